@@ -68,8 +68,8 @@ def forecast(config: RunConfig) -> Forecast:
     effect = visible(config, plan, calibrations, domain.evaluator_hash)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
-    told = estimate(config, plan, prices_in_use(config), least, measured)
-    return Forecast(config, plan, told, placing(config, domain))
+    spending = estimate(config, plan, prices_in_use(config), least, measured)
+    return Forecast(config, plan, spending, placing(config, domain))
 
 
 def _recorded(config: RunConfig) -> tuple[list[Step], float]:

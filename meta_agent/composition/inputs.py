@@ -58,20 +58,23 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
-    """The domain of these settings: built in, or of a task file whose sandboxes belong to `run`."""
+    """Returns the domain of these settings. Its sandboxes belong to `run`.
+
+    Raises ConfigError if a split lacks tasks, or if a task stands twice.
+    """
     if not config.own_tasks:
         return load_domain(config.domain)
-    asked = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
-    own = open_domain(asked)
-    domain = as_used(own, trainable=config.trainable)
-    if told := lacking(sizes(domain), trainable=config.trainable):
+    request = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
+    task_set = open_domain(request)
+    domain = as_used(task_set, trainable=config.trainable)
+    if shortage := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
-            f"{config.tasks or config.domain} has {told}",
+            f"{config.tasks or config.domain} has {shortage}",
             hint='give its rows a "split" of train, search, confirm or vault',
         )
-    if told := repeated_tasks(asked, own):
+    if repeated := repeated_tasks(request, task_set):
         raise ConfigError(
-            f"{config.tasks or config.domain}: {told}",
+            f"{config.tasks or config.domain}: {repeated}",
             hint="meta-agent tasks check names them all; keep one of each",
         )
     return domain

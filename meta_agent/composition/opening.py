@@ -61,8 +61,8 @@ def open_run(
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
     `stop` drains several runs at once; without it, this run listens for signals itself.
     """
-    asked, recording = _asked(config)
-    config = _acting(asked, recording)
+    requested, recording = _requested(config)
+    config = _effective(requested, recording)
     preflight(config)
     backend = _backend(config)
     run_id = recording.run_id if recording else name_of(config, purpose)
@@ -71,10 +71,10 @@ def open_run(
     drain = nullcontext(stop) if stop else draining()
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:
         reap(backends=("docker", backend))
-        began = _Began.of(asked, ledger, run_id, recording)
+        began = _Began.of(requested, ledger, run_id, recording)
         with (
-            _heard(config, ledger, began, workspace, display) as shown,
-            _models(asked, ledger, began, workspace, shown) as client,
+            _with_listeners(config, ledger, began, workspace, display) as shown,
+            _models(requested, ledger, began, workspace, shown) as client,
         ):
             place = _Place(config, purpose, workspace, ledger, domain, backend, stopping, began)
             run = _assemble(place, shown, client)
@@ -105,12 +105,12 @@ def name_of(config: RunConfig, purpose: str = "") -> str:
 
 
 class _Began(NamedTuple):
-    """A run's name, its clock, and how far it had come."""
+    """A run's name, its clock, and whether it was begun or done before."""
 
     run_id: str
     at: int
     config_hash: str
-    known: bool
+    resumed: bool
     done: bool
 
     @classmethod
@@ -129,14 +129,14 @@ class _Began(NamedTuple):
         return cls(run_id, at, config.config_hash, row is not None, done)
 
 
-def _acting(asked: RunConfig, recording: Recording | None) -> RunConfig:
+def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
     """The settings to act by. A recording of a frozen policy alone has rules that propose again."""
     if recording is None or recording.settings.get("meta_model") != "rules":
-        return asked
-    return asked.model_copy(update={"meta_model": "rules"})
+        return requested
+    return requested.model_copy(update={"meta_model": "rules"})
 
 
-def _asked(config: RunConfig) -> tuple[RunConfig, Recording | None]:
+def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
     """The settings that are asked for; a replay takes the rest from its recording."""
     if not config.meta_model.startswith(REPLAY):
         return config, None
@@ -146,18 +146,18 @@ def _asked(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
     """The settings that a recorded run acted by, without its models; and its name by them."""
-    asked, recording = _asked(config)
-    acting = _acting(asked, recording)
+    requested, recording = _requested(config)
+    acting = _effective(requested, recording)
     if recording:
         acting = acting.model_copy(update={"models": dict(recording.models)})
     return acting, recording.run_id if recording else name_of(acting)
 
 
 @contextmanager
-def _heard(
+def _with_listeners(
     config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
 ) -> Iterator[Display]:
-    """The display, where trackers and a person's URL hear of the run as well."""
+    """Gives a display that also tells trackers and a person's URL of the run."""
     if began.done or not (config.trackers or config.notify):
         yield display
         return
@@ -178,7 +178,7 @@ def _figures(ledger: Ledger, run: str) -> dict[str, JSON]:
         return {}
     state = reduce(ledger, run)
     sides = {"before": state.baseline, "after": state.final}
-    return {f"clean_success_{name}": one.clean_success for name, one in sides.items() if one}
+    return {f"clean_success_{name}": side.clean_success for name, side in sides.items() if side}
 
 
 def _models(
@@ -265,7 +265,7 @@ def _lab(
 def _announce(run: Run, place: _Place, client: Client | None) -> None:
     """Says what is about to happen. Raises ConfigError if the harness does not fit the tasks."""
     config, purpose = place.config, place.purpose
-    resumed = place.began.known
+    resumed = place.began.resumed
     run.display.begin(headline(config, run.plan, place.workspace, place.backend, resumed, purpose))
     shared = () if purpose else shared_words(run.ledger, run.id, run.plan)
     for line in (*cautions(run.plan, run.lab.domain), *shared, *unasked(config)):

@@ -84,7 +84,7 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
         return Placing(1)
     if not config.policy.startswith(_HF):
         return Placing(config.jobs or (1 if config.engines else os.cpu_count()) or 1)
-    found = _for_training(config, devices())
+    gpus = _for_training(config, devices())
     shape = shape_of(hf_place(config.policy.removeprefix(_HF)))
     memory = require_fit(
         config.policy,
@@ -92,55 +92,55 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
         _alone(config),
         row=min(shape.window, domain.ceilings.max_context_tokens),
         trained=True,  # a run trains on from what it trained
-        available=_available(found, config.train_gpus),
+        available=_available(gpus, config.train_gpus),
     )
-    fitting = [one for one in found if one.free_bytes >= memory.total]
-    names = [one.name for one in fitting if one.name]
+    fitting = [gpu for gpu in gpus if gpu.free_bytes >= memory.total]
+    names = [gpu.name for gpu in fitting if gpu.name]
     starts = range(0, len(names) - config.train_gpus + 1, config.train_gpus)
-    named = tuple(",".join(names[at : at + config.train_gpus]) for at in starts)
-    places = 1 if config.engines else len(named) or _places_here(found[0], memory, config)
-    if named and (config.jobs or 1) > 1 and config.engines:
+    groups = tuple(",".join(names[at : at + config.train_gpus]) for at in starts)
+    places = 1 if config.engines else len(groups) or _places_here(gpus[0], memory, config)
+    if groups and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
             f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
             hint="--jobs 1",
         )
-    return Placing(config.jobs or places, named, memory)
+    return Placing(config.jobs or places, groups, memory)
 
 
-def _for_training(config: RunConfig, found: list[Device]) -> list[Device]:
-    """What engines leave."""
-    seats = seats_of(config, found)
+def _for_training(config: RunConfig, gpus: list[Device]) -> list[Device]:
+    """Returns the GPUs that engines leave to trainings."""
+    seats = seats_of(config, gpus)
     if not seats.devices:
-        return found
-    kept = [one for one in found if one.name in seats.for_trainings]
+        return gpus
+    free = [gpu for gpu in gpus if gpu.name in seats.for_trainings]
     return [
-        one._replace(free_bytes=one.free_bytes - (seats.bytes_each if seats.share else 0))
-        for one in kept
+        gpu._replace(free_bytes=gpu.free_bytes - (seats.bytes_each if seats.share else 0))
+        for gpu in free
     ]
 
 
-def _available(found: list[Device], count: int) -> int:
-    """What each of `count` devices has at least."""
-    if not found[0].name:
-        return found[0].free_bytes // count
-    if len(found) < count:
+def _available(gpus: list[Device], count: int) -> int:
+    """Returns the bytes that each of `count` devices has at least. Raises ConfigError."""
+    if not gpus[0].name:
+        return gpus[0].free_bytes // count
+    if len(gpus) < count:
         raise ConfigError(
-            f"train_gpus is {count}, and {len(found)} GPUs are visible",
-            hint=f"--train-gpus {len(found)}",
+            f"train_gpus is {count}, and {len(gpus)} GPUs are visible",
+            hint=f"--train-gpus {len(gpus)}",
         )
-    return sorted((device.free_bytes for device in found), reverse=True)[count - 1]
+    return sorted((device.free_bytes for device in gpus), reverse=True)[count - 1]
 
 
 def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
-    """As many trainings as fit, if there are the cores."""
+    """Returns how many trainings fit into the memory and the cores of this machine."""
     cores = (os.cpu_count() or 1) // threads_of(config)
     return max(1, min(device.free_bytes // (memory.total * config.train_gpus), cores))
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
-    """The images of the run's sandboxes as they are now, so that every machine has the same."""
-    named = parse_contract(repo.tree(repo.head())).image
-    return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[named] * (named != "base")]))
+    """Returns the IDs of the images of the run's sandboxes, so that every machine has the same."""
+    image = parse_contract(repo.tree(repo.head())).image
+    return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[image] * (image != "base")]))
 
 
 EXECUTORS: Final = Registry[Callable[..., Executor]](
@@ -158,17 +158,22 @@ def executor_of(
     display: Display,
     stopping: Callable[[], bool],
 ) -> Executor | None:
-    """The cluster that is asked for; None: this machine."""
+    """Returns the executor that the settings name, or None for this machine."""
     if config.executor == "local":
         return None
-    told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
+    settings = {
+        "config": config.to_json(),
+        "run": run_id,
+        "backend": backend,
+        "images": dict(images),
+    }
     name, _, address = config.executor.partition(":")
     return EXECUTORS[name](
         address,
         cpus=threads_of(config),
         gpus=gpus_of(config),
         build="meta_agent.composition.nodes:apparatus",
-        told=told,
+        told=settings,
         domain=domain,
         shared=config.workspace / "shared" / run_id,
         tell=display.note,

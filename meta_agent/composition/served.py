@@ -95,8 +95,8 @@ def policies_of(
 def _tells_tokens(config: RunConfig) -> bool:
     """Whether the policy's server may give token ids: one that people run themselves."""
     provider = config.policy.replace(":", "/").partition("/")[0]
-    own = config.policy.startswith(PREFIX) or "policy" in config.base_urls
-    return own and provider in _OWN_PROTOCOL
+    runs_here = config.policy.startswith(PREFIX) or "policy" in config.base_urls
+    return runs_here and provider in _OWN_PROTOCOL
 
 
 def _start(
@@ -113,13 +113,13 @@ def _start(
 
 
 def _paths(config: RunConfig) -> Mapping[Path, list[Role]]:
-    """The model folders to serve, and for whom."""
-    found: dict[Path, list[Role]] = {}
+    """Returns the model folders that have to be served, with the roles that ask each."""
+    roles_by_path: dict[Path, list[Role]] = {}
     if config.meta_model.startswith(REPLAY):
-        return found
+        return roles_by_path
     for role in ROLES:
         model = config.model_of(role)
         if model.startswith(PREFIX):
             path = Path(model.removeprefix(PREFIX)).expanduser().absolute()
-            found.setdefault(path, []).append(role)
-    return found
+            roles_by_path.setdefault(path, []).append(role)
+    return roles_by_path

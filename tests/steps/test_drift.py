@@ -44,7 +44,7 @@ def findings(bench: Bench) -> dict[str, str]:
 def behind_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench: Bench = request.getfixturevalue("raced")
     bench.run.plan = replace(bench.run.plan, again=20)
-    ideas(monkeypatch, ["# better"])
+    ideas(bench, monkeypatch, ["# better"])
     bench.lab.script = marked({"# better": 0.4})
     return bench
 
