@@ -63,8 +63,8 @@ app.add_typer(_skills.skills_app, name="skills")
 app.add_typer(_rollouts.rollouts_app, name="rollouts")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(version: bool) -> None:
+    if version:
         typer.echo(f"meta-agent {__version__}")
         raise typer.Exit()
 
@@ -98,16 +98,16 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(_explain(_not_installed(error.name)) if _of_runs(error) else _report_bug(error))
     except Exception as error:
-        known = of_disk(error) if isinstance(error, OSError) else None
-        sys.exit(_explain(known) if known else _report_bug(error))
+        disk_error = of_disk(error) if isinstance(error, OSError) else None
+        sys.exit(_explain(disk_error) if disk_error else _report_bug(error))
 
 
 def _again(words: Sequence[str]) -> str:
     """How to resume, for the log of a job; a command that may hold a key is not repeated."""
-    told = "run the same command again to resume"
+    advice = "run the same command again to resume"
     if any(word.startswith(_MAY_HOLD_A_KEY) for word in words):
-        return told
-    return f"{told}: {shlex.join(['meta-agent', *words])}"
+        return advice
+    return f"{advice}: {shlex.join(['meta-agent', *words])}"
 
 
 def _of_runs(error: ModuleNotFoundError) -> bool:

@@ -55,8 +55,8 @@ def init(
 
     if config.domain == MINE:
         written = begin(Path.cwd())
-        shown = {**written, **dict(zip(("next", "then"), written["next"], strict=True))}
-        emit(as_json, lambda: {"schema_version": 1, **written}, lambda: facts(shown))
+        rows_to_show = {**written, **dict(zip(("next", "then"), written["next"], strict=True))}
+        emit(as_json, lambda: {"schema_version": 1, **written}, lambda: facts(rows_to_show))
         return
     answers = Answers(
         _words(command),
@@ -67,18 +67,18 @@ def init(
     )
     _require_room(config, answers)
     with stdout_for_data():
-        made = open_or_create(config, answers, choose=_choose, tell=say)
-        found = _checked(config) if check and is_brought(config.harness) else []
+        workspace = open_or_create(config, answers, choose=_choose, tell=say)
+        checks = _checked(config) if check and is_brought(config.harness) else []
     rows = {
         "schema_version": 1,
-        "workspace": str(made.root),
-        "domain": made.domain,
-        "harness": made.harness,
-        "harness_repo": str(made.harness_repo),
-        "settings": str(made.settings_file),
+        "workspace": str(workspace.root),
+        "domain": workspace.domain,
+        "harness": workspace.harness,
+        "harness_repo": str(workspace.harness_repo),
+        "settings": str(workspace.settings_file),
     }
-    emit(as_json, lambda: {**rows, **_as_json(found)}, lambda: facts(rows))
-    _end(found)
+    emit(as_json, lambda: {**rows, **_as_json(checks)}, lambda: facts(rows))
+    _end(checks)
 
 
 @takes("sandbox", "allow_unsafe_process", "workspace")
@@ -87,10 +87,10 @@ def check(config: RunConfig, as_json: JsonOption = False) -> None:
     from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
-        found = _checked(config)
-    text = [f"{'ok    ' if row.ok else 'FAILED'} {row.name}" for row in found]
-    emit(as_json, lambda: {"schema_version": 1, **_as_json(found)}, lambda: lines(text))
-    _end(found)
+        checks = _checked(config)
+    text = [f"{'ok    ' if row.ok else 'FAILED'} {row.name}" for row in checks]
+    emit(as_json, lambda: {"schema_version": 1, **_as_json(checks)}, lambda: lines(text))
+    _end(checks)
 
 
 @takes("workspace")
@@ -145,18 +145,22 @@ def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, 
 
     with Ledger.open(open_workspace(config.workspace).ledger_file) as ledger:
         state = reduce(ledger)
-    made = state.product
-    if not made["weights"]:
+    product = state.product
+    if not product["weights"]:
         raise ConfigError(
             f"the run {state.run} handed no weights over",
             hint="a policy behind a server is not trained; an unfinished run: meta-agent evolve",
         )
-    weights, place, facts = Path(str(made["weights"])), target.absolute(), list(card_facts(state))
+    weights, place, facts = (
+        Path(str(product["weights"])),
+        target.absolute(),
+        list(card_facts(state)),
+    )
     if alone:
         served = hand_over_adapter(weights, place, str(state.config.get("policy", "")), facts)
     else:
         served = hand_over(weights, place, facts)
-    return {"model": str(target.absolute()), "policy": str(made["policy"]), "serve": served}
+    return {"model": str(target.absolute()), "policy": str(product["policy"]), "serve": served}
 
 
 def image(
@@ -173,7 +177,7 @@ def image(
     from meta_agent.sandboxes import build_agent_image, read_requirements
 
     with stdout_for_data():
-        made = build_agent_image(
+        image_id = build_agent_image(
             read_requirements(requirements),
             tag,
             wheels=wheels,
@@ -182,7 +186,7 @@ def image(
             progress=say,
             force=force,
         )
-    rows = {"schema_version": 1, "image": tag, "id": made}
+    rows = {"schema_version": 1, "image": tag, "id": image_id}
     emit(as_json, lambda: rows, lambda: facts(rows))
 
 
@@ -237,24 +241,24 @@ def _checked(config: RunConfig) -> list[CheckResult]:
     return check_harness(repo.tree(repo.head()), opened)
 
 
-def _choose(found: list[Start]) -> Start | None:
+def _choose(starts: list[Start]) -> Start | None:
     """Asks a person; without a terminal nobody is asked."""
-    if not found or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not starts or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    for number, start in enumerate(found, 1):
+    for number, start in enumerate(starts, 1):
         typer.echo(f"  {number}. {start.line}  ({start.why})", err=True)
     number = typer.prompt("how is the agent started", type=int, default=1, err=True)
-    return found[number - 1] if 1 <= number <= len(found) else None
+    return starts[number - 1] if 1 <= number <= len(starts) else None
 
 
-def _as_json(found: list[CheckResult]) -> dict[str, Any]:
-    rows = [{"name": row.name, "ok": row.ok, "detail": row.detail} for row in found]
+def _as_json(checks: list[CheckResult]) -> dict[str, Any]:
+    rows = [{"name": row.name, "ok": row.ok, "detail": row.detail} for row in checks]
     return {"checks": rows} if rows else {}
 
 
-def _end(found: list[CheckResult]) -> None:
+def _end(checks: list[CheckResult]) -> None:
     """Says what failed and how it can be mended."""
-    failed = [row for row in found if not row.ok]
+    failed = [row for row in checks if not row.ok]
     for row in failed:
         say(f"FAILED {row.name}: {row.detail}")
     if failed:

@@ -206,17 +206,22 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # `RunConfig` is no name here at run time: importing it costs what `--help` must not.
         written = inspect.signature(command, eval_str=True, locals={"RunConfig": Any})
-        own = [one for name, one in written.parameters.items() if name != "config"]
+        own_options = [
+            parameter for name, parameter in written.parameters.items() if name != "config"
+        ]
         flags = [FLAGS[field].parameter(field) for field in fields]
 
         @wraps(command)
-        def with_flags(**given: Any) -> None:
-            settings = {field: given.pop(field) for field in fields}
-            command(config=resolve_flags(**settings), **given)
+        def with_flags(**arguments: Any) -> None:
+            settings = {field: arguments.pop(field) for field in fields}
+            command(config=resolve_flags(**settings), **arguments)
 
-        every = [*flags, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own)]
+        every = [
+            *flags,
+            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own_options),
+        ]
         with_flags.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-        with_flags.__annotations__ = {one.name: one.annotation for one in every}
+        with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return with_flags
 
     return decorate
@@ -244,13 +249,13 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _by_role(field: str, given: Sequence[str]) -> dict[str, str] | None:
+def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
     from meta_agent.core.config import ALL_ROLES
     from meta_agent.core.errors import ConfigError
 
     (flag,) = FLAGS[field].names
     table: dict[str, str] = {}
-    for word in given:
+    for word in words:
         pair = _OF_ROLE.fullmatch(word)
         role, entry = pair.groups() if pair else (ALL_ROLES, word)
         if not pair and field == "models":

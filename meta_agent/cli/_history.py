@@ -12,7 +12,7 @@ from meta_agent.cli._options import (
     NameArgument,
     RunOption,
     WorkspaceOption,
-    known,
+    completer,
     workspace_root,
 )
 from meta_agent.cli._output import emit
@@ -50,13 +50,13 @@ def diff(
     """What a candidate, version or commit changed; with a second name, from the first to it."""
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports.terminal import text
-    from meta_agent.studies.story import named
+    from meta_agent.studies.story import resolve
 
     with reading(workspace) as (place, ledger):
         # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
         repo = HarnessRepo(place.harness_repo)
-        what = named(repo, ledger, name)
-        second = named(repo, ledger, other) if other else None
+        what = resolve(repo, ledger, name)
+        second = resolve(repo, ledger, other) if other else None
     before, after = (what.commit, second.commit) if second else (what.before(repo), what.commit)
     patch = repo.diff(before, after)
     document = {"schema_version": 1, "id": what.name, "base": before, "commit": after}
@@ -66,7 +66,7 @@ def diff(
 def blame(
     file: Annotated[str, typer.Argument(help="A file of the harness, as git names it.")],
     at: Annotated[
-        str, typer.Option("--at", help="In which version.", autocompletion=known("names"))
+        str, typer.Option("--at", help="In which version.", autocompletion=completer("names"))
     ] = "main",
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
@@ -75,11 +75,11 @@ def blame(
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports.terminal import story
     from meta_agent.studies.story import blame as blamed
-    from meta_agent.studies.story import named
+    from meta_agent.studies.story import resolve
 
     with reading(workspace) as (place, ledger):
         repo = HarnessRepo(place.harness_repo)
-        commit = named(repo, ledger, at).commit
+        commit = resolve(repo, ledger, at).commit
         lines = blamed(repo, ledger, file, commit)
     document = story.blame_json(file, commit, lines)
     emit(as_json, lambda: document, lambda: story.blame(lines), paged=True)

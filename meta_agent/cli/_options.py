@@ -28,7 +28,7 @@ EngineOption = Annotated[
 ]
 
 
-def known(of: str) -> Callable[[typer.Context, str], list[str]]:
+def completer(of: str) -> Callable[[typer.Context, str], list[str]]:
     """Completion with what is there now: `names` of candidates and versions, or `runs`."""
 
     def complete(context: typer.Context, begun: str) -> list[str]:
@@ -38,10 +38,10 @@ def known(of: str) -> Callable[[typer.Context, str], list[str]]:
 
             file = workspace_root(context.params.get("workspace")) / "ledger.sqlite"
             with Ledger.open(file, owner_lock=False) as ledger:
-                known = names(ledger) if of == "names" else [row.run for row in ledger.runs()]
+                candidates = names(ledger) if of == "names" else [row.run for row in ledger.runs()]
         except Exception:
             return []  # a shell that waits for words is no place for a sentence
-        return [one for one in known if one.startswith(begun)]
+        return [name for name in candidates if name.startswith(begun)]
 
     return complete
 
@@ -52,19 +52,19 @@ RunOption = Annotated[
         "--run",
         help="Which run. Default: the newest.",
         show_default=False,
-        autocompletion=known("runs"),
+        autocompletion=completer("runs"),
     ),
 ]
 NAME = typer.Argument(
     help="Candidate (g0/c1), version (v1), main, lead, or the start of a commit.",
     show_default=False,
-    autocompletion=known("names"),
+    autocompletion=completer("names"),
 )
 NameArgument = Annotated[str, NAME]
 MaybeName = Annotated[str | None, NAME]
 
 
-def workspace_root(named: Path | None) -> Path:
+def workspace_root(folder: Path | None) -> Path:
     """The workspace directory in use, by the same rules as everywhere."""
-    root: Path = resolve_flags(workspace=named).workspace
+    root: Path = resolve_flags(workspace=folder).workspace
     return root

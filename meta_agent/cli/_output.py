@@ -91,8 +91,8 @@ class Pulse:
             now = self._clock()
             if now - self._said >= 1:
                 self._said = now
-                told = f"{self._count:,} {self._what}, {now - self._began:.0f} s"
-                print(told, file=self._stream, flush=True)
+                line = f"{self._count:,} {self._what}, {now - self._began:.0f} s"
+                print(line, file=self._stream, flush=True)
 
 
 @contextmanager

@@ -148,10 +148,9 @@ def verify(
     from meta_agent.reports import decisions_on_commit
     from meta_agent.reports.terminal.text import verified
     from meta_agent.studies.review import verify as verify_stored
-    from meta_agent.studies.story import named
 
     with reading(workspace) as (place, ledger):
-        meant = named(HarnessRepo(place.harness_repo), ledger, commit).commit
+        meant = resolve(HarnessRepo(place.harness_repo), ledger, commit).commit
         report = verify_stored(place, ledger, meant)
         decided = [decision.told for decision in decisions_on_commit(ledger, meant)]
     document = {**report.to_json(), "decided": decided}

@@ -97,10 +97,10 @@ def _show_forecast(config: RunConfig, as_json: bool) -> None:
     from meta_agent.reports.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
-        told = library.forecast(config)
-    plan = told.plan.to_json()
+        predicted = library.forecast(config)
+    plan = predicted.plan.to_json()
     emit(
         as_json,
-        told.to_json,
-        lambda: drawing(told.config.to_json(), plan, told.estimate, told.placing),
+        predicted.to_json,
+        lambda: drawing(predicted.config.to_json(), plan, predicted.estimate, predicted.placing),
     )

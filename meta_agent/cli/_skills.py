@@ -29,18 +29,20 @@ LibraryOption = Annotated[
 ]
 
 
-def _known(context: typer.Context, begun: str) -> list[str]:
+def _names_here(context: typer.Context, begun: str) -> list[str]:
     """Completion with the skills that are there now."""
     try:
         place = _library(context.params.get("library"), context.params.get("workspace"))
-        return [one.name for one in place.all() if one.name.startswith(begun)]
+        return [skill.name for skill in place.all() if skill.name.startswith(begun)]
     except Exception:
         return []  # a shell that waits for words is no place for a sentence
 
 
 NameArgument = Annotated[
     str,
-    typer.Argument(help="A skill, by as much of its name as is its own.", autocompletion=_known),
+    typer.Argument(
+        help="A skill, by as much of its name as is its own.", autocompletion=_names_here
+    ),
 ]
 
 
@@ -70,13 +72,13 @@ def show(
 
     place = _library(library, workspace)
     skill = place.skill(name)
-    told = [one for one in trials(place.path) if one.skill == skill.name]
+    own_trials = [trial for trial in trials(place.path) if trial.skill == skill.name]
     document = {
         "schema_version": 1,
         **_row(place, skill),
         "metadata": dict(skill.metadata),
         "body": skill.body,
-        "trials": [{**_plain(one), "words": one.words} for one in told],
+        "trials": [{**_plain(trial), "words": trial.words} for trial in own_trials],
     }
     emit(as_json, lambda: document, lambda: whole(document), paged=True)
 
@@ -105,11 +107,11 @@ def search(
     with stdout_for_data():
         report = _report(rollouts, solved_at, fields) if rollouts else None
     place = _library(library, workspace)
-    known = place.all()
-    found, not_looked = looked_for(known, text, report, limit)
+    skills = place.all()
+    hits, not_looked = looked_for(skills, text, report, limit)
     rows = [
-        {**_row(place, one.skill), "shows": dict(one.shows), "not_looked_at": list(one.unseen)}
-        for one in found
+        {**_row(place, hit.skill), "shows": dict(hit.shows), "not_looked_at": list(hit.unseen)}
+        for hit in hits
     ]
     document = {
         "schema_version": 1,
@@ -117,7 +119,7 @@ def search(
         "found": rows,
         "not_looked_for": dict(not_looked),
     }
-    emit(as_json, lambda: document, lambda: drawing(rows, list(not_looked), len(known)))
+    emit(as_json, lambda: document, lambda: drawing(rows, list(not_looked), len(skills)))
 
 
 @skills_app.command()
@@ -132,10 +134,10 @@ def validate(
     from meta_agent.skills import validate as problems_of
 
     folders = list(paths or ())
-    folders = folders or [one.path for one in _library(library, workspace).all()]
-    found = {str(folder): problems_of(folder) for folder in folders}
-    text = [f"{name}: {'; '.join(told) or 'valid'}" for name, told in found.items()]
-    document = {"schema_version": 1, "ok": not any(found.values()), "problems": found}
+    folders = folders or [skill.path for skill in _library(library, workspace).all()]
+    problems = {str(folder): problems_of(folder) for folder in folders}
+    text = [f"{name}: {'; '.join(reasons) or 'valid'}" for name, reasons in problems.items()]
+    document = {"schema_version": 1, "ok": not any(problems.values()), "problems": problems}
     emit(as_json, lambda: document, lambda: lines(text or ["there is no skill"]))
     if not document["ok"]:
         raise typer.Exit(1)
@@ -173,12 +175,17 @@ def trial(
         if stopped:
             raise stopped[0]
         results = results_of(comparison)
-        made = trial_of(skill, comparison, results, report(comparison, results))
+        outcome = trial_of(skill, comparison, results, report(comparison, results))
         place.path.mkdir(parents=True, exist_ok=True)
-        standing = record(place, made)
-    document = {"schema_version": 1, **_plain(made), "before": skill.status, "standing": standing}
-    shown = {"skill": skill.name, "trial": made.words, "before": skill.status, "now": standing}
-    emit(as_json, lambda: document, lambda: facts(shown))
+        standing = record(place, outcome)
+    document = {
+        "schema_version": 1,
+        **_plain(outcome),
+        "before": skill.status,
+        "standing": standing,
+    }
+    summary = {"skill": skill.name, "trial": outcome.words, "before": skill.status, "now": standing}
+    emit(as_json, lambda: document, lambda: facts(summary))
 
 
 @skills_app.command()
@@ -236,7 +243,7 @@ def add(
 
     with stdout_for_data():
         taken = take_in(_library(library, workspace), source)
-    _told(taken, [], as_json)
+    _show_exchanged(taken, [], as_json)
 
 
 @skills_app.command()
@@ -252,24 +259,24 @@ def sync(
     from meta_agent.skills.exchange import level
 
     with stdout_for_data():
-        taken, given = level(_library(library, workspace), source)
-    _told(taken, given, as_json)
+        taken, handed_out = level(_library(library, workspace), source)
+    _show_exchanged(taken, handed_out, as_json)
 
 
-def _told(taken: list[Any], given: list[str], as_json: bool) -> None:
+def _show_exchanged(taken: list[Any], handed_out: list[str], as_json: bool) -> None:
     from meta_agent.reports.terminal.text import lines
 
-    rows = [one._asdict() for one in taken]
+    rows = [skill._asdict() for skill in taken]
     text = [
-        f"{one.name}: refused: {one.refused}"
-        if one.refused
-        else f"{one.name}: in quarantine{''.join(f'; {told}' for told in one.warnings)}"
-        for one in taken
+        f"{skill.name}: refused: {skill.refused}"
+        if skill.refused
+        else f"{skill.name}: in quarantine{''.join(f'; {warning}' for warning in skill.warnings)}"
+        for skill in taken
     ]
-    text += [f"{name}: given" for name in given]
-    document = {"schema_version": 1, "taken": rows, "given": given}
+    text += [f"{name}: given" for name in handed_out]
+    document = {"schema_version": 1, "taken": rows, "given": handed_out}
     emit(as_json, lambda: document, lambda: lines(text or ["nothing new"]))
-    if taken and all(one.refused for one in taken):
+    if taken and all(skill.refused for skill in taken):
         raise typer.Exit(1)
 
 
@@ -307,6 +314,6 @@ def _report(files: list[Path], solved_at: float | None, fields: str | None) -> J
     from meta_agent.readers.evidence import read_foreign
     from meta_agent.readers.formats import by_our_names, judged, read_rollouts
 
-    with by_our_names(files, fields) as named:
-        rollouts = judged(read_rollouts(*named), solved_at)
+    with by_our_names(files, fields) as renamed:
+        rollouts = judged(read_rollouts(*renamed), solved_at)
         return read_foreign(Pulse("rollouts").over(rollouts)).to_json()

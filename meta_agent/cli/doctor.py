@@ -126,11 +126,11 @@ def _python(config: RunConfig) -> Iterator[Row]:
 def _git(config: RunConfig) -> Iterator[Row]:
     from meta_agent.core.history import OLDEST_GIT, git_version
 
-    found = ".".join(map(str, git_version()))
+    version = ".".join(map(str, git_version()))
     oldest = ".".join(map(str, OLDEST_GIT))
     good = git_version() >= OLDEST_GIT
     fix = "" if good else f"install git {oldest} or newer"
-    yield Row("git", "ok" if good else "fail", found, fix)
+    yield Row("git", "ok" if good else "fail", version, fix)
 
 
 def _training(config: RunConfig) -> Iterator[Row]:
@@ -155,23 +155,23 @@ def _devices(config: RunConfig) -> Iterator[Row]:
     from meta_agent.policies.training.devices import devices
     from meta_agent.policies.training.memory import gib
 
-    found = devices()
-    gpus = [one for one in found if one.name]
-    told = ", ".join(
-        f"{f'GPU {one.name}' if one.name else 'this machine'}: {gib(one.free_bytes)} free"
-        for one in found
+    every_device = devices()
+    gpus = [device for device in every_device if device.name]
+    summary = ", ".join(
+        f"{f'GPU {device.name}' if device.name else 'this machine'}: {gib(device.free_bytes)} free"
+        for device in every_device
     )
     of_cpus = (_version("torch") or "").endswith("+cpu")
     if not config.policy.startswith("hf:"):
-        yield Row("devices", "ok", told)
+        yield Row("devices", "ok", summary)
     elif gpus and of_cpus:
         fix = "install torch from an index with CUDA builds (pytorch.org names it)"
-        yield Row("devices", "fail", f"{told}; but torch {_version('torch')} uses none", fix)
+        yield Row("devices", "fail", f"{summary}; but torch {_version('torch')} uses none", fix)
     elif not gpus:
         fix = "take a machine with one: here only models of some millions of parameters train well"
-        yield Row("devices", "warn", f"no GPU; {told}", fix)
+        yield Row("devices", "warn", f"no GPU; {summary}", fix)
     else:
-        yield Row("devices", "ok", told)
+        yield Row("devices", "ok", summary)
 
 
 def _fits(config: RunConfig) -> Iterator[Row]:
@@ -187,8 +187,8 @@ def _fits(config: RunConfig) -> Iterator[Row]:
         return
     placed = placing(config, load_run_domain(config, sandbox="process"))
     assert placed.memory is not None
-    told = f"a training takes {gib(placed.memory.total)} ({by_part(placed.memory)})"
-    yield Row("memory", "ok", f"{told}; {placed.workers} at a time")
+    need = f"a training takes {gib(placed.memory.total)} ({by_part(placed.memory)})"
+    yield Row("memory", "ok", f"{need}; {placed.workers} at a time")
 
 
 def _version(package: str) -> str | None:
@@ -200,7 +200,7 @@ def _version(package: str) -> str | None:
 
 def _has_cuda_wheels() -> bool:
     return any(
-        (found.name or "").lower().startswith("nvidia-") for found in metadata.distributions()
+        (package.name or "").lower().startswith("nvidia-") for package in metadata.distributions()
     )
 
 
@@ -208,8 +208,8 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
     from meta_agent.sandboxes import EngineStatus, engine_status, recipe_hash
 
     engine = engine_status()
-    asked = config.sandbox == "podman"
-    looks = asked or (not engine.ready and shutil.which("podman") is not None)
+    podman_chosen = config.sandbox == "podman"
+    looks = podman_chosen or (not engine.ready and shutil.which("podman") is not None)
     podman = engine_status("podman") if looks else EngineStatus()
     instead = podman.ready and config.sandbox != "docker"
     needed = _needs_docker(config) and not instead
@@ -222,7 +222,7 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
         yield _engine(engine)
         yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
     if looks:
-        yield _podman(podman, "fail" if asked else "warn")
+        yield _podman(podman, "fail" if podman_chosen else "warn")
     ready = engine.ready or instead
     yield _process_sandbox(required=config.sandbox == "process" or not ready)
 
@@ -230,15 +230,15 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
 def _engine(engine: EngineStatus) -> Row:
     """What is old is named: fences are only as good as what holds them."""
     parts = [f"Docker {engine.version}", f"runc {engine.runc or 'of unknown version'}"]
-    found = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
+    summary = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
     old = [part for part, oldest in zip(parts, (_OLDEST_ENGINE, _OLDEST_RUNC), strict=True)
-           if (known := _numbers(part)) and known < oldest]  # fmt: skip
+           if (numbers := _numbers(part)) and numbers < oldest]  # fmt: skip
     fixes = [f"old: {', '.join(old)}; update it"] if old else []
     if engine.cgroup == "1":
         fixes.append("boot with cgroup v2: v1 counts the buffers of connections apart from memory")
     if fixes:
-        return Row("docker engine", "warn", found, "; ".join(fixes))
-    return Row("docker engine", "ok", found)
+        return Row("docker engine", "warn", summary, "; ".join(fixes))
+    return Row("docker engine", "ok", summary)
 
 
 def _podman(engine: EngineStatus, missing: Level) -> Row:
@@ -252,26 +252,28 @@ def _podman(engine: EngineStatus, missing: Level) -> Row:
         open_sandbox("podman", run="doctor", limits=SandboxLimits(deadline_sec=60)).close()
     except MetaAgentError as error:
         return Row("podman", missing, str(error), error.hint or "podman info, as this user")
-    found = f"podman {engine.version}, storage {engine.driver}, cgroup v{engine.cgroup}"
+    summary = f"podman {engine.version}, storage {engine.driver}, cgroup v{engine.cgroup}"
     fixes = []
     if engine.unbounded:
-        found += f"; {', '.join(engine.unbounded)} not bounded in sum, only by process"
+        summary += f"; {', '.join(engine.unbounded)} not bounded in sum, only by process"
         fixes.append("cgroup v2 that is delegated to this user (systemd: Delegate=cpu memory pids)")
     if engine.driver == "vfs":
         fixes.append("vfs copies images: podman system reset; STORAGE_DRIVER=overlay podman load")
-    return Row("podman", "warn" if fixes else "ok", found, "; ".join(fixes))
+    return Row("podman", "warn" if fixes else "ok", summary, "; ".join(fixes))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return tuple(int(part or 0) for part in found.groups()) if found else ()
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
 def _needs_docker(config: RunConfig) -> bool:
     """Where a language model writes the code, or acts on real code, a process will not do."""
     by_llm = config.meta_model != "rules" or config.own_tasks
-    asked = config.sandbox == "docker"
-    return asked or (config.sandbox == "auto" and by_llm and not config.allow_unsafe_process)
+    docker_chosen = config.sandbox == "docker"
+    return docker_chosen or (
+        config.sandbox == "auto" and by_llm and not config.allow_unsafe_process
+    )
 
 
 def _tasks(config: RunConfig) -> Iterator[Row]:
@@ -284,9 +286,9 @@ def _tasks(config: RunConfig) -> Iterator[Row]:
         return
     domain = load_run_domain(config, sandbox="process")
     require_supported(config)
-    named = config.tasks.name if config.tasks else config.domain
+    label = config.tasks.name if config.tasks else config.domain
     sizes = ", ".join(f"{split} {len(domain.tasks(split))}" for split in SPLITS)
-    yield Row("tasks", "ok", f"{named}: {sizes}; meta-agent tasks check tries them")
+    yield Row("tasks", "ok", f"{label}: {sizes}; meta-agent tasks check tries them")
 
 
 def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
@@ -359,30 +361,34 @@ def _workspace(config: RunConfig) -> Iterator[Row]:
 def _keys(config: RunConfig) -> Iterator[Row]:
     from meta_agent.llm_clients.keys import keys_found
 
-    found = ", ".join(f"{name} (environment)" for name in keys_found())
-    yield Row("keys", "ok", found or "none found; the built-in suites need none")
+    names = ", ".join(f"{name} (environment)" for name in keys_found())
+    yield Row("keys", "ok", names or "none found; the built-in suites need none")
 
 
 def _models(config: RunConfig) -> Iterator[Row]:
     """Each model that these settings would ask, with where its key comes from."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
-    for one in accounts(config):
-        where = f" at {one.base_url}" if one.base_url else ""
-        told = f"{one.model}{where} for {', '.join(one.roles)}"
-        if one.lacks_key:
-            fix = f"export {one.variables[0]}=..., or serve a model and name it with --base-url"
-            yield Row("model", "fail", f"{told}: {' and '.join(one.variables)} not set", fix)
+    for account in accounts(config):
+        where = f" at {account.base_url}" if account.base_url else ""
+        summary = f"{account.model}{where} for {', '.join(account.roles)}"
+        if account.lacks_key:
+            fix = f"export {account.variables[0]}=..., or serve a model and name it with --base-url"
+            yield Row("model", "fail", f"{summary}: {' and '.join(account.variables)} not set", fix)
         else:
-            key = f"key from {one.key_name} (environment)" if one.key_name else "no key is sent"
-            yield Row("model", "ok", f"{told}: {key}")
+            key = (
+                f"key from {account.key_name} (environment)"
+                if account.key_name
+                else "no key is sent"
+            )
+            yield Row("model", "ok", f"{summary}: {key}")
 
 
 def _litellm(config: RunConfig) -> Iterator[Row]:
     """By finding it, not by importing it: that takes seconds."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
-    needing = [one.model for one in accounts(config) if one.via == "litellm"]
+    needing = [account.model for account in accounts(config) if account.via == "litellm"]
     if version := _version("litellm"):
         use = f"for {', '.join(needing)}" if needing else "imported only when a model needs it"
         yield Row("litellm", "ok", f"{version}, {use}")
@@ -411,7 +417,7 @@ def _vllm(config: RunConfig) -> Iterator[Row]:
     try:
         yield Row("vllm", "ok", f"in the environment of {require_vllm()}")
     except MetaAgentError as error:
-        if config.engines or any(one.via == "vllm" for one in accounts(config)):
+        if config.engines or any(account.via == "vllm" for account in accounts(config)):
             raise
         yield Row("vllm", "ok", f"not found ({error}); only vllm:PATH and --engines need it")
 
@@ -420,7 +426,7 @@ def _servers(config: RunConfig) -> Iterator[Row]:
     """Whether something listens: every HTTP answer counts, a refusal for want of a key too."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
-    for url in dict.fromkeys(one.base_url for one in accounts(config) if one.base_url):
+    for url in dict.fromkeys(account.base_url for account in accounts(config) if account.base_url):
         try:
             yield Row("server", "ok", f"{url} answers (HTTP {_status_of(url)})")
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -462,11 +468,11 @@ def _real_thing(config: RunConfig) -> Iterator[Row]:
     model = next((_REAL_MODELS[name] for name in keys_found() if name in _REAL_MODELS), None)
     command = "meta-agent evolve --tasks tasks.jsonl --policy {0} --meta-model {0}"
     if model:
-        told = f"{command.format(model)} --max-usd 5 --dry-run"
-        yield Row("real models", "ok", f"{told} (without --dry-run it starts)")
+        suggestion = f"{command.format(model)} --max-usd 5 --dry-run"
+        yield Row("real models", "ok", f"{suggestion} (without --dry-run it starts)")
         return
-    told = (
+    suggestion = (
         command.format("openai/MODEL") + " --base-url http://localhost:8000/v1 --max-tokens 1000000"
     )
     keys = " or ".join(_REAL_MODELS)
-    yield Row("real models", "ok", f"export {keys}, or with a server of your own: {told}")
+    yield Row("real models", "ok", f"export {keys}, or with a server of your own: {suggestion}")

@@ -87,12 +87,12 @@ def _description(
     candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str
 ) -> str:
     hypothesis = candidate.hypothesis
-    seen = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
+    symptom = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
     lead = "Do not repeat" if kind == "negative" else "Proven change"
     text = (
         f"{lead} ({candidate.factor} of a {domain} harness). {_general(metric, kind)}Example: "
         f"{tried(hypothesis.statement)}. Measured: {verdict.kind}{_delta_words(verdict.effect)}. "
-        f"Use when diagnosing {domain} and you see: {seen}"
+        f"Use when diagnosing {domain} and you see: {symptom}"
     )
     plain = redact(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
     return plain[:MAX_DESCRIPTION].strip()
@@ -102,8 +102,8 @@ def _delta_words(effect: Effect | None) -> str:
     if effect is None:
         return ""
     low, high = 100 * effect.ci_low, 100 * effect.ci_high
-    seen = f"{100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
-    return f", clean success {seen}{effect.selected}"
+    points = f"{100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    return f", clean success {points}{effect.selected}"
 
 
 def _metadata(
@@ -167,8 +167,8 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 def tried(statement: str) -> str:
     """What an edit does, of a hypothesis that also says what was hoped of it and why."""
-    found = _HYPOTHESIS.fullmatch(_sentence(statement))
-    return found["does"].rstrip(",") if found else _sentence(statement)
+    match = _HYPOTHESIS.fullmatch(_sentence(statement))
+    return match["does"].rstrip(",") if match else _sentence(statement)
 
 
 def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
@@ -188,8 +188,8 @@ def _general(metric: str, kind: Kind) -> str:
 
 def _explained(line: str) -> str:
     """A line of evidence, and after a metric's number what the metric is."""
-    named = re.fullmatch(r"([a-z_]+(?:\.\w+)+) is \S+", line.strip())
-    what = meaning_of(named[1]).what if named else ""
+    match = re.fullmatch(r"([a-z_]+(?:\.\w+)+) is \S+", line.strip())
+    what = meaning_of(match[1]).what if match else ""
     return f"{line}: {what[0].lower()}{what[1:]}" if what else line
 
 

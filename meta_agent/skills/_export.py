@@ -26,7 +26,7 @@ def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[P
     if not project.is_dir():
         raise ConfigError(f"there is no folder {project}", hint="--into PROJECT")
     chosen = [library.skill(name) for name in names]
-    chosen = chosen or [one for one in library.all() if one.status != "quarantine"]
+    chosen = chosen or [entry for entry in library.all() if entry.status != "quarantine"]
     return [handed_on(skill, project / place) for skill in chosen for place in CLIENTS]
 
 

@@ -41,13 +41,15 @@ class SkillLibrary:
     def all(self) -> list[Skill]:
         """Every readable skill, by name; of those shipped what neither is here nor was retired."""
         shipped = _skills_in(self._shipped) if self._shipped is not None else ()
-        known = (one for one in shipped if not (self.path / RETIRED / one.path.name).exists())
-        found = {one.path.name: one for one in (*known, *_skills_in(self.path))}
-        return [found[name] for name in sorted(found)]
+        not_retired = (
+            skill for skill in shipped if not (self.path / RETIRED / skill.path.name).exists()
+        )
+        by_folder = {skill.path.name: skill for skill in (*not_retired, *_skills_in(self.path))}
+        return [by_folder[name] for name in sorted(by_folder)]
 
     def offered(self, domain: str) -> list[Skill]:
         """What a run on this domain may go by."""
-        return [one for one in self.all() if in_scope(one, domain)]
+        return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def distil(
         self,
@@ -64,12 +66,12 @@ class SkillLibrary:
 
     def skill(self, name: str) -> Skill:
         """One by its name, or by as much of it as no other begins with."""
-        known = self.all()
-        fitting = [one for one in known if one.name == name]
-        fitting = fitting or [one for one in known if name and one.name.startswith(name)]
+        skills = self.all()
+        fitting = [skill for skill in skills if skill.name == name]
+        fitting = fitting or [skill for skill in skills if name and skill.name.startswith(name)]
         if len(fitting) == 1:
             return fitting[0]
-        near = ", ".join(one.name for one in fitting or known)[:300]
+        near = ", ".join(skill.name for skill in fitting or skills)[:300]
         raise ConfigError(
             f"{self.path} has {len(fitting) or 'no'} skill {name!r}"
             + (f": {near}" if near else ""),
@@ -89,12 +91,18 @@ class SkillLibrary:
 
     def write(self, draft: SkillDraft) -> Skill:
         """Stores a lesson, or returns the skill that holds it already: this one, or nearly so."""
-        known = self.all()
-        held = (one for one in known if draft.digest in (one.digest, *one.get("also").split()))
-        near = (one for one in known if one.path.parent == self.path and near_duplicate(draft, one))
-        if (same := next(held, None)) is not None:
+        skills = self.all()
+        same_edit = (
+            skill for skill in skills if draft.digest in (skill.digest, *skill.get("also").split())
+        )
+        same_lesson = (
+            skill
+            for skill in skills
+            if skill.path.parent == self.path and near_duplicate(draft, skill)
+        )
+        if (same := next(same_edit, None)) is not None:
             return same
-        if (like := next(near, None)) is not None:
+        if (like := next(same_lesson, None)) is not None:
             return self._merged(like, draft)
         return self._store(draft)
 
@@ -106,15 +114,15 @@ class SkillLibrary:
             if target.name != "check.py":
                 target.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(target, text)
-        told = f"{draft.metadata.get('candidate', 'elsewhere')}: {draft.metadata.get('verdict')}"
-        told += f", {draft.metadata.get('delta') or 'no effect stated'}"
-        line = f"- {told}: [numbers]({at}/measured.md), [edit]({at}/apply.py)\n"
+        outcome = f"{draft.metadata.get('candidate', 'elsewhere')}: {draft.metadata.get('verdict')}"
+        outcome += f", {draft.metadata.get('delta') or 'no effect stated'}"
+        line = f"- {outcome}: [numbers]({at}/measured.md), [edit]({at}/apply.py)\n"
         head = "" if SEEN in skill.body else f"\n{SEEN}\n\n"
         body = f"{skill.body.rstrip()}\n{head}{line}"
         self.mark(skill, body, also=f"{skill.get('also')} {draft.digest}".strip())
         return _loaded(skill.path)
 
-    def mark(self, skill: Skill, body: str = "", /, **told: str) -> None:
+    def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
         """Writes marks of ours into a skill of this library; a shipped one is copied first.
 
         `body`: what stands below them from now on; empty, it stays.
@@ -124,11 +132,11 @@ class SkillLibrary:
             shutil.copytree(skill.path, place)
         text = (place / "SKILL.md").read_text("utf-8")
         parsed = parse(text)
-        metadata = {**skill.metadata, **{PREFIX + key: value for key, value in told.items()}}
+        metadata = {**skill.metadata, **{PREFIX + key: value for key, value in marks.items()}}
         fields = {key: parsed.fields.get(key) for key in OTHER_FIELDS}
         others = {key: value for key, value in fields.items() if isinstance(value, str)}
-        made = render(skill.name, skill.description, metadata, body or parsed.body, others)
-        write_whole(place / "SKILL.md", made)
+        rendered = render(skill.name, skill.description, metadata, body or parsed.body, others)
+        write_whole(place / "SKILL.md", rendered)
 
     def retire(self, name: str) -> Path:
         """Takes a skill out of sight: nothing offers it again, and nothing of it is lost."""

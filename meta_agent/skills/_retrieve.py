@@ -45,7 +45,7 @@ class Found(NamedTuple):
 class Search(NamedTuple):
     """What was found, best first, and what of all skills could not be looked for, and why."""
 
-    found: list[Found]
+    hits: list[Found]
     unseen: dict[str, tuple[str, ...]]
 
 
@@ -67,11 +67,11 @@ def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int =
     """Those whose trigger shows in the report first, then by words; nothing that neither finds."""
     scores = words_of(skills, text)
     looked = [_looked(skill, report) for skill in skills]
-    fitting = [one for one in looked if one.shows or scores.get(one.skill.name)]
-    blind = {one.skill.name: one.unseen for one in looked if one.unseen and not one.shows}
+    fitting = [hit for hit in looked if hit.shows or scores.get(hit.skill.name)]
+    blind = {hit.skill.name: hit.unseen for hit in looked if hit.unseen and not hit.shows}
 
-    def place(one: Found) -> tuple[bool, float, str]:
-        return not one.shows, -scores.get(one.skill.name, 0.0), one.skill.name
+    def place(hit: Found) -> tuple[bool, float, str]:
+        return not hit.shows, -scores.get(hit.skill.name, 0.0), hit.skill.name
 
     return Search(sorted(fitting, key=place)[:limit], blind)
 
@@ -81,16 +81,16 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 
     Another edit is no other lesson; another verdict, factor, domain or metric is.
     """
-    told = draft.metadata
+    metadata = draft.metadata
     same = ("kind", "domain", "factor", "metric")
-    if skill.foreign or any(skill.get(name) != told.get(name, "") for name in same):
+    if skill.foreign or any(skill.get(name) != metadata.get(name, "") for name in same):
         return False
-    if skill.rule or told.get("rule"):
-        return skill.rule == told.get("rule")
-    one, other = (
+    if skill.rule or metadata.get("rule"):
+        return skill.rule == metadata.get("rule")
+    ours, theirs = (
         set(_WORD.findall(text.lower())) for text in (draft.description, skill.description)
     )
-    return len(one & other) >= _NEARLY * len(one | other)
+    return len(ours & theirs) >= _NEARLY * len(ours | theirs)
 
 
 def in_scope(skill: Skill, domain: str) -> bool:
@@ -109,20 +109,21 @@ def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
     with closing(sqlite3.connect(":memory:")) as base:
         base.execute("CREATE VIRTUAL TABLE s USING fts5(name, about, body, tokenize = 'porter')")
         rows = [
-            (one.name, f"{one.description} {one.rule} {one.factor}", one.body) for one in skills
+            (skill.name, f"{skill.description} {skill.rule} {skill.factor}", skill.body)
+            for skill in skills
         ]
         base.executemany("INSERT INTO s VALUES (?, ?, ?)", rows)
-        asked = " OR ".join(f'"{word}"' for word in words)
+        any_word = " OR ".join(f'"{word}"' for word in words)
         query = f"SELECT name, bm25(s, {_WEIGHTS}) FROM s WHERE s MATCH ?"
-        return {name: -score for name, score in base.execute(query, (asked,))}
+        return {name: -score for name, score in base.execute(query, (any_word,))}
 
 
 def _shows(skill: Skill, evidence: JSON) -> bool:
     """Whether a trigger shows in the evidence of a run of ours, whose rollouts hold every field."""
     rows, _ = trigger_in(skill.path)
     n = evidence["layers"]["score"].get("n", 0)
-    known = {name: n for row in rows for name in row["needs"]}
-    report = {"evidence": evidence, "shape": {}, "rollouts": n, "known": known}
+    counts = {name: n for row in rows for name in row["needs"]}
+    report = {"evidence": evidence, "shape": {}, "rollouts": n, "known": counts}
     return any(look(row, report)[0] for row in rows)
 
 
@@ -130,9 +131,9 @@ def _looked(skill: Skill, report: JSON) -> Found:
     if report is None or skill.kind == "guide":
         return Found(skill, {}, ())
     rows, _ = trigger_in(skill.path)
-    seen = [look(row, report) for row in rows]
-    shows = {name: value for found, _ in seen for name, value in found.items()}
-    unseen = [why for _, why in seen if why] if rows else ["it has no trigger that can be read"]
+    results = [look(row, report) for row in rows]
+    shows = {name: value for values, _ in results for name, value in values.items()}
+    unseen = [why for _, why in results if why] if rows else ["it has no trigger that can be read"]
     return Found(skill, shows, tuple(unseen))
 
 

@@ -122,5 +122,5 @@ def _link_problems(target: str, folder: Path) -> Iterator[str]:
 
 def _secret_problems(folder: Path) -> list[str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    found = (path for path in files if _SECRET.search(path.read_text("utf-8", errors="replace")))
-    return [f"{path.relative_to(folder)} holds what looks like a key" for path in found]
+    holders = (path for path in files if _SECRET.search(path.read_text("utf-8", errors="replace")))
+    return [f"{path.relative_to(folder)} holds what looks like a key" for path in holders]

@@ -85,18 +85,22 @@ def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[di
 
     Without a known limit that is as bad as it was where this was learned.
     """
-    own, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
-    seen = {own: value} if value is not None else {}
-    for found in _NAMED.finditer("\n".join(hypothesis.evidence)):
-        seen[found["name"]] = float(found["value"])
-    rows = [watched(name, t.side, t.warn) for name in seen for t in _thresholds(name)]
+    metric, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
+    values = {metric: value} if value is not None else {}
+    for match in _NAMED.finditer("\n".join(hypothesis.evidence)):
+        values[match["name"]] = float(match["value"])
+    rows = [watched(name, t.side, t.warn) for name in values for t in _thresholds(name)]
     side = "above" if hypothesis.direction == "down" else "below"
-    limit = next((one.warn for one in _thresholds(own) if one.side == side), value)
-    return [row for row in rows if beyond(seen[row["metric"]], row)] or [watched(own, side, limit)]
+    limit = next(
+        (threshold.warn for threshold in _thresholds(metric) if threshold.side == side), value
+    )
+    return [row for row in rows if beyond(values[row["metric"]], row)] or [
+        watched(metric, side, limit)
+    ]
 
 
 def _thresholds(name: str) -> Iterator[Threshold]:
-    return (one for one in THRESHOLDS if re.fullmatch(one.pattern, name))
+    return (threshold for threshold in THRESHOLDS if re.fullmatch(threshold.pattern, name))
 
 
 def _value_of(metric: str, evidence: Mapping[str, JSON]) -> float | None:
@@ -112,8 +116,8 @@ def _listed(rows: Iterable[str]) -> str:
 
 def _row(row: Mapping[str, Any]) -> str:
     """As Python: the script is read by people, too."""
-    told = "".join(f"        {json.dumps(name)}: {_value(v)},\n" for name, v in row.items())
-    return f"    {{\n{told}    }},\n"
+    pairs = "".join(f"        {json.dumps(name)}: {_value(v)},\n" for name, v in row.items())
+    return f"    {{\n{pairs}    }},\n"
 
 
 def _value(value: Any) -> str:
@@ -126,12 +130,16 @@ def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         body = parse_python((folder / CHECK).read_text("utf-8")).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return [], []
-    found: dict[str, Any] = {"WATCHED": [], "BESIDE": []}
-    for one in body:
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value:
+    tables: dict[str, Any] = {"WATCHED": [], "BESIDE": []}
+    for statement in body:
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and statement.value
+        ):
             with suppress(ValueError):
-                found[one.target.id] = literal_value(one.value)
-    rows, beside = found["WATCHED"], found["BESIDE"]
+                tables[statement.target.id] = literal_value(statement.value)
+    rows, beside = tables["WATCHED"], tables["BESIDE"]
     if not (isinstance(rows, list) and all(map(_is_row, rows)) and isinstance(beside, list)):
         return [], []
     return rows, [name for name in beside if isinstance(name, str)]

@@ -62,23 +62,23 @@ def take_in(library: SkillLibrary, source: str) -> list[Taken]:
 
 def level(library: SkillLibrary, shared: str) -> tuple[list[Taken], list[str]]:
     """Takes in what is new there; a plain folder gets what was tried here and is missing there."""
-    taken = [one for one in take_in(library, shared) if one.refused != KNOWN]
-    place, given = Path(shared), list[str]()
+    taken = [result for result in take_in(library, shared) if result.refused != KNOWN]
+    place, handed_out = Path(shared), list[str]()
     if is_address(shared) or (place / ".git").exists():
-        return taken, given
+        return taken, handed_out
     for skill in library.all():
         if skill.status != "quarantine" and not (place / skill.name).exists():
             handed_on(skill, place)
-            given.append(skill.name)
-    return taken, given
+            handed_out.append(skill.name)
+    return taken, handed_out
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
     """The hash of files by path."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(files):
-        told.update(f"{name}\0{hashlib.sha256(files[name]).hexdigest()}\n".encode())
-    return told.hexdigest()
+        digest.update(f"{name}\0{hashlib.sha256(files[name]).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def _is_skill(path: str) -> bool:
@@ -118,19 +118,19 @@ def _require_new(library: SkillLibrary, name: str, mark: str) -> None:
     if (library.path / name).exists():
         place = library.path / name
         here = {str(f.relative_to(place)): f.read_bytes() for f in place.rglob("*") if f.is_file()}
-        known = load_skill(place)
-        same = digest_of(here) == mark or (known is not None and known.get("source") == mark)
+        existing = load_skill(place)
+        same = digest_of(here) == mark or (existing is not None and existing.get("source") == mark)
         raise UnreadableError(KNOWN if same else f"another {name} is here")
 
 
 def _text(name: str, parsed: Parsed, mark: str, licence: str, read: Foreign) -> str:
     """Its SKILL.md with our own marks in place of what it says of its standing."""
-    given = parsed.fields.get("metadata")
-    told = given.items() if isinstance(given, dict) else ()
-    metadata = {str(k): v for k, v in told if isinstance(v, str) and k not in _OWN}
+    stated = parsed.fields.get("metadata")
+    pairs = stated.items() if isinstance(stated, dict) else ()
+    metadata = {str(k): v for k, v in pairs if isinstance(v, str) and k not in _OWN}
     where = f"{read.source}@{read.commit}" if read.commit else read.source
-    own = {"status": "quarantine", "origin": where, "source": mark, "licence": licence}
-    metadata |= {PREFIX + key: value for key, value in own.items()}
+    marks = {"status": "quarantine", "origin": where, "source": mark, "licence": licence}
+    metadata |= {PREFIX + key: value for key, value in marks.items()}
     fields = {key: parsed.fields.get(key) for key in OTHER_FIELDS}
     others = {key: value for key, value in fields.items() if isinstance(value, str)}
     return render(name, str(parsed.fields["description"]), metadata, parsed.body, others)
@@ -138,8 +138,8 @@ def _text(name: str, parsed: Parsed, mark: str, licence: str, read: Foreign) -> 
 
 def _licence(parsed: Parsed, files: Mapping[str, bytes], read: Foreign) -> str:
     """What it says, or the first line of a licence beside it or at the top of its source."""
-    if isinstance(said := parsed.fields.get("license"), str) and said.strip():
-        return said
+    if isinstance(licence := parsed.fields.get("license"), str) and licence.strip():
+        return licence
     for place in (files, read.files):
         for name in _LICENCES:
             lines = place.get(name, b"")[:4096].decode("utf-8", "replace").splitlines()
@@ -160,7 +160,7 @@ def _place(library: Path, name: str, files: Mapping[str, bytes], text: str) -> l
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)  # by nobody to be executed
         problems = validate(building / name)
-        if key := next((one for one in problems if "looks like a key" in one), None):
+        if key := next((problem for problem in problems if "looks like a key" in problem), None):
             raise UnreadableError(key)
         write_whole(building / name / FILE, text)
         (building / name).replace(library / name)

@@ -27,30 +27,32 @@ def metrics(report: Mapping[str, Any]) -> dict[str, float]:
 
 def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
     """What shows of one watched row, and why the rest could not be looked at."""
-    known = metrics(report)
-    seen = {name: value for name, value in known.items() if named(name, row["metric"])}
-    groups = row["metric"].startswith("signal.") and "signal.groups" in known
-    n, unit = (known["signal.groups"], "groups") if groups else (report["rollouts"], "attempts")
+    values = metrics(report)
+    matching = {
+        name: value for name, value in values.items() if metric_matches(name, row["metric"])
+    }
+    groups = row["metric"].startswith("signal.") and "signal.groups" in values
+    n, unit = (values["signal.groups"], "groups") if groups else (report["rollouts"], "attempts")
     if n < row["least"]:
         return {}, f"{row['metric']}: {n:g} {unit}, fewer than {row['least']}"
-    shows = {name: value for name, value in seen.items() if beyond(value, row)}
+    shows = {name: value for name, value in matching.items() if beyond(value, row)}
     missing = [name for name in row["needs"] if report["known"].get(name, 0) < report["rollouts"]]
     if row["limit"] is None:
-        return {}, f"{row['metric']}: {seen or 'unknown'}; no limit says how much is too much"
+        return {}, f"{row['metric']}: {matching or 'unknown'}; no limit says how much is too much"
     if missing:
-        told = ", ".join(f"{name} in {report['known'].get(name, 0)}" for name in missing)
-        return shows, f"{row['metric']}: {told} of {report['rollouts']} attempts"
-    if not seen and not row["silent"]:
+        counts = ", ".join(f"{name} in {report['known'].get(name, 0)}" for name in missing)
+        return shows, f"{row['metric']}: {counts} of {report['rollouts']} attempts"
+    if not matching and not row["silent"]:
         return {}, f"{row['metric']}: the report on these rollouts has no such number"
     return shows, ""
 
 
-def named(name: str, metric: str) -> bool:
+def metric_matches(name: str, metric: str) -> bool:
     """Whether a metric's full name is that of a row, part by part."""
-    parts, wanted = name.split("."), metric.split(".")
-    if len(parts) != len(wanted):
+    parts, pattern = name.split("."), metric.split(".")
+    if len(parts) != len(pattern):
         return False
-    return all(one in (part, "*") for part, one in zip(parts, wanted, strict=True))
+    return all(expected in (part, "*") for part, expected in zip(parts, pattern, strict=True))
 
 
 def beyond(value: float, row: Mapping[str, Any]) -> bool:
@@ -72,15 +74,15 @@ def checked(
     shows: dict[str, float] = {}
     cannot: list[str] = []
     for row in watched:
-        found, why = look(row, report)
-        shows |= found
+        matches, why = look(row, report)
+        shows |= matches
         cannot += [why] if why else []
     status = 1 if shows else 3 if cannot or not watched else 0
     words = {0: "it does not show", 1: "it shows", 3: "it could not be looked at"}
-    known = metrics(report)
-    more = {name: known[name] for name in beside if name in known}
-    told = {"answer": words[status], "rollouts": report["rollouts"], "shows": shows}
-    return status, {**told, "not_looked_at": cannot, "beside": more if shows else {}}
+    values = metrics(report)
+    more = {name: values[name] for name in beside if name in values}
+    document = {"answer": words[status], "rollouts": report["rollouts"], "shows": shows}
+    return status, {**document, "not_looked_at": cannot, "beside": more if shows else {}}
 
 
 def main(
@@ -99,9 +101,9 @@ def main(
     options = parser.parse_args(argv)
     try:
         with by_our_names(options.files, options.map) as files:
-            found = read_foreign(judged(read_rollouts(*files), options.solved_at))
-        status, told = checked(watched, beside, found.to_json())
+            report = read_foreign(judged(read_rollouts(*files), options.solved_at))
+        status, document = checked(watched, beside, report.to_json())
     except (MetaAgentError, ValueError, OSError) as error:
-        status, told = 3, {"answer": "it could not be looked at", "not_looked_at": [str(error)]}
-    print(json.dumps(told, indent=2))
+        status, document = 3, {"answer": "it could not be looked at", "not_looked_at": [str(error)]}
+    print(json.dumps(document, indent=2))
     return status

@@ -61,8 +61,8 @@ class Trial:
     @property
     def words(self) -> str:
         ends = (100 * self.difference, 100 * self.low, 100 * self.high)
-        seen = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*ends)
-        return f"{seen} over {self.pairs} pairs of {self.budget} attempts on {self.domain}"
+        points = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*ends)
+        return f"{points} over {self.pairs} pairs of {self.budget} attempts on {self.domain}"
 
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
@@ -74,8 +74,8 @@ def record(library: SkillLibrary, trial: Trial) -> Standing:
         os.fsync(stream.fileno())
     skill, mine = library.skill(name), together(trials(library.path), name)
     after = standing(skill, mine)
-    told = "; ".join(one.words for one in mine.values())
-    library.mark(skill, status="quarantine" if after == "retired" else after, worth=told)
+    words = "; ".join(entry.words for entry in mine.values())
+    library.mark(skill, status="quarantine" if after == "retired" else after, worth=words)
     if after == "retired":
         library.retire(skill.name)
     return after
@@ -83,10 +83,17 @@ def record(library: SkillLibrary, trial: Trial) -> Standing:
 
 def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
     """What follows from the trials in each domain."""
-    told = [one for one in mine.values() if one.pairs >= ENOUGH and math.isfinite(one.low)]
-    good, bad = (sum(one.low > 0 for one in told), sum(one.high < 0 for one in told))
+    conclusive = [
+        trial for trial in mine.values() if trial.pairs >= ENOUGH and math.isfinite(trial.low)
+    ]
+    good, bad = (
+        sum(trial.low > 0 for trial in conclusive),
+        sum(trial.high < 0 for trial in conclusive),
+    )
     if bad:
-        return "retired" if skill.status == "quarantine" and bad == len(told) else "quarantine"
+        return (
+            "retired" if skill.status == "quarantine" and bad == len(conclusive) else "quarantine"
+        )
     if not good:
         return skill.status
     if good > 1:
@@ -94,32 +101,38 @@ def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
     return skill.status if skill.status in ("general", "global") else "domain"
 
 
-def together(known: Sequence[Trial], name: str) -> dict[str, Trial]:
+def together(trials: Sequence[Trial], name: str) -> dict[str, Trial]:
     """All trials of a skill as one for each domain; of those with a seed in common the last."""
-    found: dict[str, list[Trial]] = {}
-    for one in (trial for trial in known if trial.skill == name):
-        before = found.get(one.domain, [])
-        found[one.domain] = [x for x in before if not {*x.seeds} & {*one.seeds}] + [one]
-    return {domain: reduce(_both, several) for domain, several in found.items()}
+    by_domain: dict[str, list[Trial]] = {}
+    for latest in (trial for trial in trials if trial.skill == name):
+        before = by_domain.get(latest.domain, [])
+        by_domain[latest.domain] = [x for x in before if not {*x.seeds} & {*latest.seeds}] + [
+            latest
+        ]
+    return {domain: reduce(_both, several) for domain, several in by_domain.items()}
 
 
-def _both(one: Trial, other: Trial) -> Trial:
+def _both(first: Trial, second: Trial) -> Trial:
     """Two trials weighed by their precision, as if normal."""
-    halves = [max((x.high - x.low) / 2, _FINEST) for x in (one, other)]
+    halves = [max((x.high - x.low) / 2, _FINEST) for x in (first, second)]
     weights = [half**-2 for half in halves]
-    mean = sum(w * x.difference for w, x in zip(weights, (one, other), strict=True)) / sum(weights)
+    mean = sum(w * x.difference for w, x in zip(weights, (first, second), strict=True)) / sum(
+        weights
+    )
     half = sum(weights) ** -0.5
     proofs = {
-        side: [*one.first_proof.get(side, ()), *other.first_proof.get(side, ())]
-        for side in {**one.first_proof, **other.first_proof}
+        side: [*first.first_proof.get(side, ()), *second.first_proof.get(side, ())]
+        for side in {**first.first_proof, **second.first_proof}
     }
-    seeds = [*one.seeds, *other.seeds]
-    return Trial(one.skill, one.domain, seeds, other.budget, mean, mean - half, mean + half, proofs)
+    seeds = [*first.seeds, *second.seeds]
+    return Trial(
+        first.skill, first.domain, seeds, second.budget, mean, mean - half, mean + half, proofs
+    )
 
 
-def tried(known: Sequence[Trial], name: str) -> Counter[str]:
+def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
     """How often it was tried, by domain."""
-    return Counter(one.domain for one in known if one.skill == name)
+    return Counter(trial.domain for trial in trials if trial.skill == name)
 
 
 def trials(library: Path) -> list[Trial]:
@@ -131,7 +144,7 @@ def trials(library: Path) -> list[Trial]:
 
 def _trial(path: Path, number: int, line: str) -> Trial:
     try:
-        told: dict[str, Any] = json.loads(line)
-        return Trial(**told)
+        fields: dict[str, Any] = json.loads(line)
+        return Trial(**fields)
     except (ValueError, TypeError) as error:
         raise IntegrityError(f"{path}, line {number}, is no trial: {error}") from error

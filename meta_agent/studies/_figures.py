@@ -56,8 +56,8 @@ class Result:
     @property
     def clean_success(self) -> float:
         """Of the tasks that have an outcome."""
-        known = _known(self.clean)
-        return fmean(known) if known else 0.0
+        outcomes = _with_outcome(self.clean)
+        return fmean(outcomes) if outcomes else 0.0
 
     @property
     def lost(self) -> int:
@@ -86,38 +86,38 @@ class Result:
         }
 
 
-def summary(found: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
+def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
     """A condition's runs together, and against those of other conditions."""
-    if not found:
+    if not results:
         return {"runs": 0}
-    scores = _table([one.clean for one in found])
-    against = {name: _versus(found, theirs) for name, theirs in others.items()}
+    scores = _table([result.clean for result in results])
+    against = {name: _versus(results, theirs) for name, theirs in others.items()}
     return {
-        "runs": len(found),
+        "runs": len(results),
         "mean": interval(scores, "mean").to_json(),
         "iqm": interval(scores, "iqm").to_json(),
-        "lost": sum(one.lost for one in found),
-        "planned": sum(len(one.clean) for one in found),
-        "bounds": [fmean(one.bounds[end] for one in found) for end in (0, 1)],
-        "success": fmean(one.success for one in found),
-        "spent": fmean(one.spent for one in found),
-        "trained_on": fmean(one.trained_on for one in found),
-        "proven": sum(one.standing == "proven" for one in found),
-        "tokens": sum(one.tokens for one in found),
-        "usd": _total([one.usd for one in found]),
-        "promotions": sum(len(one.promoted) for one in found),
-        "invalid_promotions": sum(len(one.invalid) for one in found),
-        "invalid_finals": sum(bool(one.final_findings) for one in found),
-        "wall_sec": round(sum(one.wall_sec for one in found), 1),
-        "versus": {name: told for name, told in against.items() if told},
+        "lost": sum(result.lost for result in results),
+        "planned": sum(len(result.clean) for result in results),
+        "bounds": [fmean(result.bounds[end] for result in results) for end in (0, 1)],
+        "success": fmean(result.success for result in results),
+        "spent": fmean(result.spent for result in results),
+        "trained_on": fmean(result.trained_on for result in results),
+        "proven": sum(result.standing == "proven" for result in results),
+        "tokens": sum(result.tokens for result in results),
+        "usd": _total([result.usd for result in results]),
+        "promotions": sum(len(result.promoted) for result in results),
+        "invalid_promotions": sum(len(result.invalid) for result in results),
+        "invalid_finals": sum(bool(result.final_findings) for result in results),
+        "wall_sec": round(sum(result.wall_sec for result in results), 1),
+        "versus": {name: versus for name, versus in against.items() if versus},
     }
 
 
-def _versus(found: Sequence[Result], other: Sequence[Result]) -> JSON:
+def _versus(results: Sequence[Result], other: Sequence[Result]) -> JSON:
     """The difference by seed and task, over seeds that both conditions have finished."""
-    theirs = {one.seed: one for one in other}
-    pairs = [(one, theirs[one.seed]) for one in found if one.seed in theirs]
-    pairs = [(x, y) for x, y in pairs if _known(_gaps(x.clean, y.clean))]
+    theirs = {run.seed: run for run in other}
+    pairs = [(run, theirs[run.seed]) for run in results if run.seed in theirs]
+    pairs = [(x, y) for x, y in pairs if _with_outcome(_gaps(x.clean, y.clean))]
     if not pairs:
         return None
     gaps = [_gaps(x.clean, y.clean) for x, y in pairs]
@@ -125,12 +125,12 @@ def _versus(found: Sequence[Result], other: Sequence[Result]) -> JSON:
         _table([side.clean for side in sides], gaps) for sides in zip(*pairs, strict=True)
     )
     return {
-        "seeds": [one.seed for one, _ in pairs],
+        "seeds": [run.seed for run, _ in pairs],
         "difference": interval(_table(gaps), "mean").to_json(),
         "lost_pairs": sum(gap.count(None) for gap in gaps),
         "bounds": [fmean(_gap_at(x, y, end) for x, y in pairs) for end in (0, 1)],
         "improvement": improvement(ours, others).to_json(),
-        "better_seeds": sum(sum(_known(gap)) > 0 for gap in gaps),
+        "better_seeds": sum(sum(_with_outcome(gap)) > 0 for gap in gaps),
     }
 
 
@@ -139,9 +139,9 @@ def _gaps(ours: Cells, theirs: Cells) -> Cells:
     return tuple(None if a is None or b is None else a - b for a, b in both)
 
 
-def _gap_at(one: Result, other: Result, end: int) -> float:
+def _gap_at(ours: Result, theirs: Result, end: int) -> float:
     """The difference had each lost attempt gone against the first (0), or for it (1)."""
-    return fmean(_filled(one.clean, end)) - fmean(_filled(other.clean, 1 - end))
+    return fmean(_filled(ours.clean, end)) - fmean(_filled(theirs.clean, 1 - end))
 
 
 def _table(rows: Sequence[Cells], by: Sequence[Cells] | None = None) -> list[list[float]]:
@@ -149,11 +149,11 @@ def _table(rows: Sequence[Cells], by: Sequence[Cells] | None = None) -> list[lis
     columns = list(zip(*(by or rows), strict=True))
     whole = [at for at, column in enumerate(columns) if None not in column]
     if len(whole) < 2:
-        return [[fmean(_known(row))] for row in rows]
+        return [[fmean(_with_outcome(row))] for row in rows]
     return [[float(row[at] or 0) for at in whole] for row in rows]
 
 
-def _known(cells: Sequence[int | None]) -> list[int]:
+def _with_outcome(cells: Sequence[int | None]) -> list[int]:
     return [cell for cell in cells if cell is not None]
 
 
@@ -162,5 +162,5 @@ def _filled(cells: Cells, value: int) -> list[int]:
 
 
 def _total(amounts: Sequence[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    priced = [amount for amount in amounts if amount is not None]
+    return sum(priced) if len(priced) == len(amounts) else None

@@ -13,16 +13,16 @@ def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None
 
     Where some are, each that is missing is a difference of its own, for `verify` to name.
     """
-    named = {
+    shards = {
         str(part["name"])
         for kind in ("train", "eval")
         for step in ledger.steps(run, kind)
         if step.done and step.fields.get("shard")
         for part in parts_of(step.fields["shard"])
     }
-    if named and not any(store.find(name) for name in named):
+    if shards and not any(store.find(name) for name in shards):
         raise ConfigError(
-            f"the rollouts of this workspace are left out: of {len(named)} files that its journal "
+            f"the rollouts of this workspace are left out: of {len(shards)} files that its journal "
             f"names none is in {store.directory}, so nothing can be computed again from them",
             hint="the journal and the history are here: meta-agent status, meta-agent why NAME",
         )

@@ -33,7 +33,7 @@ from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.workspace import Workspace
 from meta_agent.sandboxes import open_sandbox
 from meta_agent.studies._stored import require_rollouts
-from meta_agent.studies.story import Named, named, newest
+from meta_agent.studies.story import Named, newest, resolve
 
 SANDBOX_SEC: Final = 600.0
 _SHOWN: Final = 5
@@ -58,7 +58,7 @@ class Backtested:
         return bool({"reward", "filter", "diagnostics"} & set(self.factors))
 
     def to_json(self) -> dict[str, JSON]:
-        seen = self.diagnostics
+        pairs = self.diagnostics
         return {
             "schema_version": 1,
             "version": {"name": self.what.name, "commit": self.what.commit},
@@ -67,7 +67,7 @@ class Backtested:
             "changed": list(self.changed),
             "factors": list(self.factors),
             "replay": self.replay.to_json(),
-            "diagnostics": None if seen is None else [one.to_json() for one in seen],
+            "diagnostics": None if pairs is None else [pair.to_json() for pair in pairs],
             "sec": round(self.sec, 3),
         }
 
@@ -85,8 +85,8 @@ def backtest(
     began = time.monotonic()
     # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
     repo, store = HarnessRepo(place.harness_repo), RolloutStore(place.rollouts)
-    what = named(repo, ledger, name) if name else newest(ledger)
-    other = named(repo, ledger, against) if against else _base_of(repo, what)
+    what = resolve(repo, ledger, name) if name else newest(ledger)
+    other = resolve(repo, ledger, against) if against else _base_of(repo, what)
     require_rollouts(ledger, store)
     before, after = repo.tree(other.commit), repo.tree(what.commit)
     shards = _shards(ledger, store, before, rollouts)
@@ -99,9 +99,9 @@ def backtest(
     with _sessions(_config(ledger), before, after) as (base, edited):
         report = replay(base, edited, lines(), stored_commit=other.commit, ceiling=ceiling)
         watched = "diagnostics" in factors
-        seen = tuple(compare_diagnostics(base, edited, lines)) if watched else None
+        diagnostics = tuple(compare_diagnostics(base, edited, lines)) if watched else None
     spent = time.monotonic() - began
-    return Backtested(what, other, shards, tuple(changed), factors, report, seen, spent)
+    return Backtested(what, other, shards, tuple(changed), factors, report, diagnostics, spent)
 
 
 # --- what is meant ------------------------------------------------------------------------------
@@ -115,31 +115,33 @@ def _base_of(repo: HarnessRepo, what: Named) -> Named:
 
 def _factors(before: HarnessTree, changed: Sequence[str]) -> tuple[str, ...]:
     contract = parse_contract(before)
-    found = (factor for path in changed for factor in contract.factors_matching(path))
-    return tuple(dict.fromkeys(found))
+    factors = (factor for path in changed for factor in contract.factors_matching(path))
+    return tuple(dict.fromkeys(factors))
 
 
 # --- on which rollouts --------------------------------------------------------------------------
 
 
 def _shards(
-    ledger: Ledger, store: RolloutStore, before: HarnessTree, wanted: str | None
+    ledger: Ledger, store: RolloutStore, before: HarnessTree, choice: str | None
 ) -> tuple[str, ...]:
     """Training rollouts of the version compared with, as far as there are any."""
     runs = {row.run for row in ledger.runs()}
-    if wanted is not None and wanted not in runs:
-        return (_named_shard(store, wanted),)
+    if choice is not None and choice not in runs:
+        return (_named_shard(store, choice),)
     trained = [
         (step.intent["behaviour"], cast("int", step.intent["seed"]), step.fields["shard"])
-        for step in ledger.steps(wanted, kind="train")
+        for step in ledger.steps(choice, kind="train")
         if step.done and step.fields.get("shard")
     ]
-    own = behaviour_hash(before)
-    if mine := sorted((seed, at) for at, (hash_, seed, _) in enumerate(trained) if hash_ == own):
+    base_hash = behaviour_hash(before)
+    if mine := sorted(
+        (seed, at) for at, (hash_, seed, _) in enumerate(trained) if hash_ == base_hash
+    ):
         return _names(trained[mine[0][1]][2])
     if trained:
         return _names(trained[-1][2])
-    return _evaluated(ledger, wanted)
+    return _evaluated(ledger, choice)
 
 
 def _evaluated(ledger: Ledger, run: str | None) -> tuple[str, ...]:
@@ -157,14 +159,14 @@ def _names(shard: JSON) -> tuple[str, ...]:
     return tuple(str(part["name"]) for part in parts_of(shard))
 
 
-def _named_shard(store: RolloutStore, wanted: str) -> str:
+def _named_shard(store: RolloutStore, choice: str) -> str:
     names = store.names()
-    found = [name for name in names if wanted in (name, name.rsplit("/", 1)[-1])]
-    if len(found) == 1:
-        return found[0]
-    problem = f"{len(found)} shards are" if found else "no run or shard is"
-    shown = ", ".join((found or names)[-_SHOWN:]) or "none"
-    raise ConfigError(f"{problem} named {wanted!r}", hint=f"--rollouts one of: {shown}")
+    matches = [name for name in names if choice in (name, name.rsplit("/", 1)[-1])]
+    if len(matches) == 1:
+        return matches[0]
+    problem = f"{len(matches)} shards are" if matches else "no run or shard is"
+    listed = ", ".join((matches or names)[-_SHOWN:]) or "none"
+    raise ConfigError(f"{problem} named {choice!r}", hint=f"--rollouts one of: {listed}")
 
 
 # --- where the code runs ------------------------------------------------------------------------

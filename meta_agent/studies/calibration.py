@@ -85,11 +85,11 @@ def calibrate(
     if effect is not None and not 0 < effect < 1:
         raise ConfigError(f"--effect {100 * effect:g}: points of clean success, from 0 to 100")
     with open_run(_measuring(config), display, purpose="calibrate") as run:
-        left = alpha_of(run.ledger, run.id)  # as the next `evolve` here would claim
-        plan = replace(plan_for(config, run.lab.domain), alpha=left)
-        told = _calibrated(run, config, plan, seeds, effect)
+        alpha = alpha_of(run.ledger, run.id)  # as the next `evolve` here would claim
+        plan = replace(plan_for(config, run.lab.domain), alpha=alpha)
+        document = _calibrated(run, config, plan, seeds, effect)
         run.ledger.finish_run(run.id, CALIBRATED)
-    return told
+    return document
 
 
 def _measuring(config: RunConfig) -> RunConfig:
@@ -117,7 +117,7 @@ def _calibrated(
     run.lab.require(tree)
     run.phase("calibrate", f"{count} {runs.unit} of {commit[:10]} on {plan.confirm} confirm tasks")
     with must_work(Version("main", commit)):
-        seen = runs.measured(run, tree, plan, count)
+        table = runs.measured(run, tree, plan, count)
     intent = {
         **terms(config, plan, run.lab.domain.evaluator_hash),
         "harness_tree": tree.tree_hash,
@@ -127,7 +127,7 @@ def _calibrated(
     run.phase("calibrate", "candidates that change nothing, simulated")
     name = hashlib.sha256(json.dumps(intent, sort_keys=True).encode()).hexdigest()[:16]
     facts = {"run": run.id, "harness_commit": commit, "unit": runs.unit}
-    work = partial(_told, runs, plan, seen, effect, facts)
+    work = partial(_document, runs, plan, table, effect, facts)
     return run.once(f"calibration/{name}", KIND, intent, lambda: {**intent, **work()})
 
 
@@ -151,9 +151,9 @@ class _Trainings:
 
     def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
         """By what so few runs can say of the spread."""
-        seen = spread(clean)
-        attempts = seen.total**2 - seen.seed**2
-        for end in (seen.low, seen.high):
+        estimate = spread(clean)
+        attempts = estimate.total**2 - estimate.seed**2
+        for end in (estimate.low, estimate.high):
             apart = max(0.0, end**2 - attempts) ** 0.5
             yield smallest_effect(gate, modelled(clean, apart), draws=_DRAWS, step=_STEP)
 
@@ -176,8 +176,8 @@ class _Samples:
     def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
         """The simulation's own error: so many draws do not tell 80 % from a little more or less."""
         error = 1.96 * (0.8 * 0.2 / _DRAWS) ** 0.5
-        for wanted in (0.8 - error, 0.8 + error):
-            yield smallest_effect(gate, source, target_power=wanted, draws=_DRAWS, step=_STEP)
+        for target in (0.8 - error, 0.8 + error):
+            yield smallest_effect(gate, source, target_power=target, draws=_DRAWS, step=_STEP)
 
     def has(self, plan: Plan) -> dict[str, int]:
         return {"confirm tasks": plan.confirm, "samples a task": plan.looks[0]}
@@ -191,23 +191,23 @@ _RUNS_OF: Final[dict[bool, _Runs]] = {True: _Trainings(), False: _Samples()}
 # --- what it says --------------------------------------------------------------------------------
 
 
-def _told(
-    runs: _Runs, plan: Plan, seen: Table, effect: float | None, facts: dict[str, str]
+def _document(
+    runs: _Runs, plan: Plan, table: Table, effect: float | None, facts: dict[str, str]
 ) -> JSON:
     gate = plan.gate()
-    source = population(seen.clean, gate)
+    source = population(table.clean, gate)
     wrong = false_promotions(gate, source, candidates=gate.budget.candidates, runs=_RUNS)
     return {
         "schema_version": 1,
         **facts,
         "plan": plan.to_json(),
-        "tasks": int(seen.clean.shape[1]),
-        "tasks_lost": seen.lost,
+        "tasks": int(table.clean.shape[1]),
+        "tasks_lost": table.lost,
         "simulated_from": _name_of(source),
-        "spread": {**spread(seen.clean)._asdict(), "between": runs.between},
+        "spread": {**spread(table.clean)._asdict(), "between": runs.between},
         "false_promotions": {**wrong._asdict(), "declared": plan.alpha},
-        "smallest_effect": _smallest(runs, gate, source, seen.clean),
-        "wanted": None if effect is None else _wanted(runs, plan, seen.clean, effect),
+        "smallest_effect": _smallest(runs, gate, source, table.clean),
+        "wanted": None if effect is None else _needed(runs, plan, table.clean, effect),
     }
 
 
@@ -226,7 +226,7 @@ def _smallest(runs: _Runs, gate: Gate, source: Population, clean: Matrix) -> JSO
     return {"effect": effect, "low": low, "high": high, "power": 0.8}
 
 
-def _wanted(runs: _Runs, plan: Plan, clean: Matrix, effect: float) -> JSON:
+def _needed(runs: _Runs, plan: Plan, clean: Matrix, effect: float) -> JSON:
     """What has to be bought for a gain of this size, the test being tuned to it."""
     source = plan.gate().model(clean)
     now = power(plan.gate(), source, effect, draws=_DRAWS)

@@ -90,12 +90,14 @@ class Comparison:
                 yield ConditionRun(condition, seed, self._config(condition, seed))
 
     def _config(self, condition: str, seed: int) -> RunConfig:
-        own: dict[str, object] = {"seed": seed, "budget": self.budget, "jobs": 1}
-        own["workspace"] = self.folder / f"{condition}-s{seed}"
-        own |= {"skills": self.library(condition, seed)} if self.sides else {"strategy": condition}
+        changes: dict[str, object] = {"seed": seed, "budget": self.budget, "jobs": 1}
+        changes["workspace"] = self.folder / f"{condition}-s{seed}"
+        changes |= (
+            {"skills": self.library(condition, seed)} if self.sides else {"strategy": condition}
+        )
         if condition in ONE_AT_A_TIME:
-            own |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
-        return self.config.model_copy(update=own)
+            changes |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
+        return self.config.model_copy(update=changes)
 
     def library(self, condition: str, seed: int) -> Path:
         """Where a run of a trial has its skills, and writes those that it learns."""
@@ -161,10 +163,10 @@ def carry_out(
     at_once = config.jobs or (os.cpu_count() if config.policy == "nano" else 1)
     with draining() as stop, ThreadPoolExecutor(at_once if config.trainable else 1) as pool:
         futures = {
-            run.name: pool.submit(_one, run, evolve, display(run.name), stop)
+            run.name: pool.submit(_carry_out_run, run, evolve, display(run.name), stop)
             for run in comparison.runs()
         }
-        stopped = {name: error for name, one in futures.items() if (error := _stopped(one))}
+        stopped = {name: error for name, future in futures.items() if (error := _stopped(future))}
     if any(isinstance(error, Interrupted) for error in stopped.values()):
         raise Interrupted
     return stopped
@@ -173,13 +175,15 @@ def carry_out(
 def _lend(comparison: Comparison) -> None:
     """Each run of a trial gets its own copy, made once: it writes what it learns into it."""
     for seed in comparison.seeds:
-        for condition, given in comparison.sides.items():
+        for condition, library in comparison.sides.items():
             place = comparison.library(condition, seed)
             if not place.exists():
-                shutil.copytree(given, place)
+                shutil.copytree(library, place)
 
 
-def _one(run: ConditionRun, evolve: Evolve, display: Display, stop: threading.Event) -> None:
+def _carry_out_run(
+    run: ConditionRun, evolve: Evolve, display: Display, stop: threading.Event
+) -> None:
     if stop.is_set():
         raise Interrupted
     evolve(run.config, display, stop)
@@ -196,13 +200,13 @@ def _stopped(run: Future[None]) -> MetaAgentError | None:
 def _require_known(conditions: Sequence[str]) -> None:
     unknown = [name for name in conditions if name not in STRATEGIES]
     if unknown or not conditions or len(set(conditions)) < len(conditions):
-        told = (
+        problem = (
             f"unknown condition {unknown[0]!r}"
             if unknown
             else f"--conditions {','.join(conditions)}"
         )
         raise ConfigError(
-            f"{told}: expected different names out of {', '.join(STRATEGIES)}",
+            f"{problem}: expected different names out of {', '.join(STRATEGIES)}",
             hint="--conditions full,static,score-only",
         )
 
@@ -241,36 +245,36 @@ def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
 
 def _keep(comparison: Comparison) -> None:
     """Writes the declaration; one that is there may only have grown."""
-    path, told = comparison.folder / DECLARED, comparison.to_json()
+    path, declaration = comparison.folder / DECLARED, comparison.to_json()
     if path.is_file():
-        _require_same(json.loads(path.read_text(encoding="utf-8")), told, path)
+        _require_same(json.loads(path.read_text(encoding="utf-8")), declaration, path)
     comparison.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(told, indent=1) + "\n")
+    write_whole(path, json.dumps(declaration, indent=1) + "\n")
 
 
-def _require_same(kept: Mapping[str, JSON], told: Mapping[str, JSON], path: Path) -> None:
+def _require_same(before: Mapping[str, JSON], now: Mapping[str, JSON], path: Path) -> None:
     """Conditions and seeds may be added: each run is its own. What a run does may not change.
 
-    A setting that is younger than the declaration was at its default when that was written.
+    A setting that is younger than the now was at its default when that was written.
     """
     usual = RunConfig.from_json({}).to_json()
-    known = {name: kept["settings"].get(name, usual.get(name)) for name in told["settings"]}
-    for name, before in (("budget", kept["budget"]), ("settings", known)):
-        if before != told[name]:
+    settings = {name: before["settings"].get(name, usual.get(name)) for name in now["settings"]}
+    for name, old in (("budget", before["budget"]), ("settings", settings)):
+        if old != now[name]:
             raise ConfigError(
-                f"{path} declares another {name}: {_differing(before, told[name])}",
+                f"{path} declares another {name}: {_differing(old, now[name])}",
                 hint="repeat the command as it was, or compare in another folder with --out DIR",
             )
-    if not {*kept["arms"]} <= {*told["arms"]} or not {*kept["seeds"]} <= {*told["seeds"]}:
+    if not {*before["arms"]} <= {*now["arms"]} or not {*before["seeds"]} <= {*now["seeds"]}:
         raise ConfigError(
-            f"{path} declares the conditions {', '.join(kept['arms'])} and seeds {kept['seeds']}: "
-            "some of them would be left out now",
+            f"{path} declares the conditions {', '.join(before['arms'])} and seeds "
+            f"{before['seeds']}: some of them would be left out now",
             hint="more conditions and seeds may be added, none taken away",
         )
 
 
-def _differing(kept: JSON, told: JSON) -> str:
-    if not isinstance(kept, Mapping):
-        return f"{kept}, not {told}"
-    names = sorted(name for name in {*kept, *told} if kept.get(name) != told.get(name))
-    return ", ".join(f"{name} {kept.get(name)!r}, not {told.get(name)!r}" for name in names)
+def _differing(before: JSON, now: JSON) -> str:
+    if not isinstance(before, Mapping):
+        return f"{before}, not {now}"
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    return ", ".join(f"{name} {before.get(name)!r}, not {now.get(name)!r}" for name in names)

@@ -42,8 +42,8 @@ def results_of(comparison: Comparison) -> list[Result]:
     """Every run of the comparison that has ended."""
     domain = load_run_domain(comparison.config, sandbox="process")
     try:
-        found = (_result(run, domain) for run in comparison.runs())
-        return [one for one in found if one is not None]
+        results = (_result(run, domain) for run in comparison.runs())
+        return [result for result in results if result is not None]
     finally:
         Offered.by(domain).close()
 
@@ -53,7 +53,7 @@ def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]
 
     Every condition stands against the reference, and the first one against all others.
     """
-    sound = [one for one in results if not one.void]
+    sound = [result for result in results if not result.void]
     by_condition = {
         condition: [r for r in sound if r.arm == condition] for condition in comparison.conditions
     }
@@ -66,23 +66,23 @@ def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]
         "splits": dict(comparison.splits),
         "arms": {
             condition: summary(
-                found,
+                own_results,
                 {
                     other: theirs
                     for other, theirs in by_condition.items()
                     if other != condition and (other == reference or condition == leading)
                 },
             )
-            for condition, found in by_condition.items()
+            for condition, own_results in by_condition.items()
         },
-        "void": [f"{one.arm}-s{one.seed}" for one in results if one.void],
-        "unfinished": [run.name for run in comparison.runs() if not _known(run, results)],
-        "runs": [one.to_json() for one in results],
+        "void": [f"{result.arm}-s{result.seed}" for result in results if result.void],
+        "unfinished": [run.name for run in comparison.runs() if not _has_result(run, results)],
+        "runs": [result.to_json() for result in results],
     }
 
 
-def _known(run: ConditionRun, results: Sequence[Result]) -> bool:
-    return any((one.arm, one.seed) == (run.condition, run.seed) for one in results)
+def _has_result(run: ConditionRun, results: Sequence[Result]) -> bool:
+    return any((result.arm, result.seed) == (run.condition, run.seed) for result in results)
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -109,16 +109,16 @@ def _read(
     final = _outcome(ledger, f"{state.run}/vault/final")
     vault = _vault_arm(workspace, ledger, state.run, final)
     rows = sorted(map(row_of, load_shard(store, vault.shards[0])), key=lambda row: row.key)
-    known = [bool(row.success) for row in rows if row.success is not None]
+    outcomes = [bool(row.success) for row in rows if row.success is not None]
     promoted, invalid = _promotions(ledger, state, inspector)
-    kinds = [one.kind for one in state.candidates.values()]
+    kinds = [view.kind for view in state.candidates.values()]
     standing = str((state.handover or {}).get("standing", ""))
     return Result(
         arm=run.condition,
         seed=run.seed,
         workspace=run.config.workspace.name,
         clean=tuple(None if row.clean is None else int(row.clean) for row in rows),
-        success=sum(known) / len(known) if known else 0.0,
+        success=sum(outcomes) / len(outcomes) if outcomes else 0.0,
         policy_steps=int(final.get("steps") or 0),
         spent=spent(ledger, state.run),
         trained_on=spent(ledger, state.run, ["train"]),
@@ -145,9 +145,11 @@ def _vault_arm(workspace: Workspace, ledger: Ledger, run: str, final: Mapping[st
     """The rows of the final version on the vault, as they were recorded."""
     tree = HarnessRepo.open(workspace.harness_repo).tree(final["commit"])
     prefix = f"{run}/eval/{behaviour_hash(tree)[:12]}-"
-    found = next(step for step in ledger.steps(run, kind="eval") if _is_of(step, prefix, final))
-    seen = found.told(Stored)
-    return ArmRef("final", seen["planned"], "", {0: seen["shard"]})
+    evaluation = next(
+        step for step in ledger.steps(run, kind="eval") if _is_of(step, prefix, final)
+    )
+    stored = evaluation.told(Stored)
+    return ArmRef("final", stored["planned"], "", {0: stored["shard"]})
 
 
 def _is_of(step: Step, prefix: str, final: Mapping[str, Any]) -> bool:
@@ -160,10 +162,10 @@ def _promotions(
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Everything that became `main`, and what of it should not have."""
     merged = ledger.outcomes("merge", Merge, state.run)
-    kept = [m["candidate"] for m in merged if not m["undone"]]
-    judged = {cid: refs for cid in kept if (refs := _arms_behind(ledger, cid))}
+    merged_ids = [m["candidate"] for m in merged if not m["undone"]]
+    judged = {cid: refs for cid in merged_ids if (refs := _arms_behind(ledger, cid))}
     findings = {cid: _vetoes(inspector.between(refs)) for cid, refs in judged.items()}
-    names = {cid: cid.removeprefix(f"{state.run}/") for cid in kept}
+    names = {cid: cid.removeprefix(f"{state.run}/") for cid in merged_ids}
     return tuple(names.values()), {names[cid]: bad for cid, bad in findings.items() if bad}
 
 

@@ -29,7 +29,7 @@ _NAMES: Final = ("series", "step")  # in a metric's event, beside its numbers
 class _Moment(NamedTuple):
     at: float
     kind: str
-    told: Any
+    payload: Any
 
 
 def unpacked(root: Path) -> Workspace:
@@ -47,7 +47,7 @@ def play(
 ) -> RunState:
     """Tells a finished run again, its pauses shortened to so many seconds in all."""
     state = reduce(ledger)
-    moments = sorted(_moments(ledger, state.run), key=lambda one: one.at)
+    moments = sorted(_moments(ledger, state.run), key=lambda event: event.at)
     display.begin(_headline(state, seconds))
     pace = seconds / max(state.wall_sec, 1.0)
     before = state.started_at
@@ -88,15 +88,20 @@ def _moments(ledger: Ledger, run: str) -> Iterator[_Moment]:
 
 
 def _tell(display: Display, state: RunState, moment: _Moment) -> None:
-    told = moment.told
+    payload = moment.payload
     match moment.kind:
         case "phase":
-            display.phase(told["name"], told["detail"])
+            display.phase(payload["name"], payload["detail"])
         case "note":
-            display.note(within_run(told["text"], state.run))
+            display.note(within_run(payload["text"], state.run))
         case "metrics":
-            numbers = {name: value for name, value in told.items() if name not in _NAMES}
-            display.metric(told["series"], told["step"], numbers)
-        case "verdict" if told["candidate"] in state.candidates:
-            one = state.candidates[told["candidate"]]
-            display.verdict(one.short_id, one.factor, verdict_from_json(told), one.statement)
+            numbers = {name: value for name, value in payload.items() if name not in _NAMES}
+            display.metric(payload["series"], payload["step"], numbers)
+        case "verdict" if payload["candidate"] in state.candidates:
+            candidate = state.candidates[payload["candidate"]]
+            display.verdict(
+                candidate.short_id,
+                candidate.factor,
+                verdict_from_json(payload),
+                candidate.statement,
+            )

@@ -61,36 +61,36 @@ class Agreement:
     """Pairs whose signs agree; a forecast of nothing counts as wrong where something came."""
 
     def to_json(self) -> dict[str, JSON]:
-        told = asdict(self)
-        return {**told, "pearson": self.pearson._asdict(), "spearman": self.spearman._asdict()}
+        document = asdict(self)
+        return {**document, "pearson": self.pearson._asdict(), "spearman": self.spearman._asdict()}
 
 
 def forecasts(ledger: Ledger) -> list[Forecast]:
     """Every candidate with a verdict that rests on a comparison, oldest first."""
-    candidates = {made["id"]: made for made in ledger.outcomes("candidate", Candidate)}
+    candidates = {record["id"]: record for record in ledger.outcomes("candidate", Candidate)}
     replays = {
         screen["candidate"]: screen["numbers"]
         for screen in ledger.outcomes("screen", Screen)
         if screen.get("stage") == "replay" and screen.get("numbers")
     }
-    found = []
-    for told in ledger.outcomes("verdict", Verdict):
-        known = candidates.get(told["candidate"])
-        if known is not None and told.get("arms"):
-            found.append(_forecast(known, told, replays.get(known["id"])))
-    return found
+    rows = []
+    for verdict in ledger.outcomes("verdict", Verdict):
+        candidate = candidates.get(verdict["candidate"])
+        if candidate is not None and verdict.get("arms"):
+            rows.append(_forecast(candidate, verdict, replays.get(candidate["id"])))
+    return rows
 
 
 def _forecast(
     candidate: Mapping[str, Any], verdict: Mapping[str, Any], replay: Mapping[str, Any] | None
 ) -> Forecast:
-    told, scored = candidate["hypothesis"], verdict.get("calibration")
-    sign = 1.0 if told["direction"] == "up" else -1.0
+    hypothesis, scored = candidate["hypothesis"], verdict.get("calibration")
+    sign = 1.0 if hypothesis["direction"] == "up" else -1.0
     return Forecast(
         candidate=candidate["id"],
-        factor="+".join(told.get("factors") or ()) or candidate["factor"],
-        metric=told["metric"],
-        predicted=sign * abs(told["expected_delta"]) if scored else None,
+        factor="+".join(hypothesis.get("factors") or ()) or candidate["factor"],
+        metric=hypothesis["metric"],
+        predicted=sign * abs(hypothesis["expected_delta"]) if scored else None,
         realised=scored["realised"] if scored else None,
         replay=replay["after"]["alignment"] - replay["before"]["alignment"] if replay else None,
         reading=replay["reading"] if replay else None,
@@ -116,18 +116,20 @@ def _clean_gain(verdict: Mapping[str, Any]) -> float | None:
     return shares[0] - shares[1] if len(shares) == 2 else None
 
 
-def agreements(found: Sequence[Forecast]) -> dict[str, Agreement]:
+def agreements(rows: Sequence[Forecast]) -> dict[str, Agreement]:
     """By forecaster: `proposer` and `replay`."""
     return {
-        "proposer": agreement((one.predicted, one.realised) for one in found),
-        "replay": agreement((one.replay, one.clean) for one in found),
+        "proposer": agreement((row.predicted, row.realised) for row in rows),
+        "replay": agreement((row.replay, row.clean) for row in rows),
     }
 
 
-def predictions_json(found: Sequence[Forecast]) -> dict[str, JSON]:
+def predictions_json(rows: Sequence[Forecast]) -> dict[str, JSON]:
     """What `report` and `backtest --history` show."""
-    told = {name: each.to_json() for name, each in agreements(found).items()}
-    return {"agreement": told, "candidates": [one._asdict() for one in found]}
+    agreement_by_source = {
+        name: agreement_row.to_json() for name, agreement_row in agreements(rows).items()
+    }
+    return {"agreement": agreement_by_source, "candidates": [row._asdict() for row in rows]}
 
 
 # --- coefficients -------------------------------------------------------------------------------
@@ -136,9 +138,9 @@ def predictions_json(found: Sequence[Forecast]) -> dict[str, JSON]:
 def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
     """Both coefficients of the pairs that are whole."""
     whole = list(_whole(pairs))
-    told, came = [x for x, _ in whole], [y for _, y in whole]
-    r = _pearson(told, came)
-    rho = _pearson(_ranks(told), _ranks(came))
+    predicted, realised = [x for x, _ in whole], [y for _, y in whole]
+    r = _pearson(predicted, realised)
+    rho = _pearson(_ranks(predicted), _ranks(realised))
     return Agreement(
         len(whole),
         _interval(r, len(whole), 1.0),
@@ -148,9 +150,9 @@ def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
 
 
 def _whole(pairs: Iterable[tuple[float | None, float | None]]) -> Iterator[tuple[float, float]]:
-    for told, came in pairs:
-        if told is not None and came is not None:
-            yield told, came
+    for predicted, realised in pairs:
+        if predicted is not None and realised is not None:
+            yield predicted, realised
 
 
 def _sign(value: float) -> int:

@@ -66,14 +66,16 @@ _SHORTEST: Final = 6
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     """Goes through the run of a verdict again, and grades the attempts behind it again."""
-    told = _verdict_on(ledger, HarnessRepo(place.harness_repo), commit)
-    row = ledger.run(str(told["candidate"]).partition("/")[0])
+    verdict = _verdict_on(ledger, HarnessRepo(place.harness_repo), commit)
+    row = ledger.run(str(verdict["candidate"]).partition("/")[0])
     if row is None:
-        raise ConfigError(f"the ledger knows no run of {told['candidate']}", hint="meta-agent log")
+        raise ConfigError(
+            f"the ledger knows no run of {verdict['candidate']}", hint="meta-agent log"
+        )
     require_rollouts(ledger, RolloutStore(place.rollouts), row.run)
     with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
         walk = _walked(place, ledger, row, Path(folder))
-    return walk.report(told)
+    return walk.report(verdict)
 
 
 def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
@@ -117,8 +119,8 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     config = RunConfig.from_json(row.config)
     walk = Walk(ledger, HarnessRepo(place.harness_repo), row.run, row.exit_reason == DONE)
     walk.compare("settings", row.config_hash, config.config_hash)
-    config, named = settled(config.model_copy(update={"workspace": place.root}))
-    walk.compare("the run's name, by its settings", row.run, named)
+    config, name = settled(config.model_copy(update={"workspace": place.root}))
+    walk.compare("the run's name, by its settings", row.run, name)
     backend = backend_of(config)
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
@@ -191,10 +193,10 @@ class Walk:
     def compare(self, what: str, recorded: JSON, again: JSON) -> None:
         self.differences += compared(what, recorded, again)
 
-    def hear(self, step: Step, told: JSON, again: JSON) -> None:
+    def hear(self, step: Step, recorded: JSON, again: JSON) -> None:
         """Of a step as it was recorded, what it was to do, and what came of it now."""
         name = step.key.removeprefix(f"{self.run}/")
-        self.compare(name, {"kind": step.kind, "intent": step.intent}, told)
+        self.compare(name, {"kind": step.kind, "intent": step.intent}, recorded)
         if isinstance(again, Mapping) and "error" in again and "error" not in step.fields:
             self.differences.append(Difference(name, "done", again["error"]))
         else:
@@ -216,8 +218,8 @@ class Walk:
             if self.finished:
                 self.compare("steps of the run", "finished", f"{missing} is not recorded")
         except (MetaAgentError, *_UNREADABLE) as error:
-            told = f"{type(error).__name__}: {error}"
-            self.differences.append(Difference("steps of the run", "can be read", told))
+            reason = f"{type(error).__name__}: {error}"
+            self.differences.append(Difference("steps of the run", "can be read", reason))
         else:
             self._strays(retraced)
         self.steps = len(retraced.walked)
@@ -238,33 +240,35 @@ class Walk:
         for ref in sorted(ref for ref in {*then, *now} if mine in ref):
             if (at := now.get(ref)) is not None:
                 self.compare(f"{ref} on main", self.repo.on_main(at), copy.on_main(at))
-        for one in self.ledger.outcomes("candidate", Candidate, self.run):
-            self.compare(one["ref"], one["commit"], now.get(one["ref"]))
+        for candidate in self.ledger.outcomes("candidate", Candidate, self.run):
+            self.compare(candidate["ref"], candidate["commit"], now.get(candidate["ref"]))
         if last and self.finished:
             self.compare("the branch lead", self.repo.tip(LEAD), copy.tip(LEAD))
 
     def _notes(self, copy: HarnessRepo) -> None:
         """Notes that this run wrote, word for word; none may speak of a journal that is no more."""
-        told, heads = self.repo.all_notes(), self.ledger.heads()
+        notes, heads = self.repo.all_notes(), self.ledger.heads()
         others = {row.run for row in self.ledger.runs()} - {self.run}
         for commit, again in copy.all_notes().items():
-            parts = note_parts(told.get(commit, ""))
+            parts = note_parts(notes.get(commit, ""))
             mine = [text for text, record in parts if record.get("run") not in others]
             if mine != [text for text, _ in note_parts(again)]:
-                self.compare(f"git note on {commit[:12]}", told.get(commit), again)
-        for commit, note in told.items():
-            said = {record["journal"] for _, record in note_parts(note) if record.get("journal")}
-            for head in sorted(said - heads):
+                self.compare(f"git note on {commit[:12]}", notes.get(commit), again)
+        for commit, note in notes.items():
+            journal_heads = {
+                record["journal"] for _, record in note_parts(note) if record.get("journal")
+            }
+            for head in sorted(journal_heads - heads):
                 self.compare(f"git note on {commit[:12]}", head, "no head of this journal")
 
-    def report(self, told: JSON) -> VerifyReport:
+    def report(self, verdict: JSON) -> VerifyReport:
         """What is to be said of one verdict: of its run, and of the attempts behind it."""
-        again = self.verdicts.get(told["candidate"])
+        again = self.verdicts.get(verdict["candidate"])
         kind = again.get("kind") if isinstance(again, Mapping) else None
-        rows, regraded = self._graded(told) if self.lab else (0, 0)
+        rows, regraded = self._graded(verdict) if self.lab else (0, 0)
         return VerifyReport(
-            told["commit"],
-            str(told["kind"]),
+            verdict["commit"],
+            str(verdict["kind"]),
             str(kind or "nothing"),
             tuple(self.differences),
             tuple(sorted(self.taken)),
@@ -274,10 +278,10 @@ class Walk:
             journal=self.ledger.head(self.ledger.order()[-1]),
         )
 
-    def _graded(self, told: JSON) -> tuple[int, int]:
+    def _graded(self, verdict: JSON) -> tuple[int, int]:
         """The attempts of both arms, and those at the vault, graded again."""
         assert self.lab is not None
-        arms = [part for ref in told.get("arms") or () for part in ref["shards"].values()]
+        arms = [part for ref in verdict.get("arms") or () for part in ref["shards"].values()]
         vault = [
             step.fields["shard"]
             for step in self.ledger.steps(self.run, kind="eval")
@@ -286,14 +290,14 @@ class Walk:
         rows, checked = 0, 0
         for shard in arms + vault:
             try:
-                seen = self.lab.rollouts(shard)
+                rollouts = self.lab.rollouts(shard)
             except IntegrityError as error:
                 self.compare("rollouts", shard, str(error))
                 continue
             # What a model said as the grader is recorded; nobody is asked again here.
-            asked = [] if Offered.by(self.lab.domain).judge else seen
-            again = regrade(asked, self.lab.domain)
+            to_regrade = [] if Offered.by(self.lab.domain).judge else rollouts
+            again = regrade(to_regrade, self.lab.domain)
             self.differences += again.differences
-            rows += len(seen) if shard in arms else 0
+            rows += len(rollouts) if shard in arms else 0
             checked += again.checked
         return rows, checked

@@ -36,48 +36,50 @@ def declare_trial(
 ) -> Comparison:
     """The runs of a trial. Raises ConfigError where they could tell nothing."""
     if config.meta_model == "rules" and not any(skill.rule for skill in skills):
-        told = f"{skills[0].name} names none" if skills else "there is no skill"
+        reason = f"{skills[0].name} names none" if skills else "there is no skill"
         raise ConfigError(
-            f"the rules agent goes by the rule that a skill names, and {told}",
+            f"the rules agent goes by the rule that a skill names, and {reason}",
             hint="--meta-model PROVIDER/MODEL: language models read it",
         )
-    given = {side: folder / "given" / side for side in SIDES}
-    for place in given.values():
+    libraries = {side: folder / "given" / side for side in SIDES}
+    for place in libraries.values():
         place.mkdir(parents=True, exist_ok=True)
     for skill in skills:
-        if not (given[WITH] / skill.path.name).exists():
+        if not (libraries[WITH] / skill.path.name).exists():
             # Offered as if it held everywhere: whether it does is what is asked.
-            SkillLibrary(given[WITH]).mark(skill, status="global", origin="")
-    return declare(config, SIDES, seeds, folder, given)
+            SkillLibrary(libraries[WITH]).mark(skill, status="global", origin="")
+    return declare(config, SIDES, seeds, folder, libraries)
 
 
-def trial_of(skill: Skill, comparison: Comparison, results: Sequence[Result], told: JSON) -> Trial:
+def trial_of(
+    skill: Skill, comparison: Comparison, results: Sequence[Result], document: JSON
+) -> Trial:
     """What the runs came to. Raises ConfigError where no pair is whole."""
-    versus = told["arms"][WITH].get("versus", {}).get(WITHOUT)
+    versus = document["arms"][WITH].get("versus", {}).get(WITHOUT)
     if not versus:
         raise ConfigError(
             f"no pair of runs of {skill.name} has ended", hint="give the same command again"
         )
-    seen = versus["difference"]
+    difference = versus["difference"]
     proof = first_proof(comparison, results)
     return Trial(
         skill=skill.name,
         domain=comparison.config.domain,
         seeds=list(versus["seeds"]),
         budget=comparison.budget,
-        difference=seen["value"],
-        low=seen["low"],
-        high=seen["high"],
+        difference=difference["value"],
+        low=difference["low"],
+        high=difference["high"],
         first_proof={side: proof[side] for side in SIDES},
     )
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
     """What a first proof cost on either side, and the mean of the paired differences."""
-    of = {(one.arm, one.seed): one for one in results if not one.void}
+    of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]
     after = {side: [of[side, seed].proven_after for seed in seeds] for side in SIDES}
-    cost = {side: [one or comparison.budget for one in after[side]] for side in SIDES}
-    gaps = [one - other for one, other in zip(cost[WITH], cost[WITHOUT], strict=True)]
+    cost = {side: [attempts or comparison.budget for attempts in after[side]] for side in SIDES}
+    gaps = [attempts - other for attempts, other in zip(cost[WITH], cost[WITHOUT], strict=True)]
     mean = interval(gaps, "mean").to_json() if len(gaps) > 1 else None
     return {"seeds": seeds, **after, "budget": comparison.budget, "difference": mean}

@@ -48,57 +48,60 @@ def newest(ledger: Ledger) -> Named:
     return _candidate(steps[-1].told(Candidate))
 
 
-def named(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
+def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
     """A candidate (newest first), a version (`v1`), a branch (`main`, `lead`), or a commit."""
     for step in reversed(ledger.steps(kind="candidate")):
         if not step.done:
             continue
-        told = step.told(Candidate)
-        by_commit = len(name) >= 6 and told["commit"].startswith(name)
-        if by_commit or told["id"] == name or told["id"].endswith(f"/{name}"):
-            return _candidate(told)
-    if found := _version(ledger, name):
-        return found
+        candidate = step.told(Candidate)
+        by_commit = len(name) >= 6 and candidate["commit"].startswith(name)
+        if by_commit or candidate["id"] == name or candidate["id"].endswith(f"/{name}"):
+            return _candidate(candidate)
+    if version := _version(ledger, name):
+        return version
     plain = not name.startswith("-") and not set(name) & _ODD
     for ref in (f"refs/heads/{name}", name) if plain else ():
         if commit := repo.tip(ref):
             return Named(name, commit)
-    known = [made["id"] for made in ledger.outcomes("candidate", Candidate)]
-    shown = ", ".join(str(one).split("/", 1)[-1] for one in known[-_SHOWN:]) or "none yet"
+    candidate_ids = [record["id"] for record in ledger.outcomes("candidate", Candidate)]
+    listed = (
+        ", ".join(str(candidate_id).split("/", 1)[-1] for candidate_id in candidate_ids[-_SHOWN:])
+        or "none yet"
+    )
     raise ConfigError(
         f"{name!r} is no candidate, version, branch or commit of {repo.path}",
-        hint=f"candidates: {shown}; branches: git -C {repo.path} branch",
+        hint=f"candidates: {listed}; branches: git -C {repo.path} branch",
     )
 
 
 def names(ledger: Ledger) -> list[str]:
     """All that people may type, the newest first: for completion."""
-    made = ledger.outcomes("candidate", Candidate)
-    tried = [str(one["id"]).split("/", 1)[-1] for one in made]
+    records = ledger.outcomes("candidate", Candidate)
+    tried = [str(record["id"]).split("/", 1)[-1] for record in records]
     versions = [name for name, _ in _versions(ledger)]
     return list(dict.fromkeys([*reversed(tried), *reversed(versions), "main", "lead"]))
 
 
-def _candidate(told: Candidate) -> Named:
-    return Named(str(told["id"]), str(told["commit"]), str(told["base"]))
+def _candidate(candidate: Candidate) -> Named:
+    return Named(str(candidate["id"]), str(candidate["commit"]), str(candidate["base"]))
 
 
 def _version(ledger: Ledger, name: str) -> Named | None:
     """The newest version of that name, with the one that it was made from."""
-    found, before = None, None
-    for known, commit in _versions(ledger):
-        if known == name:
-            found = Named(known, commit, before)
+    version, before = None, None
+    for version_name, commit in _versions(ledger):
+        if version_name == name:
+            version = Named(version_name, commit, before)
         before = commit
-    return found
+    return version
 
 
 def _versions(ledger: Ledger) -> list[tuple[str, str]]:
     steps = sorted((*ledger.steps(kind="baseline"), *ledger.steps(kind="merge")), key=_order)
-    made = (step.fields for step in steps if step.done and not step.fields.get("undone"))
+    merges = (step.fields for step in steps if step.done and not step.fields.get("undone"))
     return [
-        (str(one.get("version")), str(one.get("commit") or one.get("harness_commit")))
-        for one in made
+        (str(merge.get("version")), str(merge.get("commit") or merge.get("harness_commit")))
+        for merge in merges
     ]
 
 
@@ -113,11 +116,11 @@ def blame(repo: HarnessRepo, ledger: Ledger, path: str, at: str) -> list[BlamedL
     """Each line of a file with the commit that brought it, and the candidate which that was."""
     files = repo.tree(at).files
     if path not in files:
-        near = [one for one in files if path.rpartition("/")[2] in one] or list(files)
+        near = [file for file in files if path.rpartition("/")[2] in file] or list(files)
         raise ConfigError(
             f"{path!r} is no file of {at[:12]}", hint=f"files: {', '.join(sorted(near)[:8])}"
         )
-    by_commit = {one.commit: one for one in every_candidate(ledger).values()}
+    by_commit = {file.commit: file for file in every_candidate(ledger).values()}
     lines = repo.blame(at, path)
     subjects = {commit: repo.subject(commit) for commit, _ in lines}
     return [
@@ -135,7 +138,7 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
     The ledger has to be owned: nobody is building on `main` meanwhile.
     """
     repo = HarnessRepo.open(place.harness_repo)
-    what = named(repo, ledger, name)
+    what = resolve(repo, ledger, name)
     every = every_candidate(ledger)
     brought = _brought(repo, what)
     if not brought:
@@ -146,8 +149,8 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
         )
     done = []
     for commit in brought:
-        found = (one for one in every.values() if repo.brought_by(one.commit) == commit)
-        done.append(_take_back(repo, ledger, commit, next(found, None)))
+        matches = (view for view in every.values() if repo.brought_by(view.commit) == commit)
+        done.append(_take_back(repo, ledger, commit, next(matches, None)))
     return done
 
 
@@ -155,27 +158,29 @@ def _brought(repo: HarnessRepo, what: Named) -> list[str]:
     """The commits on `main`'s own line that it came by: of a version all since the one before."""
     if what.base and "/" not in what.name:
         return repo.line_of_main(what.base, what.commit)
-    found = repo.brought_by(what.commit)
-    return [found] if found else []
+    merge = repo.brought_by(what.commit)
+    return [merge] if merge else []
 
 
 def _take_back(
-    repo: HarnessRepo, ledger: Ledger, commit: str, known: CandidateView | None
+    repo: HarnessRepo, ledger: Ledger, commit: str, candidate: CandidateView | None
 ) -> dict[str, JSON]:
-    name = known.id if known else commit
+    name = candidate.id if candidate else commit
 
     def work() -> JSON:
-        message = f"revert({known.label if known else 'harness'}): take {_short(name)} back\n\n"
-        message += f"Meta-Agent-Candidate: {name}\n" if known else ""
+        message = (
+            f"revert({candidate.label if candidate else 'harness'}): take {_short(name)} back\n\n"
+        )
+        message += f"Meta-Agent-Candidate: {name}\n" if candidate else ""
         try:
-            made = repo.revert(commit, message=message)
+            reverted = repo.revert(commit, message=message)
         except CandidateError as error:
             raise ConfigError(
                 f"{_short(name)} cannot be taken back alone: {error}",
                 hint="take back first what came later and touches the same lines",
             ) from error
-        repo.note(made, _note(name, known))
-        return {"candidate": name, "reverted": commit, "commit": made}
+        repo.note(reverted, _note(name, candidate))
+        return {"candidate": name, "reverted": commit, "commit": reverted}
 
     return dict(ledger.once(f"revert/{commit}", "revert", {"commit": commit}, work))
 
@@ -184,9 +189,9 @@ def _short(name: str) -> str:
     return name.partition("/")[2] or name[:12]
 
 
-def _note(name: str, known: CandidateView | None) -> str:
+def _note(name: str, candidate: CandidateView | None) -> str:
     """What was known of it, which is no verdict on what is left."""
     lines = [f"REVERTED {name} by {A_PERSON}", ""]
-    if known:
-        lines += [f"It was {known.kind}: {'; '.join(known.reasons)}", ""]
+    if candidate:
+        lines += [f"It was {candidate.kind}: {'; '.join(candidate.reasons)}", ""]
     return "\n".join((*lines, "Not judged again yet: the next run measures main before it builds."))

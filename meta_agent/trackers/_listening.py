@@ -64,14 +64,14 @@ class _Tracked:
         self._verdicts = 0
 
     def hear(self, event: Event) -> None:
-        numbers = {name: float(one) for name, one in event.data.items() if _is_number(one)}
+        numbers = {name: float(number) for name, number in event.data.items() if _is_number(number)}
         if event.kind == "metric":
             step = int(numbers.pop("step"))
             self._tracker.log(event.text, step, by_trl(numbers))
         elif event.kind in ("verdict", "ended") and numbers:
             self._verdicts += 1
-            named = {f"search/{name}": value for name, value in numbers.items()}
-            self._tracker.log(None, self._verdicts, named)
+            series = {f"search/{name}": value for name, value in numbers.items()}
+            self._tracker.log(None, self._verdicts, series)
 
     def close(self) -> None:
         self._tracker.close()

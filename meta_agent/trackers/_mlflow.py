@@ -34,11 +34,11 @@ class _Mlflow:
         """The run of a series; one that an earlier process began is taken up again."""
         if series not in self._runs:
             name = self._run if series is None else f"{self._run}/{series}"
-            found = self._client.search_runs([self._experiment], f"tags.`{_SERIES}` = '{name}'")
+            runs = self._client.search_runs([self._experiment], f"tags.`{_SERIES}` = '{name}'")
             tags = {_SERIES: name}
             if series is not None:
                 tags["mlflow.parentRunId"] = self._runs[None]
-            run = found[0] if found else self._client.create_run(self._experiment, None, tags, name)
+            run = runs[0] if runs else self._client.create_run(self._experiment, None, tags, name)
             self._runs[series] = run.info.run_id
         return self._runs[series]
 
@@ -47,7 +47,7 @@ def open_tracker(place: Place) -> _Mlflow:
     """The experiment `meta-agent`, made where there is none."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.folder / 'mlflow.db'}"
     client = MlflowClient(tracking_uri=uri)
-    known = client.get_experiment_by_name(PROJECT)
+    experiment = client.get_experiment_by_name(PROJECT)
     return _Mlflow(
-        client, known.experiment_id if known else client.create_experiment(PROJECT), place
+        client, experiment.experiment_id if experiment else client.create_experiment(PROJECT), place
     )

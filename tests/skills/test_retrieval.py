@@ -42,7 +42,7 @@ ASKED = {
 
 
 def first_three(text: str, report: object = None) -> list[str]:
-    return [one.skill.name for one in search(SkillLibrary(LIBRARY).all(), text, report).found]
+    return [one.skill.name for one in search(SkillLibrary(LIBRARY).all(), text, report).hits]
 
 
 def test_recall_at_three_by_words() -> None:
@@ -55,7 +55,7 @@ def test_what_shows_comes_first_whatever_the_words(name: str) -> None:
     """Of each planted fault; several skills may speak to one, and three are handed over."""
     for planted in PLANTED[name].values():
         report = read_foreign(made(planted)).to_json()
-        found = search(SkillLibrary(LIBRARY).all(), "grader container", report, limit=12).found
+        found = search(SkillLibrary(LIBRARY).all(), "grader container", report, limit=12).hits
         shown = [one.skill.name for one in found if one.shows]
         assert name in shown[:3], shown
         assert [one.skill.name for one in found[: len(shown)]] == shown
@@ -90,7 +90,7 @@ def test_a_trigger_is_read_and_never_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", ["(s|h|a|.)*.(\\w+\\w+)+$", "*a" * 20_000, "*." * 20_000, ""])
 def test_a_strangers_metric_is_no_pattern(tmp_path: Path, metric: str) -> None:
     skill = _skill(tmp_path, metric=metric, limit=0.0)
-    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).found
+    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).hits
     assert not found.shows and found.unseen
 
 
@@ -100,7 +100,7 @@ def test_without_a_trigger_it_could_not_look(tmp_path: Path) -> None:
     (folder / "SKILL.md").write_text("---\nname: demo\ndescription: a demo\n---\nwords\n")
     skill = load_skill(folder)
     assert skill is not None
-    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).found
+    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).hits
     assert found.unseen == ("it has no trigger that can be read",)
 
 
