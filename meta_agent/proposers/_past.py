@@ -1,4 +1,4 @@
-"""What was tried before: every hypothesis and what came of it, and how predictions did.
+"""Pages about the past: every hypothesis with its verdict, and how good predictions were.
 
 Failures stand beside successes: an idea that was refused or rejected is the cheapest thing to learn
 from. Names of the running run are short (`g0/c1`); those of earlier runs carry the run's name.

@@ -1,10 +1,10 @@
 """The evidence of a generation as files: long things stay on disk and are fetched by tools.
 
-Promises: only rollouts of the train and search splits go in, whatever is offered; the same inputs
-make the same bytes (no times, no absolute paths, floats to four digits); everything together stays
-below `TOTAL_BYTES`, rollouts being the first to go, and the index says which are there.
+Promises: only rollouts of the train and search splits become files. The same inputs make the same
+bytes: no times, no absolute paths, floats to four digits. All files together stay below
+`TOTAL_BYTES`; rollouts are left out first, and the index lists those that are there.
 
-Does not cover: what the files are put to. Text in them was written by policies and other models.
+Does not cover: how the files are used. Policies and other models wrote the text in them.
 """
 
 from __future__ import annotations

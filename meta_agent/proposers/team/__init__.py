@@ -1,8 +1,8 @@
 """The LLM team behind `Proposer`: analyst, K proposers in parallel, reviewer, librarian.
 
-Every word of theirs goes through one `ModelClient`, which keeps the keys, meters and records. The
-team holds nothing that the record does not: killed and started again, it repeats its dialogues for
-free up to where they broke off.
+Every request goes through one `ModelClient`, which holds the keys, meters and records. The team
+has no state beside the record. After a restart it repeats its dialogues from the record for free,
+up to where they broke off.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LlmTeam:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """A candidate again, with what a person said of it, as the candidate `index`.
+        """Makes a candidate again, as the candidate `index`, with a person's feedback on it.
 
         Args:
             edits: what the candidate changed against the version (None: removed).
@@ -105,9 +105,9 @@ class LlmTeam:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """The draft of a skill in the librarian's words; as it is where the reply is unusable.
+        """Returns the draft in the librarian's words; unchanged if the reply is unusable.
 
-        `prediction` says what was foretold of the hypothesis's own metric, and what came.
+        `prediction` compares the predicted and the measured move of the hypothesis's own metric.
         """
         fence, conversation = self._address(f"g{candidate.generation}/c{candidate.index}/librarian")
         return lesson(
@@ -151,7 +151,7 @@ class LlmTeam:
         return Proposer(case, index, idea, line, self._prompts, *address, reviewed, grant=grant)
 
     def _together(self, work: list[Proposer], broken: threading.Event) -> list[Draft | Refused]:
-        """All drafts in order. What stops one for good stops the others at their next turn."""
+        """Returns all drafts in order. An error of one proposer stops the others at a turn."""
 
         def draft_of(proposer: Proposer) -> Draft | Refused:
             try:
@@ -166,7 +166,7 @@ class LlmTeam:
 
 
 def _results(futures: list[Future[Draft | Refused]]) -> list[Draft | Refused]:
-    """Every result, or the error that started the stopping."""
+    """Returns every result, or raises the error that stopped the others."""
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, Interrupted)):
         raise error

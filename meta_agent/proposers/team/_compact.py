@@ -27,7 +27,7 @@ def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec] = ())
 
 
 def compact(messages: list[Message], limit_tokens: int, tools: Sequence[ToolSpec] = ()) -> bool:
-    """Shortens in place where the estimate is over the limit; tells whether it fits now."""
+    """Shortens messages in place if the estimate is over the limit; returns whether they fit."""
     for keep in KEEP_TURNS:
         size = estimate_tokens(messages, tools)
         if size <= limit_tokens:
@@ -37,7 +37,7 @@ def compact(messages: list[Message], limit_tokens: int, tools: Sequence[ToolSpec
 
 
 def _shorten(messages: list[Message], tokens: int, end: int) -> None:
-    """Takes about so many tokens out of the results before `end`, oldest first."""
+    """Takes about this many tokens out of the tool results before `end`, oldest first."""
     calls = _calls(messages)
     for at in range(end):
         message = messages[at]

@@ -1,7 +1,7 @@
 """From an idea to a draft: one sandbox, one dialogue, one commit.
 
-A sandbox that comes to an end twice at the same work was ended by what ran in it; that is the
-candidate's failure (`sandbox_died` ...), since the second time every reply comes from the record.
+The second time, every reply comes from the record. So a sandbox that dies twice at the same work
+was ended by what ran in it. That is the candidate's failure (`sandbox_died` ...).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _words(idea: Idea) -> str:
 
 
 def _first_cause(error: CandidateError, author: Author, bench: Workbench) -> CandidateError:
-    """What stands behind an ending by a ceiling: work that could not be handed in, or none."""
+    """Returns the cause of an ending by a ceiling: work that was unfit, or no commit at all."""
     if error.reason not in _GAVE_UP:
         return error
     if author.unfit is not None:

@@ -1,7 +1,7 @@
 """The reviewer: reads a diff against its hypothesis before money is spent on measuring it.
 
-It can only hold work back. What it approves goes to the quarantine, the checks and the gate as
-everything else does.
+The reviewer can only hold work back. What it approves still goes through the quarantine, the
+checks and the gate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tool input, or a question, that is after a secret of the host: the dialogue ends there.
+"""Ends a dialogue in which the model asks for a secret of the host.
 
-There is nothing to be had: sandboxes hold no key and no network. A model that tries all the same is
-not one whose edits we want to test. Only clear intent counts: a search for the word in sources is
-none, and neither is code of a harness that names a variable.
+Sandboxes hold no key and have no network, so a model can find none. We do not test the edits of a
+model that tries. Only clear intent counts: searching sources for the word is allowed, and so is
+harness code that names a variable.
 """
 
 from __future__ import annotations
