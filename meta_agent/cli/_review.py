@@ -148,6 +148,7 @@ def verify(
     from meta_agent.reports import decisions_on_commit
     from meta_agent.reports.terminal.text import verified
     from meta_agent.studies.review import verify as verify_stored
+    from meta_agent.studies.story import resolve
 
     with reading(workspace) as (place, ledger):
         meant = resolve(HarnessRepo(place.harness_repo), ledger, commit).commit
