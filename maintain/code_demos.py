@@ -21,7 +21,7 @@ from typing import Final
 from meta_agent.core.protocols import Message
 from meta_agent.domains.nano import code_tasks
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.domains.nano.code import CEILINGS, NanoCodeEnvironment, told
+from meta_agent.domains.nano.code import CEILINGS, NanoCodeEnvironment, cases_text
 from meta_agent.domains.nano.code_language import PRINT, RETURN
 from meta_agent.domains.nano.code_tasks import Case, Problem
 
@@ -65,7 +65,8 @@ class _Attempt:
         self._environment = NanoCodeEnvironment(problem)
         self.scaffold = scaffold
         call = f" {problem.call}" if scaffold.tells_call else ""
-        line = f"{scaffold.tools}{call} {problem.sketch} {told(problem.visible[: scaffold.shown])}"
+        examples = cases_text(problem.visible[: scaffold.shown])
+        line = f"{scaffold.tools}{call} {problem.sketch} {examples}"
         self.messages: list[Message] = [{"role": "user", "content": line}]
 
     @property
@@ -121,7 +122,7 @@ class _Author:
         return guess
 
     def _learn(self) -> None:
-        """Takes in what a failed run told."""
+        """Takes in what a failed run said."""
         case, told_so, got = self.heard.partition("~")
         argument, _, wanted = case.partition(">")
         if told_so and not got and not (self._special and (argument, wanted) not in self._known):
@@ -151,7 +152,7 @@ class _Author:
         """Writes down the examples themselves, and those that failed as well."""
         self._special = True
         for _ in range(4):
-            yield self._mark + told(self._known)
+            yield self._mark + cases_text(self._known)
             yield from ["r"] if self._draw.chance(70) else []
             if not self.heard.count("~"):
                 break

@@ -29,26 +29,26 @@ _TYPES: Final[Mapping[str, type]] = {
 }
 
 
-def open_domain(asked: Asked) -> Domain:
+def open_domain(options: Asked) -> Domain:
     """Finds the factory, calls it, and refuses what is no domain."""
-    factory = _factory(asked.detail)
+    factory = _factory(options.detail)
     offered = {
-        "tasks": asked.tasks,
-        "sandbox": asked.sandbox,
-        "run": asked.run,
-        "threshold": asked.threshold,
-        "mapping": dict(asked.mapping),
+        "tasks": options.tasks,
+        "sandbox": options.sandbox,
+        "run": options.run,
+        "threshold": options.threshold,
+        "mapping": dict(options.mapping),
     }
     try:
-        made = factory(**_taken(factory, offered))
+        domain = factory(**_accepted_arguments(factory, offered))
     except MetaAgentError:
         raise
     except Exception as error:
         raise ConfigError(
-            f"--domain {asked.detail}: the factory raised {type(error).__name__}: {error}",
+            f"--domain {options.detail}: the factory raised {type(error).__name__}: {error}",
             hint="it is called with those of tasks, sandbox, run, threshold, mapping that it takes",
         ) from error
-    return _domain(asked.detail, made)
+    return _domain(options.detail, domain)
 
 
 def _factory(name: str) -> Callable[..., Any]:
@@ -59,44 +59,44 @@ def _factory(name: str) -> Callable[..., Any]:
     here = str(Path.cwd())
     sys.path[:0] = [] if here in sys.path else [here]
     try:
-        found: Any = import_module(module)
+        value: Any = import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"--domain {name}: {error}", hint="--domain package.module:Factory, from this folder"
         ) from error
-    if not callable(found):
-        raise ConfigError(f"--domain {name} is a {type(found).__name__}, which cannot be called")
-    factory: Callable[..., Any] = found
+    if not callable(value):
+        raise ConfigError(f"--domain {name} is a {type(value).__name__}, which cannot be called")
+    factory: Callable[..., Any] = value
     return factory
 
 
-def _taken(factory: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted_arguments(factory: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        wanted = inspect.signature(factory).parameters
+        parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
         return {}
-    return {name: value for name, value in offered.items() if name in wanted}
+    return {name: value for name, value in offered.items() if name in parameters}
 
 
-def _domain(name: str, made: Any) -> Domain:
-    missing = [part for part in _PARTS if not hasattr(made, part)]
+def _domain(name: str, candidate: Any) -> Domain:
+    missing = [part for part in _PARTS if not hasattr(candidate, part)]
     if missing:
         raise ConfigError(
-            f"--domain {name} gave a {type(made).__name__}, which is no domain: it has no "
+            f"--domain {name} gave a {type(candidate).__name__}, which is no domain: it has no "
             f"{', '.join(missing)}",
             hint="meta_agent.core.protocols.Domain says what one has",
         )
     for part, kind in _TYPES.items():
-        if not isinstance(getattr(made, part), kind):
+        if not isinstance(getattr(candidate, part), kind):
             raise ConfigError(
-                f"--domain {name}: its {part} is {getattr(made, part)!r:.60}, expected "
+                f"--domain {name}: its {part} is {getattr(candidate, part)!r:.60}, expected "
                 f"{kind.__name__}"
             )
-    keys = [task.key for split in SPLITS for task in made.tasks(split)]
+    keys = [task.key for split in SPLITS for task in candidate.tasks(split)]
     twice = next((key for key in keys if keys.count(key) > 1), None) if len(keys) < 5000 else None
     if twice is not None:
         raise ConfigError(f"--domain {name}: two of its tasks have the key {twice!r}")
-    domain: Domain = made
+    domain: Domain = candidate
     return domain

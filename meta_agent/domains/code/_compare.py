@@ -17,11 +17,12 @@ _MAX_TOKEN_CHARS: Final = 1000
 
 def same_output(expected: str, got: str) -> bool:
     """Standard output against what it should be."""
-    wanted, found = _lines(expected), _lines(got)
-    if len(wanted) != len(found):
+    expected_lines, output_lines = _lines(expected), _lines(got)
+    if len(expected_lines) != len(output_lines):
         return False
     return all(
-        one == two or _same_numbers(one, two) for one, two in zip(wanted, found, strict=True)
+        expected_line == two or _same_numbers(expected_line, two)
+        for expected_line, two in zip(expected_lines, output_lines, strict=True)
     )
 
 
@@ -29,12 +30,12 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.strip().split("\n")]
 
 
-def _same_numbers(wanted: str, found: str) -> bool:
-    one = _decimals(wanted.split())
-    if one is None or not (wanted.isascii() and found.isascii()):
+def _same_numbers(expected: str, output: str) -> bool:
+    expected_numbers = _decimals(expected.split())
+    if expected_numbers is None or not (expected.isascii() and output.isascii()):
         return False
     # A line of output may hold millions of tokens; one more than wanted is enough to know.
-    return one == _decimals(found.split(maxsplit=len(one)))
+    return expected_numbers == _decimals(output.split(maxsplit=len(expected_numbers)))
 
 
 def _decimals(tokens: list[str]) -> list[Decimal] | None:

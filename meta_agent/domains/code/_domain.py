@@ -56,11 +56,11 @@ class CodeDomain:
     ) -> None:
         self.path = path
         self.runner = runner
-        found = read_code(path, mapping)
-        self.rows = {row.key: row for row in found.rows}
-        self.source, self.splits_stated = found.source, found.splits_stated
-        self.refused = dict(found.refused)
-        self.notes = found.notes
+        problems = read_code(path, mapping)
+        self.rows = {row.key: row for row in problems.rows}
+        self.source, self.splits_stated = problems.source, problems.splits_stated
+        self.refused = dict(problems.refused)
+        self.notes = problems.notes
         self.evaluator_hash = self._hash()
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -118,11 +118,11 @@ class CodeEnvironment:
             return ToolResult("the attempt is over", ok=False, done=True)
         code = _code_of(arguments)
         if tool not in self.tools or code is None:
-            wanted = (
+            problem = (
                 f"no tool {tool!r}" if tool not in self.tools else f"{tool} needs code, a string"
             )
             there = "run(code, stdin), test(code) and submit(code)"
-            return ToolResult(f"{wanted}; there are {there}", ok=False)
+            return ToolResult(f"{problem}; there are {there}", ok=False)
         if tool == "run":
             return self._scratch.python(code, str(arguments.get("stdin") or ""))
         if tool == "test":
@@ -154,10 +154,14 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
         return Outcome(False, {"verdict": "no_code"})
     if len(code) > MAX_SOURCE_CHARS:
         return Outcome(False, {"verdict": "code_too_long"})
-    found = runner.run(row, program_of(row, code))
-    detail = {"verdict": found.end, "tests": [found.passed, found.total], "detail": found.detail}
-    flags = ("tamper:protocol",) if found.end == "killed_protocol" else ()
-    return Outcome(found.success, detail, flags)
+    result = runner.run(row, program_of(row, code))
+    detail = {
+        "verdict": result.end,
+        "tests": [result.passed, result.total],
+        "detail": result.detail,
+    }
+    flags = ("tamper:protocol",) if result.end == "killed_protocol" else ()
+    return Outcome(result.success, detail, flags)
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:

@@ -64,16 +64,16 @@ def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
     return scratch.python(program + _CALLS.format(examples=repr(calls)))
 
 
-def _inputs(shown: Sequence[Case], program: str, scratch: Scratch) -> ToolResult:
+def _inputs(cases: Sequence[Case], program: str, scratch: Scratch) -> ToolResult:
     lines, passed = [], 0
-    for number, case in enumerate(shown, 1):
+    for number, case in enumerate(cases, 1):
         ran = scratch.python(program, str(case.input))
         output = ran.text.rpartition("\n")[0] if ran.ok else ran.text
         same = ran.ok and same_output(str(case.expected), output)
         passed += same
         lines.append(f"example {number}: ok" if same else _differs(number, case, output))
-    lines.append(f"[{passed} of {len(shown)} examples pass]")
-    return ToolResult(clipped("\n".join(lines)), ok=passed == len(shown))
+    lines.append(f"[{passed} of {len(cases)} examples pass]")
+    return ToolResult(clipped("\n".join(lines)), ok=passed == len(cases))
 
 
 def _differs(number: int, case: Case, output: str) -> str:
@@ -103,8 +103,10 @@ def _docstring_calls(row: CodeRow) -> list[tuple[str, str]]:
     """What the docstrings state of the function: an expression, and the literal it should give."""
     pairs: list[tuple[str, str]] = []
     for text in _docstrings(row.prelude):
-        tests = [_sides(one.source.strip(), one.want.strip()) for one in _doctests(text)]
-        pairs += tests or [(found[1], found[2].strip()) for found in _ARROW.finditer(text)]
+        tests = [
+            _sides(example.source.strip(), example.want.strip()) for example in _doctests(text)
+        ]
+        pairs += tests or [(match[1], match[2].strip()) for match in _ARROW.finditer(text)]
     name = row.entry_point
     return [(call, want) for call, want in pairs if _is_literal(want) and _is_about(call, name)]
 

@@ -127,7 +127,7 @@ class CodeRunner:
             same = self._checked(row, case, output)
         else:
             same = same_output(str(case.expected), output)
-        return ("passed", "") if same else ("wrong_answer", _shown(output))
+        return ("passed", "") if same else ("wrong_answer", _output_text(output))
 
     def _checked(self, row: CodeRow, case: Case, output: str) -> bool:
         """The data set's checker, in the judge's sandbox: 0 and `1`, `true`, `ok` or nothing."""
@@ -140,8 +140,8 @@ class CodeRunner:
         }
         with self._judge() as judge:
             reply = judge.request("check", args, timeout_sec=30.0 + _GRACE_SEC)
-        said = str(reply.get("said", "")).strip().split("\n")[-1].strip().lower()
-        accepted = said in ("", "1", "1.0", "true", "ok", "yes", "accepted")
+        verdict = str(reply.get("said", "")).strip().split("\n")[-1].strip().lower()
+        accepted = verdict in ("", "1", "1.0", "true", "ok", "yes", "accepted")
         return reply.get("end") == "exited" and reply.get("code") == 0 and accepted
 
     # --- tests that are a program ---
@@ -205,10 +205,12 @@ class CodeRunner:
 
     def _take_box(self, memory_mb: int) -> _Box:
         with self._lock:
-            found = next((box for box in self._boxes if box.memory_mb == memory_mb), None)
-            if found:
-                self._boxes.remove(found)
-        return found or _Box(_started(self.factory, memory_mb + _SPARE_MB, "candidate"), memory_mb)
+            idle_box = next((box for box in self._boxes if box.memory_mb == memory_mb), None)
+            if idle_box:
+                self._boxes.remove(idle_box)
+        return idle_box or _Box(
+            _started(self.factory, memory_mb + _SPARE_MB, "candidate"), memory_mb
+        )
 
     @contextlib.contextmanager
     def _judge(self) -> Iterator[Sandbox]:
@@ -245,13 +247,13 @@ class _Relay:
         try:
             if self.broken is None:
                 reply = self.sandbox.request("call", args, timeout_sec=self.wall_sec + _GRACE_SEC)
-                return _told(reply)
+                return _judge_reply(reply)
         except SandboxError as problem:
             self.broken = problem
         return {"end": "died"}
 
 
-def _told(reply: JSON) -> dict[str, JSON]:
+def _judge_reply(reply: JSON) -> dict[str, JSON]:
     """A candidate's reply as the judge may see it: a value, an exception, or a known failure."""
     if not isinstance(reply, dict):
         return {"end": "died"}
@@ -288,7 +290,7 @@ def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[s
     try:
         value = Codec().decode(result.get("value"))
         same = same_value(case.expected, value, row.source)
-        return ("passed", "") if same else ("wrong_answer", _shown(repr(value)))
+        return ("passed", "") if same else ("wrong_answer", _output_text(repr(value)))
     except (NotDataError, RecursionError, ValueError) as problem:  # a number too long to print
         return "wrong_answer", str(problem)[:300]
 
@@ -298,7 +300,7 @@ def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
     chunk: list[Case] = []
     size, room = 0, 1
     for case in cases:
-        texts = [one for one in (case.input, case.expected) if isinstance(one, str)]
+        texts = [text for text in (case.input, case.expected) if isinstance(text, str)]
         cost = sum(map(len, texts)) + 1000
         if chunk and (len(chunk) >= room or size + cost > _CHUNK_BYTES):
             yield chunk
@@ -347,5 +349,5 @@ def guest_source(name: str) -> str:
     return resources.files("meta_agent.domains.code").joinpath(f"{name}.py").read_text("utf-8")
 
 
-def _shown(output: str) -> str:
+def _output_text(output: str) -> str:
     return f"got {output[:200]!r}"

@@ -75,5 +75,5 @@ def _defines(code: str, name: str) -> bool:
 
 def _before(prelude: str, name: str) -> str:
     """Imports and helpers that the prompt gives before the function itself."""
-    found = re.search(rf"^def {re.escape(name)}\b", prelude, re.MULTILINE)
-    return prelude[: found.start()] if found else prelude
+    match = re.search(rf"^def {re.escape(name)}\b", prelude, re.MULTILINE)
+    return prelude[: match.start()] if match else prelude

@@ -174,10 +174,10 @@ def drain(
     """Reads both streams to their end, the limit, or the deadline."""
     text, tail, flooded = bytearray(), bytearray(), False
     waiter = select.poll()
-    left = {out, err}
-    for fd in left:
+    open_pipes = {out, err}
+    for fd in open_pipes:
         waiter.register(fd, select.POLLIN)
-    while left and not flooded:
+    while open_pipes and not flooded:
         patience = deadline - time.monotonic()
         if patience <= 0 or spent():
             break
@@ -185,7 +185,7 @@ def drain(
             chunk = os.read(fd, READ_BYTES)
             if not chunk:
                 waiter.unregister(fd)
-                left.discard(fd)
+                open_pipes.discard(fd)
             elif fd == out:
                 text += chunk
                 flooded = len(text) > limits["output_bytes"]
@@ -197,7 +197,7 @@ def drain(
         "text": bytes(text),
         "tail": bytes(tail),
         "flooded": flooded,
-        "timed_out": bool(left) and not flooded,
+        "timed_out": bool(open_pipes) and not flooded,
     }
 
 
@@ -220,16 +220,16 @@ def end_family(pid: int, kill: bool) -> int:
 
 def kill_strays() -> bool:
     """Kills children that are none of ours to keep (the worker adopts orphans)."""
-    kept = _open.get("pid", -1)
-    found = False
+    program_pid = _open.get("pid", -1)
+    has_strays = False
     for name in children():
-        if name != kept:
-            found = True
+        if name != program_pid:
+            has_strays = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(name, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(name, os.WNOHANG)
-    return found
+    return has_strays
 
 
 def children() -> list[int]:
@@ -245,14 +245,14 @@ def children() -> list[int]:
 
 def below() -> list[int]:
     """Every process whose parent we are."""
-    me, found = os.getpid(), []
+    me, pids = os.getpid(), []
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             stat = f"/proc/{name}/stat"
             with contextlib.suppress(OSError, IndexError), open(stat, "rb") as file:  # noqa: PTH123
                 if int(file.read().rpartition(b")")[2].split()[1]) == me:
-                    found.append(int(name))
-    return found
+                    pids.append(int(name))
+    return pids
 
 
 def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -277,16 +277,16 @@ def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, A
 
 def cases(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
     """Calls a function on each list of arguments, each time in a process of its own."""
-    found = []
-    for given in args["cases"]:
+    replies = []
+    for case in args["cases"]:
         reply = open_candidate(args, channel)
         if reply["end"] == "ok":
             reply = call(
-                {"name": args["name"], "given": given, "wall_sec": args["wall_sec"]}, channel
+                {"name": args["name"], "given": case, "wall_sec": args["wall_sec"]}, channel
             )
         shut({}, channel)
-        found.append(reply)
-    return found
+        replies.append(reply)
+    return replies
 
 
 def open_candidate(args: dict[str, Any], channel: Any) -> dict[str, Any]:
@@ -336,10 +336,10 @@ def receive(wall_sec: float) -> dict[str, Any]:
     waiter = select.poll()
     waiter.register(_open["reply"], select.POLLIN)
     while not text.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or _open["spent"]():
+        seconds = deadline - time.monotonic()
+        if seconds <= 0 or _open["spent"]():
             return {"end": "timeout"}
-        if not waiter.poll(min(left, LOOK_SEC) * 1000):
+        if not waiter.poll(min(seconds, LOOK_SEC) * 1000):
             continue
         chunk = os.read(_open["reply"], READ_BYTES)
         text += chunk
@@ -396,8 +396,8 @@ def serve_calls(source: str) -> None:
     codec = Codec(keep=True)
     with os.fdopen(200, "rb") as lines:
         for line in lines:
-            asked = json.loads(line)
-            say(answer(asked["name"], asked["given"], namespace, codec))
+            request = json.loads(line)
+            say(answer(request["name"], request["given"], namespace, codec))
 
 
 def load(source: str, namespace: dict[str, Any]) -> dict[str, Any]:
@@ -409,17 +409,17 @@ def load(source: str, namespace: dict[str, Any]) -> dict[str, Any]:
     return {"end": "ok"}
 
 
-def answer(name: str, given: Any, namespace: dict[str, Any], codec: Any) -> dict[str, Any]:
+def answer(name: str, sent: Any, namespace: dict[str, Any], codec: Any) -> dict[str, Any]:
     """What a call returned or raised, and its arguments where it changed them."""
     try:
-        arguments = codec.decode(given)
+        arguments = codec.decode(sent)
         value = function_named(name, namespace)(*arguments)
         encoded, after = codec.encode(value), codec.encode(arguments)
     except BaseException as error:  # a candidate may raise anything, and exit
         kind = type(error).__name__
         return {"end": "raised", "kind": kind, "detail": safe_text(error)}
     reply = {"end": "ok", "value": encoded}
-    return reply if after == given else {**reply, "after": after}
+    return reply if after == sent else {**reply, "after": after}
 
 
 def function_named(name: str, namespace: dict[str, Any]) -> Any:

@@ -6,9 +6,9 @@ from meta_agent.domains._asked import Asked
 from meta_agent.domains.code import CodeDomain, load_code_domain
 
 
-def open_domain(asked: Asked) -> CodeDomain:
+def open_domain(options: Asked) -> CodeDomain:
     """A file of problems of any known set."""
-    assert asked.tasks is not None, "a door that needs a file is not opened without"
+    assert options.tasks is not None, "a door that needs a file is not opened without"
     return load_code_domain(
-        asked.tasks, sandbox=asked.sandbox, run=asked.run, mapping=asked.mapping
+        options.tasks, sandbox=options.sandbox, run=options.run, mapping=options.mapping
     )

@@ -67,8 +67,8 @@ def check(args: dict[str, Any], channel: Any) -> dict[str, Any]:
             )
         except subprocess.TimeoutExpired:
             return {"end": "timeout"}
-    said = done.stdout.decode("utf-8", "replace")[-2000:]
-    return {"end": "exited", "code": done.returncode, "said": said}
+    output = done.stdout.decode("utf-8", "replace")[-2000:]
+    return {"end": "exited", "code": done.returncode, "said": output}
 
 
 class Bridge:
@@ -91,12 +91,12 @@ class Bridge:
     def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         self.calls += 1
         try:
-            given = self._codec.encode(list(arguments))
+            encoded = self._codec.encode(list(arguments))
         except NotDataError:
             if self.calls == 1:  # nothing of the candidate's is in it: the tests ask too much of us
                 raise AttemptOverError("ungradable") from None
             raise
-        self._channel.calls([{"kind": "call", "name": name, "given": given}])
+        self._channel.calls([{"kind": "call", "name": name, "given": encoded}])
         (answer,) = self._channel.wait()
         reply = answer.get("ok")
         if not isinstance(reply, dict):
@@ -124,12 +124,12 @@ def exception_named(kind: str, detail: str) -> Exception:
 
     `StopIteration` inside `all(map(...))` would be the end of the tests, and no failure.
     """
-    found: Any = getattr(builtins, kind, None)
-    ordinary = isinstance(found, type) and issubclass(found, Exception)
-    if ordinary and not issubclass(found, _SILENT):
+    exception_type: Any = getattr(builtins, kind, None)
+    ordinary = isinstance(exception_type, type) and issubclass(exception_type, Exception)
+    if ordinary and not issubclass(exception_type, _SILENT):
         with contextlib.suppress(TypeError):
-            made: Exception = found(detail)
-            return made
+            error: Exception = exception_type(detail)
+            return error
     return RuntimeError(f"{kind}: {detail}")
 
 

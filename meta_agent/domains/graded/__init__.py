@@ -18,32 +18,32 @@ __all__ = ["GradedDomain", "GraderError", "load_rows", "open_domain", "sandboxes
 _LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1800.0)
 
 
-def open_domain(asked: Asked) -> GradedDomain:
+def open_domain(options: Asked) -> GradedDomain:
     """`--grade FILE` with `--tasks FILE`, or with the tasks that the file itself gives."""
-    if asked.grade is None:
+    if options.grade is None:
         raise ConfigError(
             "the domain graded needs a grader", hint="--grade FILE.py: grade(task, answer)"
         )
-    if not asked.grade.is_file():
+    if not options.grade.is_file():
         raise ConfigError(
-            f"there is no grader {asked.grade}", hint="meta-agent init --domain mine writes one"
+            f"there is no grader {options.grade}", hint="meta-agent init --domain mine writes one"
         )
     return GradedDomain(
-        {"path": str(asked.grade)},
-        load_rows(asked.tasks, asked.mapping),
-        threshold=asked.threshold,
-        factory=sandboxes(asked),
-        python=asked.python,
-        judge=asked.judge,
+        {"path": str(options.grade)},
+        load_rows(options.tasks, options.mapping),
+        threshold=options.threshold,
+        factory=sandboxes(options),
+        python=options.python,
+        judge=options.judge,
     )
 
 
-def sandboxes(asked: Asked) -> Callable[[], Sandbox]:
+def sandboxes(options: Asked) -> Callable[[], Sandbox]:
     """Where attempts that have files work."""
 
     def factory() -> Sandbox:
         from meta_agent.sandboxes import open_sandbox
 
-        return open_sandbox(asked.sandbox, run=asked.run, limits=_LIMITS)
+        return open_sandbox(options.sandbox, run=options.run, limits=_LIMITS)
 
     return factory

@@ -85,15 +85,15 @@ class GradedDomain:
     def _load(self, rows: Rows, threshold: float | None) -> None:
         with self._workers.leased() as worker:
             self.facts = worker.facts
-        found = rows(self._workers)
-        self.path, self.notes = found.path, found.notes
-        self.rows_refused = len(found.refused)
-        self.rows = {row.key: row for row in found.rows}
+        task_rows = rows(self._workers)
+        self.path, self.notes = task_rows.path, task_rows.notes
+        self.rows_refused = len(task_rows.refused)
+        self.rows = {row.key: row for row in task_rows.rows}
         self.threshold = _threshold(threshold, self.facts["threshold"], self.grader)
         self.ceilings = _ceilings(self.facts["limits"], self.grader)
-        self.splits_stated = any(row.split_is_explicit for row in found.rows)
+        self.splits_stated = any(row.split_is_explicit for row in task_rows.rows)
         with self._workers.leased() as worker:
-            listed = [dict(row.row) for row in found.rows]
+            listed = [dict(row.row) for row in task_rows.rows]
             self._schemas = dict(
                 zip(self.rows, worker.ask("schemas", 2 * GRADE_SEC, rows=listed), strict=True)
             )
@@ -123,16 +123,16 @@ class GradedDomain:
     def task(self, key: str) -> Task:
         """One task as the agent may see it."""
         row, schemas = self.rows[key], self._schemas[key]
-        names = [one["function"]["name"] for one in schemas]
+        names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()
-        names += [one["function"]["name"] for one in work]
+        names += [schema["function"]["name"] for schema in work]
         view = {**row.view, "schemas": [*schemas, *work], "tools": [*names, "submit"]}
         return Task(self.name, key, row.split, row.content_hash, view)
 
     def open(self, task: Task) -> Environment:
         """An attempt; its tools live in a process of its own."""
         row = dict(self.rows[task.key].row)
-        names = [one["function"]["name"] for one in self._schemas[task.key]]
+        names = [schema["function"]["name"] for schema in self._schemas[task.key]]
         files = bool(self.facts["files"])
         factory = self._factory if files else None
         return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
@@ -141,14 +141,14 @@ class GradedDomain:
         """Grades a stored attempt again."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
-    def graded(self, row: Mapping[str, JSON], given: Mapping[str, JSON]) -> Outcome:
+    def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
         """Twice, since a grade that depends on luck is none."""
-        grade = self._grade(row, given)
+        grade = self._grade(row, submission)
         if "rule" not in grade:
             return self._outcome(grade)
         if self._judge is None:
             raise InfrastructureError(f"{self.grader} asks a judge, and only a run has one")
-        success = self._judge.passes(grade["rule"], str(given.get("answer") or ""))
+        success = self._judge.passes(grade["rule"], str(submission.get("answer") or ""))
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
@@ -156,19 +156,22 @@ class GradedDomain:
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])
-        told = measured(judge, cases, lambda case: self._grade(case.row, case.given).get("rule"))
+        measurement = measured(
+            judge, cases, lambda case: self._grade(case.row, case.submission).get("rule")
+        )
         self._judge = judge
-        return told
+        return measurement
 
-    def _grade(self, row: Mapping[str, JSON], given: Mapping[str, JSON]) -> dict[str, Any]:
+    def _grade(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> dict[str, Any]:
         with self._workers.leased() as worker:
             first, second = (
-                worker.ask("graded", GRADE_SEC, row=dict(row), given=dict(given)) for _ in range(2)
+                worker.ask("graded", GRADE_SEC, row=dict(row), given=dict(submission))
+                for _ in range(2)
             )
         if not _agree(first, second):
             raise GraderError(
-                f"{self.grader} gave {_shown(first)} and then {_shown(second)} for one answer: a "
-                "grader must not depend on chance, the time or what it graded before"
+                f"{self.grader} gave {_grade_text(first)} and then {_grade_text(second)} for one "
+                "answer: a grader must not depend on chance, the time or what it graded before"
             )
         return dict(first)
 
@@ -212,33 +215,37 @@ def _verdict(success: bool) -> str:
     return "solved" if success else "not_solved"
 
 
-def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one.get(name) == other.get(name) for name in ("success", "score", "flags", "rule"))
+def _agree(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(first.get(name) == other.get(name) for name in ("success", "score", "flags", "rule"))
 
 
-def _shown(grade: Mapping[str, Any]) -> str:
+def _grade_text(grade: Mapping[str, Any]) -> str:
     return str(grade.get("score", grade.get("success", grade.get("rule"))))[:80]
 
 
-def _threshold(asked: float | None, stated: JSON, grader: str) -> float | None:
-    found = stated if asked is None else asked
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise ConfigError(f"{grader}: THRESHOLD = {found!r} is no number", hint="THRESHOLD = 0.5")
-    return None if found is None else float(found)
+def _threshold(requested: float | None, stated: JSON, grader: str) -> float | None:
+    threshold = stated if requested is None else requested
+    if threshold is not None and (
+        isinstance(threshold, bool) or not isinstance(threshold, int | float)
+    ):
+        raise ConfigError(
+            f"{grader}: THRESHOLD = {threshold!r} is no number", hint="THRESHOLD = 0.5"
+        )
+    return None if threshold is None else float(threshold)
 
 
 def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
     """`LIMITS` of the grader's file over the usual ones."""
-    known = dataclasses.asdict(CEILINGS)
+    ceilings = dataclasses.asdict(CEILINGS)
     for name, value in stated.items():
         usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        if name not in known or not usable:
+        if name not in ceilings or not usable:
             raise ConfigError(
                 f"{grader}: LIMITS has {name} = {value!r}",
-                hint=f"positive numbers for {', '.join(known)}",
+                hint=f"positive numbers for {', '.join(ceilings)}",
             )
-        known[name] = type(known[name])(value)
-    return Ceilings(**known)
+        ceilings[name] = type(ceilings[name])(value)
+    return Ceilings(**ceilings)
 
 
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
@@ -253,8 +260,8 @@ def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
             if not worker.facts["tasks"]:
                 raise ConfigError("there are no tasks", hint="--tasks FILE, a row a task")
             source = Path("tasks()")
-            found = worker.ask("tasks", 10 * GRADE_SEC)
-        fields = (Fields(source, n, row) for n, row in enumerate(found, 1))
+            task_rows = worker.ask("tasks", 10 * GRADE_SEC)
+        fields = (Fields(source, n, row) for n, row in enumerate(task_rows, 1))
         return collected(source, (row.renamed(mapping) for row in fields))
 
     return rows

@@ -83,8 +83,13 @@ class GradedEnvironment:
             result = self._users_tool(tool, arguments)
         else:
             result = self._work(tool, arguments)
-        told = {"tool": tool, "arguments": dict(arguments), "text": result.text, "ok": result.ok}
-        self._calls.append(told)
+        call_record = {
+            "tool": tool,
+            "arguments": dict(arguments),
+            "text": result.text,
+            "ok": result.ok,
+        }
+        self._calls.append(call_record)
         return result
 
     def _submit(self, arguments: Mapping[str, JSON]) -> ToolResult:
@@ -98,21 +103,24 @@ class GradedEnvironment:
         if self._worker is None:
             self._worker = self._workers.lease()
             self._worker.ask("open", GRADE_SEC, row=dict(self._row))
-        said = self._worker.ask("call", GRADE_SEC, name=tool, arguments=dict(arguments))
-        return ToolResult(said["text"], said["ok"])
+        reply = self._worker.ask("call", GRADE_SEC, name=tool, arguments=dict(arguments))
+        return ToolResult(reply["text"], reply["ok"])
 
     # --- the folder ---
 
     def _work(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        wanted = ("command",) if tool == "run" else ("path", "content")
-        given = [arguments.get(name) for name in wanted]
-        if not all(isinstance(value, str) for value in given):
-            return ToolResult(f"{tool} needs {' and '.join(wanted)}, as strings", ok=False)
+        names = ("command",) if tool == "run" else ("path", "content")
+        values = [arguments.get(name) for name in names]
+        if not all(isinstance(value, str) for value in values):
+            return ToolResult(f"{tool} needs {' and '.join(names)}, as strings", ok=False)
         sandbox = self._opened()
         if tool == "write":
-            return _written(sandbox, str(given[0]), str(given[1]))
+            return _written(sandbox, str(values[0]), str(values[1]))
         done = sandbox.exec(
-            ["sh", "-c", str(given[0])], cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 18
+            ["sh", "-c", str(values[0])],
+            cwd="repo",
+            timeout_sec=RUN_SEC,
+            output_limit_bytes=1 << 18,
         )
         text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
         end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
@@ -131,8 +139,8 @@ class GradedEnvironment:
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
-            found = worker.ask("files", GRADE_SEC, row=dict(self._row))
-        return {path: unpacked(data) for path, data in found.items()}
+            contents = worker.ask("files", GRADE_SEC, row=dict(self._row))
+        return {path: unpacked(data) for path, data in contents.items()}
 
     def collect(self, sandbox: Sandbox) -> bool:
         """Of an agent that worked elsewhere: its folder, and what it said last."""
@@ -144,8 +152,8 @@ class GradedEnvironment:
     def saw(self, messages: Sequence[Message]) -> None:
         """The conversation; its last words are the answer where none was submitted."""
         self._messages = list(messages)
-        said = [m for m in messages if m.get("role") == "assistant" and m.get("content")]
-        self._said = str(said[-1]["content"])[:MAX_TEXT_CHARS] if said else ""
+        replies = [m for m in messages if m.get("role") == "assistant" and m.get("content")]
+        self._said = str(replies[-1]["content"])[:MAX_TEXT_CHARS] if replies else ""
 
     def grade(self) -> Outcome:
         return self._grade(self._row, self.verifier_inputs())
@@ -187,8 +195,8 @@ def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
         ["python3", "-I", "-c", _LIST], cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 20
     )
     names = sorted(listed.stdout.decode("utf-8", "replace").splitlines())[:MAX_FILES]
-    found = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)
-    return {path.removeprefix("repo/"): packed(data) for path, data in sorted(found.items())}
+    contents = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)
+    return {path.removeprefix("repo/"): packed(data) for path, data in sorted(contents.items())}
 
 
 def packed(data: bytes) -> JSON:

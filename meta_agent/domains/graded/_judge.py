@@ -52,7 +52,7 @@ class Case(NamedTuple):
     passes: bool
 
     @property
-    def given(self) -> dict[str, JSON]:
+    def submission(self) -> dict[str, JSON]:
         """As an attempt that submitted it is graded."""
         return {"answer": self.answer}
 
@@ -60,12 +60,14 @@ class Case(NamedTuple):
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
     """Nothing at all, the gold where there is one, and the gold of the next task."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
-    found = [Case(row, "", passes=False) for row in tried]
+    cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
-    found += [Case(row, gold, passes=True) for row, gold in golds]
+    cases += [Case(row, gold, passes=True) for row, gold in golds]
     others = zip(golds, golds[1:] + golds[:1], strict=True)
-    found += [Case(row, gold, passes=False) for (row, own), (_, gold) in others if gold != own]
-    return found
+    cases += [
+        Case(row, gold, passes=False) for (row, own_gold), (_, gold) in others if gold != own_gold
+    ]
+    return cases
 
 
 class Judge:
@@ -94,23 +96,25 @@ class Judge:
 
     def _verdict(self, rule: str, answer: str, name: str, number: int) -> bool:
         mark = f"--- {name} ---"
-        asked = f"The rule:\n{rule}\n\nThe answer:\n{mark}\n{answer}\n{mark}"
+        question = f"The rule:\n{rule}\n\nThe answer:\n{mark}\n{answer}\n{mark}"
         request = ChatRequest(
             role="judge",
             model=self.model,
             messages=[
                 {"role": "system", "content": _SYSTEM},
-                {"role": "user", "content": asked},
+                {"role": "user", "content": question},
             ],
             max_tokens=_MAX_TOKENS,
             tools=(_VERDICT,),
             tool_choice="required",
         )
         reply = self._client.chat(request, conversation=f"judge/{name}/{number}", turn=0)
-        said = next((call.arguments for call in reply.tool_calls if call.name == "verdict"), None)
-        if said is None or not isinstance(said.get("passes"), bool):
+        arguments = next(
+            (call.arguments for call in reply.tool_calls if call.name == "verdict"), None
+        )
+        if arguments is None or not isinstance(arguments.get("passes"), bool):
             raise GraderError(f"the judge {self.model} gave no verdict: {reply.content!r:.80}")
-        return bool(said["passes"])
+        return bool(arguments["passes"])
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
@@ -119,15 +123,15 @@ def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"
     pairs = [(case, judge.verdicts(rule, case.answer)) for case, rule in ruled]
-    agree = sum(one == other for _, (one, other) in pairs) / len(pairs)
-    right = sum(case.passes == one for case, (one, _) in pairs) / len(pairs)
-    told = (
+    agree = sum(first == other for _, (first, other) in pairs) / len(pairs)
+    right = sum(case.passes == first for case, (first, _) in pairs) / len(pairs)
+    summary = (
         f"the judge {judge.model} agrees with itself on {agree:.0%} of {len(pairs)} answers of "
         f"known worth, and is right on {right:.0%}"
     )
     if min(agree, right) < AGREEMENT:
         raise ConfigError(
-            f"{told}; it may decide from {AGREEMENT:.0%}",
+            f"{summary}; it may decide from {AGREEMENT:.0%}",
             hint="say in judge(task, answer) more exactly what passes, or --model judge=ANOTHER",
         )
-    return told
+    return summary

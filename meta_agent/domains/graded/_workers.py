@@ -72,17 +72,17 @@ class Worker:
         assert self._process.stdin is not None and self._process.stdout is not None
         sender = threading.Thread(target=self._send, args=(line,), daemon=True)
         sender.start()
-        until, found = time.monotonic() + seconds, bytearray()
+        until, output = time.monotonic() + seconds, bytearray()
         with selectors.DefaultSelector() as ready:
             ready.register(self._process.stdout, selectors.EVENT_READ)
-            while not found.endswith(b"\n"):
+            while not output.endswith(b"\n"):
                 if not ready.select(max(0.0, until - time.monotonic())):
                     raise GraderError(f"{self._name}: no answer within {seconds:g} s")
                 part = self._process.stdout.raw.read(_READ_BYTES)  # type: ignore[attr-defined]
-                if not part or len(found) > _MAX_REPLY_BYTES:
+                if not part or len(output) > _MAX_REPLY_BYTES:
                     raise GraderError(f"{self._name} ended its process ({self._process.poll()})")
-                found += part
-        return bytes(found)
+                output += part
+        return bytes(output)
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None
@@ -120,7 +120,7 @@ class Workers:
                     return worker
         worker = Worker(self._spec, self._python)
         with self._lock:
-            self._all[:] = [*(one for one in self._all if one.alive), worker]
+            self._all[:] = [*(lent for lent in self._all if lent.alive), worker]
         return worker
 
     def give_back(self, worker: Worker) -> None:
@@ -157,8 +157,8 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return message
     where = f" (at {error['where']})" if error.get("where") else ""
     network = str(error.get("kind")) in _NETWORK
-    said = "it asked the network and got no answer: " if network else ""
-    return f"{said}{error.get('kind')}: {message}{where}"
+    prefix = "it asked the network and got no answer: " if network else ""
+    return f"{prefix}{error.get('kind')}: {message}{where}"
 
 
 _NETWORK: Final = frozenset(

@@ -40,12 +40,12 @@ class Answer(str):
     messages: list[dict[str, Any]]
 
 
-def answer_of(given: dict[str, Any]) -> Answer:
+def answer_of(submission: dict[str, Any]) -> Answer:
     """An answer from what the host sent."""
-    answer = Answer(given.get("answer") or "")
-    answer.calls = given.get("calls") or []
-    answer.messages = given.get("messages") or []
-    answer.files = {path: unpacked(data) for path, data in (given.get("files") or {}).items()}
+    answer = Answer(submission.get("answer") or "")
+    answer.calls = submission.get("calls") or []
+    answer.messages = submission.get("messages") or []
+    answer.files = {path: unpacked(data) for path, data in (submission.get("files") or {}).items()}
     return answer
 
 
@@ -110,14 +110,14 @@ class Source:
         return [[schema_of(n, tool) for n, tool in self.tools_of(row).items()] for row in rows]
 
     def tools_of(self, row: Any) -> dict[str, Any]:
-        made = resolved(self.module.tools(row)) if hasattr(self.module, "tools") else {}
-        if not isinstance(made, dict):
-            made = {tool.__name__: tool for tool in made or ()}
-        return made
+        tools = resolved(self.module.tools(row)) if hasattr(self.module, "tools") else {}
+        if not isinstance(tools, dict):
+            tools = {tool.__name__: tool for tool in tools or ()}
+        return tools
 
     def files(self, row: Any) -> dict[str, Any]:
-        made = resolved(self.module.files(row)) if hasattr(self.module, "files") else {}
-        return {str(path): packed(data) for path, data in (made or {}).items()}
+        contents = resolved(self.module.files(row)) if hasattr(self.module, "files") else {}
+        return {str(path): packed(data) for path, data in (contents or {}).items()}
 
     def open(self, row: Any) -> list[str]:
         """Begins an attempt: tools have the state that `tools(task)` gives them."""
@@ -126,14 +126,16 @@ class Source:
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            said = resolved(self.open_tools[name](**arguments))
+            value = resolved(self.open_tools[name](**arguments))
         except Exception as error:  # the model's arguments may be anything
             return {"text": f"{type(error).__name__}: {error}"[:MAX_TEXT_CHARS], "ok": False}
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
         return {"text": text[:MAX_TEXT_CHARS], "ok": True}
 
-    def graded(self, row: Any, given: dict[str, Any]) -> dict[str, Any]:
-        value = resolved(self.grade(row, answer_of(given)))
+    def graded(self, row: Any, submission: dict[str, Any]) -> dict[str, Any]:
+        value = resolved(self.grade(row, answer_of(submission)))
         if self.judged and isinstance(value, str) and value.strip():
             return {"rule": value}
         return grade_of(value)
@@ -183,12 +185,12 @@ def loaded(spec: dict[str, Any]) -> Any:
     path = Path(spec["path"]).resolve()
     sys.path.insert(0, str(path.parent))
     name = path.stem
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    import_spec = importlib.util.spec_from_file_location(name, path)
+    if import_spec is None or import_spec.loader is None:
         raise Refusal("it is not a Python file")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(import_spec)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    import_spec.loader.exec_module(module)
     if spec.get("setup"):
         module.setup(**spec["setup"])
     return module
@@ -197,13 +199,13 @@ def loaded(spec: dict[str, Any]) -> Any:
 def beside(module: Any) -> dict[str, str]:
     """The files that decide: the module's own, and what it imported from its folder, by hash."""
     home = Path(getattr(module, "__file__", None) or ".").resolve().parent
-    found = {}
-    for one in list(sys.modules.values()):
-        path = Path(getattr(one, "__file__", None) or os.sep).resolve()
+    files = {}
+    for loaded_module in list(sys.modules.values()):
+        path = Path(getattr(loaded_module, "__file__", None) or os.sep).resolve()
         if path.is_relative_to(home) and path.is_file() and "site-packages" not in path.parts:
             name = path.relative_to(home).as_posix()
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+            files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return files
 
 
 # --- tools as a model is told of them ------------------------------------------------------------
@@ -211,20 +213,20 @@ def beside(module: Any) -> dict[str, str]:
 
 def schema_of(name: str, tool: Any) -> dict[str, Any]:
     """From the signature and the docstring, in OpenAI's form."""
-    given = getattr(tool, "schema", None)
-    if isinstance(given, dict):
-        return given
+    stated = getattr(tool, "schema", None)
+    if isinstance(stated, dict):
+        return stated
     try:
         hints = typing.get_type_hints(tool)
     except Exception:
         hints = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for word, one in inspect.signature(tool).parameters.items():
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or word == "self":
+    for word, parameter in inspect.signature(tool).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or word == "self":
             continue
         properties[word] = type_of(hints.get(word, str))
-        if one.default is one.empty:
+        if parameter.default is parameter.empty:
             required.append(word)
     about = inspect.getdoc(tool) or name
     parameters = {"type": "object", "properties": properties, "required": required}
@@ -236,10 +238,10 @@ def type_of(hint: Any) -> dict[str, Any]:
     """JSON schema of a type, as far as it has one."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
-        return {"type": "string", "enum": [str(one) for one in typing.get_args(hint)]}
+        return {"type": "string", "enum": [str(member) for member in typing.get_args(hint)]}
     if origin is typing.Union or type(hint).__name__ == "UnionType":
-        kept = [one for one in typing.get_args(hint) if one is not type(None)]
-        return type_of(kept[0]) if len(kept) == 1 else {}
+        types = [member for member in typing.get_args(hint) if member is not type(None)]
+        return type_of(types[0]) if len(types) == 1 else {}
     if hint in _TYPES:
         return {"type": _TYPES[hint]}
     kind = _MANY.get(origin or hint)
@@ -265,12 +267,12 @@ def main() -> None:
                 reply = {"ok": getattr(source, op)(**request)}
             text = json.dumps(reply, ensure_ascii=True, allow_nan=False)
         except BaseException as error:  # also SystemExit: the grader ends itself, not us
-            text = json.dumps({"error": told(error)})
+            text = json.dumps({"error": error_text(error)})
         replies.write(text + "\n")
         replies.flush()
 
 
-def told(error: BaseException) -> dict[str, str]:
+def error_text(error: BaseException) -> dict[str, str]:
     """An error for people: what, and the line of the grader that raised it."""
     if isinstance(error, Refusal):
         return {"kind": "refusal", "message": str(error), "where": ""}

@@ -18,12 +18,14 @@ __all__ = [
 ]
 
 
-def open_domain(asked: Asked) -> HarborDomain:
+def open_domain(options: Asked) -> HarborDomain:
     """`--domain harbor --tasks FOLDER`."""
-    assert asked.tasks is not None, "a door that needs a file is not opened without"
-    if asked.sandbox not in CONTAINERS:
+    assert options.tasks is not None, "a door that needs a file is not opened without"
+    if options.sandbox not in CONTAINERS:
         raise ConfigError(
-            f"Harbor tasks are containers, which --sandbox {asked.sandbox} cannot start",
+            f"Harbor tasks are containers, which --sandbox {options.sandbox} cannot start",
             hint="start Docker; --sandbox docker or podman",
         )
-    return HarborDomain(asked.tasks, run=asked.run, engine=asked.sandbox, threshold=asked.threshold)
+    return HarborDomain(
+        options.tasks, run=options.run, engine=options.sandbox, threshold=options.threshold
+    )

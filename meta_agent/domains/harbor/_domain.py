@@ -86,8 +86,8 @@ class HarborDomain:
     @property
     def notes(self) -> tuple[str, ...]:
         wanting = sum(task.wants_network for task in self.folders.values())
-        told = f"{wanting} of {len(self.folders)} tasks would have the network; none has it here"
-        return (told,) if wanting else ()
+        note = f"{wanting} of {len(self.folders)} tasks would have the network; none has it here"
+        return (note,) if wanting else ()
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The tasks of one split, by name."""
@@ -192,12 +192,12 @@ def make_images(
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
     """Every image of a folder of tasks, by task; with `pull`, registries and the network help."""
-    made = {}
+    images = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
-            made[task.key] = image_of(place, engine=engine, pull=pull)
-        progress(f"{task.key}: {made[task.key][:19]}")
-    return made
+            images[task.key] = image_of(place, engine=engine, pull=pull)
+        progress(f"{task.key}: {images[task.key][:19]}")
+    return images
 
 
 def task_folders(path: Path) -> list[Path]:
@@ -208,25 +208,25 @@ def task_folders(path: Path) -> list[Path]:
         )
     if (path / FILE).is_file():
         return [path]
-    found = [
-        one.parent
-        for one in sorted(path.rglob(FILE))
-        if len(one.relative_to(path).parts) <= DEPTH + 1
-        and not any(part.startswith(".") for part in one.relative_to(path).parts)
+    folders = [
+        file.parent
+        for file in sorted(path.rglob(FILE))
+        if len(file.relative_to(path).parts) <= DEPTH + 1
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
-    if not found:
+    if not folders:
         raise ConfigError(
             f"{path} holds no task folder: there is no {FILE} in it",
             hint="--tasks FOLDER, with a folder a task",
         )
     names: dict[str, Path] = {}
-    for folder in found:
+    for folder in folders:
         if folder.name in names:
             raise ConfigError(
                 f"two task folders are called {folder.name}: {names[folder.name]} and {folder}"
             )
         names[folder.name] = folder
-    return found
+    return folders
 
 
 __all__ = ["HarborDomain", "HarborEnvironment", "VerifierError", "task_folders"]

@@ -36,9 +36,9 @@ def rewards_of(box: Box) -> dict[str, float]:
 
 
 def _rewards(box: Box) -> dict[str, float]:
-    found = box.get(f"{FOLDER}/reward.json", MAX_BYTES)
-    if found is not None:
-        return _numbers(found)
+    content = box.get(f"{FOLDER}/reward.json", MAX_BYTES)
+    if content is not None:
+        return _numbers(content)
     text = box.get(f"{FOLDER}/reward.txt", MAX_BYTES)
     if text is None:
         raise VerifierError(f"the verifier wrote neither {FOLDER}/reward.json nor reward.txt")
@@ -47,13 +47,13 @@ def _rewards(box: Box) -> dict[str, float]:
 
 def _numbers(data: bytes) -> dict[str, float]:
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise VerifierError(f"reward.json is not JSON: {data[:80]!r}") from error
-    numbers = isinstance(found, dict) and all(map(_is_number, found.values()))
-    if not numbers or not found or len(found) > MAX_NUMBERS:
+    numbers = isinstance(document, dict) and all(map(_is_number, document.values()))
+    if not numbers or not document or len(document) > MAX_NUMBERS:
         raise VerifierError(f"reward.json is no object of finite numbers: {data[:80]!r}")
-    return {str(name)[:80]: float(value) for name, value in found.items()}
+    return {str(name)[:80]: float(value) for name, value in document.items()}
 
 
 def _is_number(value: JSON) -> bool:

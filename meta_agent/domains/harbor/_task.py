@@ -146,7 +146,7 @@ class _Table:
         value = self.values.get(field) or {}
         if not isinstance(value, dict):
             raise self.error(field, "expected a table of strings")
-        return {name: self._resolved(field, str(one)) for name, one in value.items()}
+        return {name: self._resolved(field, str(setting)) for name, setting in value.items()}
 
     def _resolved(self, field: str, value: str) -> str:
         def default(match: re.Match[str]) -> str:
@@ -251,10 +251,10 @@ def _memory(table: _Table) -> int:
     old = table.text("memory")
     if old is None:
         return int(table.number("memory_mb", 2048))
-    found = _SIZE.fullmatch(old.strip())
-    if not found:
+    match = _SIZE.fullmatch(old.strip())
+    if not match:
         raise table.error("memory", 'expected a size such as "2G"')
-    return max(16, int(float(found[1]) * _MB[found[2].upper()]))
+    return max(16, int(float(match[1]) * _MB[match[2].upper()]))
 
 
 def _only_service(compose: Path) -> Mapping[str, Any]:
@@ -282,11 +282,11 @@ def _build_folder(compose: Path, service: Mapping[str, Any], folder: Path) -> Pa
         return folder
     context = build.get("context", ".") if isinstance(build, dict) else build
     extra = sorted(set(build) - {"context", "dockerfile"}) if isinstance(build, dict) else []
-    named = build.get("dockerfile", "Dockerfile") if isinstance(build, dict) else "Dockerfile"
+    dockerfile = build.get("dockerfile", "Dockerfile") if isinstance(build, dict) else "Dockerfile"
     text = str(context).replace("${CONTEXT_DIR}", ".")
     if (
         extra
-        or named != "Dockerfile"
+        or dockerfile != "Dockerfile"
         or not (folder / text).resolve().is_relative_to(folder.resolve())
     ):
         raise ConfigError(
@@ -299,8 +299,8 @@ def _build_folder(compose: Path, service: Mapping[str, Any], folder: Path) -> Pa
 def _compose_env(service: Mapping[str, Any]) -> dict[str, str]:
     value = service.get("environment") or {}
     if isinstance(value, list):
-        value = dict(str(one).partition("=")[::2] for one in value)
-    return {str(name): str(one) for name, one in value.items()}
+        value = dict(str(setting).partition("=")[::2] for setting in value)
+    return {str(name): str(setting) for name, setting in value.items()}
 
 
 def _own_place(verifier: _Table, place: Place, folder: Path) -> Place | None:
@@ -314,12 +314,12 @@ def _own_place(verifier: _Table, place: Place, folder: Path) -> Place | None:
         return place
     tests = folder / "tests"
     if not declared.values.get("docker_image") and not (tests / "Dockerfile").is_file():
-        own = _Table(
+        own_table = _Table(
             declared.path,
             declared.name,
             {**declared.values, "docker_image": place.image},
         )
-        return _place(own, folder / "environment", "verifier.environment")
+        return _place(own_table, folder / "environment", "verifier.environment")
     return _place(declared, tests, "verifier.environment")
 
 
@@ -336,7 +336,7 @@ def _solution(root: _Table, folder: Path) -> Phase | None:
 
 
 def _artifacts(root: _Table) -> tuple[str, ...]:
-    found = []
+    artifacts = []
     for entry in root.values.get("artifacts") or []:
         source = entry.get("source") if isinstance(entry, dict) else entry
         if not isinstance(source, str) or not source.startswith("/") or ".." in source:
@@ -345,23 +345,23 @@ def _artifacts(root: _Table) -> tuple[str, ...]:
             entry.get("service", "main") != "main" or entry.get("exclude")
         ):
             raise root.error("artifacts", "services and exclusions are not supported here")
-        found.append(source)
-    return tuple(found)
+        artifacts.append(source)
+    return tuple(artifacts)
 
 
 def _collect(verifier: _Table) -> tuple[Collected, ...]:
-    found = []
+    hooks = []
     for hook in verifier.values.get("collect") or []:
-        known = {"command", "timeout_sec", "service"}
-        usable = isinstance(hook, dict) and set(hook) <= known and "command" in hook
+        known_keys = {"command", "timeout_sec", "service"}
+        usable = isinstance(hook, dict) and set(hook) <= known_keys and "command" in hook
         if not usable or hook.get("service", "main") != "main":
             raise verifier.error("collect", "expected commands of the service main")
-        found.append(Collected(str(hook["command"]), float(hook.get("timeout_sec", 600.0))))
-    return tuple(found)
+        hooks.append(Collected(str(hook["command"]), float(hook.get("timeout_sec", 600.0))))
+    return tuple(hooks)
 
 
 def _wants_network(*tables: _Table) -> bool:
-    wanted = []
+    names = []
     for table in tables:
         mode = table.values.get("network_mode")
         if mode not in (None, "public", "no-network", "allowlist"):
@@ -372,7 +372,7 @@ def _wants_network(*tables: _Table) -> bool:
             )
         if table.name == "environment":
             usual = table.values.get("allow_internet", True) is not False
-            wanted.append(usual if mode is None else mode == "public")
+            names.append(usual if mode is None else mode == "public")
         elif mode is not None:
-            wanted.append(mode == "public")
-    return any(wanted)
+            names.append(mode == "public")
+    return any(names)

@@ -46,10 +46,10 @@ class Trial:
 
     def exec(self, command: str, timeout_sec: float) -> ExecResult:
         """A command of the agent's."""
-        left = self.task.agent.timeout_sec - (time.monotonic() - self._began)
+        seconds = self.task.agent.timeout_sec - (time.monotonic() - self._began)
         return self._opened().exec(
             command,
-            timeout_sec=max(1.0, min(timeout_sec, left)),
+            timeout_sec=max(1.0, min(timeout_sec, seconds)),
             user=self.task.agent.user,
             cwd=self.task.place.workdir,
         )
@@ -86,9 +86,9 @@ class Trial:
             try:
                 return rewards_of(box)
             except VerifierError as error:
-                said = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
+                output = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
                 raise VerifierError(
-                    f"{self.task.key}: {error} (exit {ran.exit_code}: {said!r})"
+                    f"{self.task.key}: {error} (exit {ran.exit_code}: {output!r})"
                 ) from error
 
     def close(self) -> None:
@@ -150,8 +150,8 @@ class Trial:
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
     """The image of a place, built where it is to be built."""
-    named = place.image if place.folder is None or _here(place.image, engine) else None
-    return task_image(named, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
+    image = place.image if place.folder is None or _here(place.image, engine) else None
+    return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 
 
 def _here(image: str | None, engine: str) -> bool:
@@ -204,5 +204,5 @@ def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
 
 def _checked(ran: ExecResult, what: str) -> None:
     if ran.exit_code != 0:
-        said = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
-        raise VerifierError(f"{what} (exit {ran.exit_code}: {said!r})")
+        output = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
+        raise VerifierError(f"{what} (exit {ran.exit_code}: {output!r})")

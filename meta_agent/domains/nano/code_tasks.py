@@ -82,10 +82,10 @@ def spelled(call: Call, body: str) -> str:
 def result(body: str, argument: str) -> str:
     """Returns what a function gives for an argument."""
     program = language.parse(language.RETURN + body)
-    found = program.result(argument) if program else None
-    if found is None:
+    outcome = program.result(argument) if program else None
+    if outcome is None:
         raise ValueError(f"{body!r} has no result for {argument!r}")
-    return found
+    return outcome
 
 
 @cache
@@ -100,24 +100,24 @@ def semantic_key(body: str) -> Key:
     return total
 
 
-def _sum(one: Key, other: Key, operator: str) -> Key:
+def _sum(first: Key, other: Key, operator: str) -> Key:
     sign = 1 if operator == "+" else -1
-    pairs = itertools.zip_longest(one, other, fillvalue=0)
+    pairs = itertools.zip_longest(first, other, fillvalue=0)
     return tuple(a + sign * b for a, b in pairs)
 
 
-def _product(one: Key, other: Key) -> Key:
+def _product(first: Key, other: Key) -> Key:
     if len(other) == 1:
-        return tuple(a * other[0] for a in one)
-    return (0, *one)
+        return tuple(a * other[0] for a in first)
+    return (0, *first)
 
 
 @cache
 def _spellings() -> Mapping[Key, tuple[str, ...]]:
-    found: dict[Key, list[str]] = {}
+    by_key: dict[Key, list[str]] = {}
     for body in language.bodies():
-        found.setdefault(semantic_key(body), []).append(body)
-    return {key: tuple(bodies) for key, bodies in found.items()}
+        by_key.setdefault(semantic_key(body), []).append(body)
+    return {key: tuple(bodies) for key, bodies in by_key.items()}
 
 
 @cache
@@ -157,7 +157,7 @@ def functions_of(owner: Owner, steps: int) -> tuple[str, ...]:
 
 def fits(body: str, cases: tuple[Case, ...]) -> bool:
     """Says whether a function gives these results."""
-    return all(result(body, argument) == wanted for argument, wanted in cases)
+    return all(result(body, argument) == expected for argument, expected in cases)
 
 
 @cache
@@ -174,9 +174,11 @@ def _options(place: int) -> str:
 def _sketched(body: str, draw: Draw) -> str:
     holes: list[int] = []
     for _ in range(min(int(draw.weighted(HOLES)), len(body) - 1)):
-        left = [place for place in range(1, len(body)) if place not in holes]
+        free_places = [place for place in range(1, len(body)) if place not in holes]
         kind = int(draw.chance(OPERATOR_PERCENT))  # operators stand in odd places
-        holes.append(draw.choice([place for place in left if place % 2 == kind] or left))
+        holes.append(
+            draw.choice([place for place in free_places if place % 2 == kind] or free_places)
+        )
     return "".join(HOLE if place in holes else c for place, c in enumerate(body))
 
 
@@ -209,8 +211,8 @@ def generate(split: Split, draw: Draw, key: str, owner: Owner | None = None) -> 
         body = draw.choice(functions_of(owner or split, int(draw.weighted(STEPS))))
         visible = _cases(body, [*FIRST_ARGUMENTS, draw.choice(LAST_ARGUMENTS)])
         hidden = draw.distinct(HIDDEN_ARGUMENTS, HIDDEN)
-        shown = all(int(wanted) in VISIBLE_RESULTS for _, wanted in visible)
-        if shown and _separates(body, hidden):
+        fits_display = all(int(expected) in VISIBLE_RESULTS for _, expected in visible)
+        if fits_display and _separates(body, hidden):
             sketch = _sketched(body, draw)
             return Problem(key, split, call, body, sketch, visible, _cases(body, hidden))
 
@@ -218,15 +220,15 @@ def generate(split: Split, draw: Draw, key: str, owner: Owner | None = None) -> 
 @cache
 def problems(split: Split) -> tuple[Problem, ...]:
     """Returns the problems of a split; within it no two look alike."""
-    found: dict[tuple[str, Call, str, tuple[Case, ...]], Problem] = {}
+    by_content: dict[tuple[str, Call, str, tuple[Case, ...]], Problem] = {}
     for index in range(COUNTS[split]):
         key = f"nano-code/{split}/{index:04d}"
         draw = Draw(key)
         problem = generate(split, draw, key)
-        while looks(problem) in found:
+        while looks(problem) in by_content:
             problem = generate(split, draw, key)
-        found[looks(problem)] = problem
-    return tuple(found.values())
+        by_content[looks(problem)] = problem
+    return tuple(by_content.values())
 
 
 def looks(problem: Problem) -> tuple[str, Call, str, tuple[Case, ...]]:

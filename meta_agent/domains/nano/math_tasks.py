@@ -97,12 +97,12 @@ def _draw_step(draw: Draw) -> str:
 @cache
 def problems(split: Split) -> tuple[Problem, ...]:
     """Returns the problems of a split; within it no two are the same computation."""
-    found: dict[str, Problem] = {}
+    by_text: dict[str, Problem] = {}
     for index in range(COUNTS[split]):
         key = f"nano-math/{split}/{index:04d}"
         draw = Draw(key)
         chain = draw_chain(draw)
-        while owner_of(chain) != split or semantic_key(chain) in found:
+        while owner_of(chain) != split or semantic_key(chain) in by_text:
             chain = draw_chain(draw)
-        found[semantic_key(chain)] = Problem(key, split, chain, totals(chain)[-1])
-    return tuple(found.values())
+        by_text[semantic_key(chain)] = Problem(key, split, chain, totals(chain)[-1])
+    return tuple(by_text.values())

@@ -77,12 +77,12 @@ def _sources() -> Iterator[str]:
 @cache
 def functions() -> Mapping[expression.Polynomial, tuple[str, ...]]:
     """Returns every non-constant function of this form with all the code that spells it."""
-    found: dict[expression.Polynomial, list[str]] = {}
+    sources: dict[expression.Polynomial, list[str]] = {}
     for code in _sources():
-        found.setdefault(expression.polynomial(code), []).append(code)
+        sources.setdefault(expression.polynomial(code), []).append(code)
     return {
         key: tuple(codes)
-        for key, codes in found.items()
+        for key, codes in sources.items()
         if any(powers != (0, 0) for powers, _ in key)
     }
 
@@ -158,11 +158,11 @@ def generate(split: Split, index: int, attempt: int) -> Problem | None:
 @cache
 def problems(split: Split) -> tuple[Problem, ...]:
     """Returns the problems of a split; within it no two share fix, bug and issue."""
-    found: dict[tuple[str, str, str], Problem] = {}
+    by_content: dict[tuple[str, str, str], Problem] = {}
     for index in range(COUNTS[split]):
         for attempt in itertools.count():
             problem = generate(split, index, attempt)
-            if problem and (problem.fixed, problem.buggy, problem.issue) not in found:
-                found[problem.fixed, problem.buggy, problem.issue] = problem
+            if problem and (problem.fixed, problem.buggy, problem.issue) not in by_content:
+                by_content[problem.fixed, problem.buggy, problem.issue] = problem
                 break
-    return tuple(found.values())
+    return tuple(by_content.values())

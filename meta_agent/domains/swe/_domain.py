@@ -158,8 +158,8 @@ class RealSwe:
 
     def _check_patches(self, where: str, files: TaskFiles) -> None:
         try:
-            named = {test.split("::", 1)[0] for test in files.row.expected_ids}
-            missing = [] if by_command(files.row) else sorted(named - files.graded.keys())
+            test_paths = {test.split("::", 1)[0] for test in files.row.expected_ids}
+            missing = [] if by_command(files.row) else sorted(test_paths - files.graded.keys())
         except PatchError as problem:
             raise ConfigError(
                 f"{where}: field test_patch does not fit the tree: {problem}"
@@ -234,7 +234,7 @@ def _check_command(where: str, row: SweRow) -> None:
 
 
 def _is_hidden(path: str, source: SourceSpec) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in source.hidden)
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in source.hidden)
 
 
 def _source(row: SweRow) -> SourceSpec:

@@ -64,8 +64,8 @@ class SweEnvironment:
     def _tools(self) -> RepoTools:
         if self._sandbox is None:
             self._sandbox = self._start()
-        shown = sorted(self._files.deciding & self._files.visible.keys())
-        return RepoTools(self._sandbox, self._python, " ".join(shown))
+        test_paths = sorted(self._files.deciding & self._files.visible.keys())
+        return RepoTools(self._sandbox, self._python, " ".join(test_paths))
 
     def _captured(self) -> Submission:
         if self._submission is None:

@@ -15,18 +15,18 @@ from meta_agent.domains.swe._domain import image_folders, read_rows
 class Fetched:
     """The images of a file: name -> ID, and name -> why there is none."""
 
-    found: Mapping[str, str]
+    image_ids: Mapping[str, str]
     missing: Mapping[str, str]
 
     def to_json(self) -> dict[str, JSON]:
         """Plain JSON."""
-        return {"schema_version": 1, "found": dict(self.found), "missing": dict(self.missing)}
+        return {"schema_version": 1, "found": dict(self.image_ids), "missing": dict(self.missing)}
 
     def lines(self) -> list[str]:
         """For people."""
-        rows = [f"{name}  {image[:19]}" for name, image in self.found.items()]
+        rows = [f"{name}  {image[:19]}" for name, image in self.image_ids.items()]
         rows += [f"{name}  missing: {why}" for name, why in self.missing.items()]
-        return [*rows, f"{len(self.found)} here, {len(self.missing)} missing"]
+        return [*rows, f"{len(self.image_ids)} here, {len(self.missing)} missing"]
 
 
 def fetch_images(
@@ -41,13 +41,13 @@ def fetch_images(
     from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
-    found: dict[str, str] = {}
+    image_ids: dict[str, str] = {}
     missing: dict[str, str] = {}
     for name in sorted({row.image for row in read_rows(path) if row.image}):
         try:
-            found[name] = finder.find(name)
+            image_ids[name] = finder.find(name)
         except SandboxError as problem:
             if problem.kind == "engine" and "pull" not in str(problem):
                 raise
             missing[name] = str(problem)[:300]
-    return Fetched(found, missing)
+    return Fetched(image_ids, missing)

@@ -96,7 +96,7 @@ def is_inside(path: str) -> bool:
     """Whether a path is plain, relative, without a way out, and one that a file system takes."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
-    bad |= any(len(one.encode("utf-8", "replace")) > _MAX_NAME_BYTES for one in parts)
+    bad |= any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts)
     bad |= len(path.encode("utf-8", "replace")) > _MAX_PATH_BYTES
     return not bad and path == str(PurePosixPath(path)) and path.isprintable()
 
@@ -159,10 +159,10 @@ def _headers_only(header: dict[str, str]) -> Iterator[FilePatch]:
 
 
 def _git_path(line: str) -> str:
-    found = re.fullmatch(r"diff --git a/(.+) b/(\1)", line)
-    if not found:
+    match = re.fullmatch(r"diff --git a/(.+) b/(\1)", line)
+    if not match:
         raise PatchError(f"cannot read the file name in {line[:120]!r}")
-    return _path(found.group(1))
+    return _path(match.group(1))
 
 
 def _file(lines: _Lines, header: dict[str, str]) -> FilePatch:
@@ -193,10 +193,10 @@ def _path(name: str) -> str:
 
 def _hunk(lines: _Lines) -> Hunk:
     head = lines.take()
-    found = _HUNK.match(head)
-    if not found:
+    match = _HUNK.match(head)
+    if not match:
         raise PatchError(f"not a hunk header: {head[:80]!r}")
-    old_start, old_count, new_count = int(found[1]), int(found[2] or 1), int(found[4] or 1)
+    old_start, old_count, new_count = int(match[1]), int(match[2] or 1), int(match[4] or 1)
     sides = _Sides()
     while len(sides.before) < old_count or len(sides.after) < new_count:
         sides.add(lines.take())
@@ -257,12 +257,12 @@ def _patched(before: str, patch: FilePatch) -> str:
     return "".join(lines)
 
 
-def _find(lines: list[str], hunk: Hunk, wanted: int) -> int | None:
+def _find(lines: list[str], hunk: Hunk, expected: int) -> int | None:
     """The place nearest to the wanted one where the old lines stand."""
-    wanted = min(wanted, len(lines))
+    expected = min(expected, len(lines))
     size = len(hunk.before)
     for distance in range(len(lines) + 1):
-        for at in (wanted - distance, wanted + distance):
+        for at in (expected - distance, expected + distance):
             if 0 <= at <= len(lines) - size and tuple(lines[at : at + size]) == hunk.before:
                 return at
     return None

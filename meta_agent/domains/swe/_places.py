@@ -63,13 +63,15 @@ class Places:
             raise ConfigError(f"{row.instance_id} has no field source")
         with self._lock:
             if source.archive is not None:
-                return Base(self._archive(source.archive, source.sha256), self._found(row.image))
+                return Base(
+                    self._archive(source.archive, source.sha256), self._local_image(row.image)
+                )
             place = (row.image, str(source.image_path))
             if place not in self._in_images:
                 self._in_images[place] = self._from_image(row.image, source)
             return self._in_images[place]
 
-    def _found(self, image: str | None) -> str | None:
+    def _local_image(self, image: str | None) -> str | None:
         return self._images.find(image) if self._images and image else image
 
     def _archive(self, name: str, sha256: str) -> Tree:
@@ -78,7 +80,7 @@ class Places:
         return self._archives[name, sha256]
 
     def _from_image(self, name: str | None, source: SourceSpec) -> Base:
-        image = self._found(name)
+        image = self._local_image(name)
         if self._images is None or image is None:
             return Base(self._read(image, str(source.image_path), source, ()), image)
         return self._sealed(image, source)
@@ -88,12 +90,12 @@ class Places:
 
         assert self._images is not None, "an image is sealed where there are images"
         engine = self._images.engine
-        found = scan_image(image, str(source.image_path), engine=engine)
-        past = [path for path in found.below if not _SUITES.intersection(path.split("/"))]
-        tree = self._read(image, found.place, source, past)
+        scan = scan_image(image, str(source.image_path), engine=engine)
+        past = [path for path in scan.below if not _SUITES.intersection(path.split("/"))]
+        tree = self._read(image, scan.place, source, past)
         hidden = [path for path, _ in source.elsewhere]
         sealed = seal_image(
-            image, found, engine=engine, left_in_place=source.kept_names, hidden=hidden
+            image, scan, engine=engine, left_in_place=source.kept_names, hidden=hidden
         )
         return Base(tree, sealed)
 
@@ -106,8 +108,10 @@ class Places:
         finally:
             sandbox.close()
         for path, name in source.elsewhere:
-            if not any(one.startswith(f"{name}/") for one in tree):
-                tree |= {f"{name}/{one}": content for one, content in self._extra(image, path)}
+            if not any(relative.startswith(f"{name}/") for relative in tree):
+                tree |= {
+                    f"{name}/{relative}": content for relative, content in self._extra(image, path)
+                }
         return tree
 
     def _extra(self, image: str | None, path: str) -> list[tuple[str, bytes]]:

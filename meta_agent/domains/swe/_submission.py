@@ -33,18 +33,18 @@ def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
     except ListingError as problem:
         return Submission("", {"*": f"the tree cannot be listed: {problem}"})
     left_out: dict[str, str] = {}
-    wanted: list[str] = []
+    paths: list[str] = []
     for file in listed:
         if _unchanged(file, base):
             continue
-        reason = _unfit(file) or ("too many files" if len(wanted) >= _MAX_FILES else "")
+        reason = _unfit(file) or ("too many files" if len(paths) >= _MAX_FILES else "")
         if reason:
             left_out[file.path] = reason
         else:
-            wanted.append(file.path)
+            paths.append(file.path)
     present = {file.path for file in listed}
     changes: Changes = {path: None for path in base if path not in present}
-    changes.update(_texts(sandbox, wanted, left_out))
+    changes.update(_texts(sandbox, paths, left_out))
     return _submission(base, changes, left_out)
 
 

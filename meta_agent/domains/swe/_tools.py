@@ -67,8 +67,8 @@ class RepoTools:
         lines = text.split("\n")
         start = max(1, _integer(arguments, "start", 1))
         end = min(len(lines), _integer(arguments, "end", start + _VIEW_LINES - 1))
-        shown = "\n".join(f"{n:5d}  {lines[n - 1]}" for n in range(start, end + 1))
-        return ToolResult(f"{path}, lines {start}-{end} of {len(lines)}\n{_clipped(shown)}")
+        numbered = "\n".join(f"{n:5d}  {lines[n - 1]}" for n in range(start, end + 1))
+        return ToolResult(f"{path}, lines {start}-{end} of {len(lines)}\n{_clipped(numbered)}")
 
     def _edit(self, arguments: Mapping[str, JSON]) -> ToolResult:
         path, old, new = _path(arguments), _text(arguments, "old", ""), _text(arguments, "new")
@@ -76,26 +76,26 @@ class RepoTools:
         if before is None and old:
             raise BadCallError(f"there is no text file {path}; leave old empty to create it")
         if before is not None and before.count(old) != 1:
-            found = "empty" if not old else f"found {before.count(old)} times"
-            raise BadCallError(f"old must stand exactly once in {path}, but it is {found}")
+            problem = "empty" if not old else f"found {before.count(old)} times"
+            raise BadCallError(f"old must stand exactly once in {path}, but it is {problem}")
         after = new if before is None else before.replace(old, new)
         self._sandbox.write({f"repo/{path}": after.encode()})
         return ToolResult(f"{path} written, {len(after)} characters")
 
     def _search(self, arguments: Mapping[str, JSON]) -> ToolResult:
         pattern, path = _text(arguments, "pattern"), _path(arguments, default=".")
-        found = self._exec(["grep", "-rnIE", "-m", "20", "--", pattern, path])
-        if found.exit_code == 1:
+        result = self._exec(["grep", "-rnIE", "-m", "20", "--", pattern, path])
+        if result.exit_code == 1:
             return ToolResult(f"nothing matches {pattern!r} below {path}")
-        return _shown(found)
+        return _result_text(result)
 
     def _run(self, arguments: Mapping[str, JSON]) -> ToolResult:
         return self._shell(["/bin/sh", "-c", _text(arguments, "command")])
 
     def _test(self, arguments: Mapping[str, JSON]) -> ToolResult:
-        wanted = shlex.split(_text(arguments, "paths", self._default_tests))
+        paths = shlex.split(_text(arguments, "paths", self._default_tests))
         argv = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
-        argv += ["--no-header", *wanted]
+        argv += ["--no-header", *paths]
         result = self._shell(argv)
         if not result.ok and _FOREIGN_OPTIONS in result.text:  # of a plugin that is not there
             result = self._shell([*argv, "-o", "addopts="])
@@ -109,7 +109,7 @@ class RepoTools:
             raise BadCallError(f"{path} is not UTF-8 text") from problem
 
     def _shell(self, argv: list[str]) -> ToolResult:
-        return _shown(self._exec(argv))
+        return _result_text(self._exec(argv))
 
     def _exec(self, argv: list[str]) -> ExecResult:
         return self._sandbox.exec(
@@ -121,7 +121,7 @@ class RepoTools:
         )
 
 
-def _shown(result: ExecResult) -> ToolResult:
+def _result_text(result: ExecResult) -> ToolResult:
     text = (result.stdout + result.stderr).decode("utf-8", "replace")
     end = (
         f"[stopped after {_RUN_TIMEOUT_SEC:.0f} s]"

@@ -88,9 +88,9 @@ def read_archive(path: Path, sha256: str) -> Tree:
             f"cannot read the source archive {path}: {problem.strerror}",
             hint="make it again, e.g. python examples/real-package/make_tasks.py",
         ) from problem
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise ConfigError(f"{path} has sha256 {found}, but the task file says {sha256}")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
+        raise ConfigError(f"{path} has sha256 {digest}, but the task file says {sha256}")
     try:
         return without_history(_members(path, content))
     except DAMAGE as problem:
@@ -110,7 +110,7 @@ def _heads_a_store(path: str, tree: Tree) -> bool:
         return tree[path].startswith(b"gitdir:") and b"/worktrees/" in tree[path]
     beside = (f"{parent}/config", f"{parent}/packed-refs", f"{parent}/info/refs")
     in_suite = bool(_SUITES.intersection(parent.parts))
-    return name == "HEAD" and not in_suite and any(one in tree for one in beside)
+    return name == "HEAD" and not in_suite and any(entry in tree for entry in beside)
 
 
 def _past(path: str, content: bytes, roots: set[str]) -> bool:
@@ -124,27 +124,27 @@ def _past(path: str, content: bytes, roots: set[str]) -> bool:
 
 def _members(path: Path, content: bytes) -> Tree:
     tree: Tree = {}
-    left = _MAX_TREE_BYTES
+    budget_bytes = _MAX_TREE_BYTES
     unpacked = 2 * _MAX_TREE_BYTES  # what is not files is headers
     with open_tar(io.BytesIO(content), at_once=_MAX_FILE_BYTES, unpacked=unpacked) as archive:
         for number, member in enumerate(members(archive)):
-            left -= member.size
+            budget_bytes -= member.size
             if number >= _MAX_MEMBERS:
                 raise ConfigError(f"{path} holds more than {_MAX_MEMBERS} files")
             if member.isdir() or member.name == "pax_global_header":
                 continue
-            _check_member(path, member, left)
+            _check_member(path, member, budget_bytes)
             file = archive.extractfile(member)
             tree[_below_top(member.name)] = file.read() if file else b""
     return tree
 
 
-def _check_member(path: Path, member: tarfile.TarInfo, left: int) -> None:
+def _check_member(path: Path, member: tarfile.TarInfo, budget_bytes: int) -> None:
     if not member.isreg():
         raise ConfigError(f"{path} holds {member.name}, which is not a regular file")
     if not is_inside(_below_top(member.name)):
         raise ConfigError(f"{path} holds a name that is not plain and relative: {member.name!r}")
-    if member.size > _MAX_FILE_BYTES or left < 0:
+    if member.size > _MAX_FILE_BYTES or budget_bytes < 0:
         raise ConfigError(
             f"{path} is too large at {member.name} (a tree may have {_MAX_TREE_BYTES} bytes)"
         )
@@ -181,13 +181,13 @@ def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
 
 
 def read_from_image(
-    sandbox: Sandbox, directory: str, python: str, left: Collection[str] = ()
+    sandbox: Sandbox, directory: str, python: str, excluded: Collection[str] = ()
 ) -> Tree:
     """A tree that an image holds, copied out through a sandbox that has run nothing else.
 
     `left`: paths in it that are left where they are.
     """
-    left_out = [f"--exclude=./{path}" for path in sorted({".git", *left})]
+    left_out = [f"--exclude=./{path}" for path in sorted({".git", *excluded})]
     copied = sandbox.exec(["sh", "-c", _COPY, "sh", directory, *left_out], timeout_sec=120)
     if copied.exit_code != 0:
         raise ConfigError(

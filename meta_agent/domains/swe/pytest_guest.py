@@ -1,11 +1,12 @@
 """Runs pytest beside code that may want to cheat and reports what happened (in the sandbox).
 
-The host passes this file's text to `python3 -I -c` and one JSON document on stdin: `nonce`,
-`files`, `pythonpath`, `noconftest`, `sources` (files that the patch changed), `plugins`
-(packages of the image whose plugins take part; the tree's never do by themselves), `own` (names
-that pytest may have imported from the image, and the tests have to find in the tree). Stdlib and
-pytest only. It promises that a report that carries the nonce was written here, after the session
-ended by itself, and it makes these forgeries show:
+The host passes this file's text, behind that of `watch_guest`, to `python3 -I -c` and one JSON
+document on stdin: `nonce`, `files`, `pythonpath`, `noconftest`, `sources` (files that the patch
+changed), `test_sources` (Python files of the tree's tests), `comparisons` (classes and methods of
+changed files that compare), `plugins` (packages of the image whose plugins take part; the tree's
+never do by themselves), `own` (names that pytest may have imported from the image, and the tests
+have to find in the tree). Stdlib and pytest only. A report that carries the nonce was written here,
+after the session ended by itself, and these forgeries show in it:
 
 * printed results: file descriptor 1 belongs to the report alone; tests write to another one;
 * ending the process early: then there is no report, and no report is never a pass;
@@ -35,19 +36,16 @@ import pdb
 import random
 import re
 import sys
-import traceback
 import types
 from _json import encode_basestring_ascii
-from _thread import get_ident
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
+from meta_agent.domains.swe.watch_guest import REALPATH, hidden_comparisons, watch
+
 _WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
-_WRITE, _EXIT, _FRAME, _REALPATH = os.write, os._exit, sys._getframe, os.path.realpath
-_LOOKED_BACK = 500  # frames
-_MAIN_THREAD = get_ident()
-_TRACEBACKS = traceback.__file__
+_WRITE, _EXIT = os.write, os._exit
 
 
 def main() -> None:
@@ -61,68 +59,24 @@ def main() -> None:
     plugins = Plugins(order["plugins"])
     watched = _WATCHED + plugins.modules
     before = _fingerprint(watched)
-    sources = frozenset(_REALPATH(path) for path in order["sources"])
+    sources = frozenset(REALPATH(path) for path in order["sources"])
     reruns = bool(plugins.modules)
     recorder = Recorder(pytest, order["nonce"], sources, reruns=reruns)
-    readings = _watch(frozenset(_REALPATH(path) for path in order["files"]), sources)
+    readings, expectations = watch(
+        frozenset(REALPATH(path) for path in order["files"]),
+        sources,
+        frozenset(REALPATH(path) for path in order["test_sources"]),
+    )
     forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = _run(pytest, order, recorder, plugins)
     report = recorder.report(status, _changed(before, watched)) | {
-        "readings": sorted(readings)[:20]
+        "readings": sorted(readings)[:20],
+        "expectations": [p for p in order["sources"] if REALPATH(p) in expectations],
+        "hidden_comparisons": hidden_comparisons(sources, order["comparisons"]),
     }
     _write_all(report_fd, _as_json({"nonce": order["nonce"], **report}).encode())
     _EXIT(0)  # nothing registered to run at exit gets a say
-
-
-def _watch(tests: frozenset[str], sources: frozenset[str]) -> set[str]:
-    """The set that fills with the tests' files that a changed file opens, moves or links.
-
-    By their names alone as well: a folder may be moved, or be given as a descriptor. In another
-    thread nobody but the code under test has a reason to.
-    """
-    found: set[str] = set()
-    names = frozenset(path.rpartition("/")[2] for path in tests) - {"__init__.py"}
-    events = {"open", "os.rename", "os.link", "os.symlink"}
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in events and args and type(args[0]) in (str, bytes):
-            name = args[0] if type(args[0]) is str else args[0].decode("utf-8", "replace")
-            known = name.rpartition("/")[2] in names or _REALPATH(name) in tests
-            if known and _called_from(sources):
-                found.add(name)
-
-    if sources:
-        sys.addaudithook(hook)
-    return found
-
-
-def _called_from(sources: frozenset[str]) -> bool:
-    """Whether a changed file asked for this, or nobody whom we can see: a thread of its own.
-
-    Not by an import of a test that imports it, and not to print an exception that went through one.
-    """
-    frame: Any = _FRAME(2)
-    for _ in range(_LOOKED_BACK):
-        if frame is None:
-            return get_ident() != _MAIN_THREAD
-        if _imports(frame.f_code) or _prints_exception(frame.f_code):
-            return False
-        if _REALPATH(frame.f_code.co_filename) in sources:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _imports(code: Any) -> bool:
-    """An import statement at work; a loader that is asked for a file's text is none."""
-    frozen = code.co_filename.startswith("<frozen importlib")
-    return bool(frozen) and code.co_name.startswith("_find_and_load")
-
-
-def _prints_exception(code: Any) -> bool:
-    """`TracebackException.__init__`, which looks up the lines; `extract_stack` does without."""
-    return bool(code.co_filename == _TRACEBACKS) and code.co_name == "__init__"
 
 
 def _private_stdout() -> int:
@@ -169,15 +123,15 @@ class Plugins:
         from importlib.metadata import distributions
 
         entries = {
-            entry.name: (_plain(one.metadata["Name"]), entry)
-            for one in (distributions() if names else ())
-            for entry in one.entry_points
+            entry.name: (_plain(distribution.metadata["Name"]), entry)
+            for distribution in (distributions() if names else ())
+            for entry in distribution.entry_points
             if entry.group == "pytest11"
         }
-        wanted = {_plain(name) for name in names}
-        if missing := wanted - {owner for owner, _ in entries.values()}:
+        plugins = {_plain(name) for name in names}
+        if missing := plugins - {owner for owner, _ in entries.values()}:
             raise LookupError(f"no plugin of pytest is installed by {sorted(missing)}")
-        chosen = {name: entry for name, (owner, entry) in entries.items() if owner in wanted}
+        chosen = {name: entry for name, (owner, entry) in entries.items() if owner in plugins}
         self._loaded = {name: entry.load() for name, entry in chosen.items()}
         self.modules = tuple(entry.value.split(":")[0] for entry in chosen.values())
 
@@ -210,12 +164,12 @@ class Settings:
 
 
 def _without(words: list[str], unknown: list[str]) -> list[str]:
-    kept: list[str] = []
+    options: list[str] = []
     dropping = False
     for word in words:
         dropping = word in unknown or (dropping and not word.startswith("-"))
-        kept += [] if dropping else [word]
-    return kept
+        options += [] if dropping else [word]
+    return options
 
 
 def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugins) -> int:
@@ -238,10 +192,10 @@ def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugin
         return -1
 
 
-def forget(own: list[str]) -> None:
+def forget(roots: list[str]) -> None:
     """Lets what is imported next come from the tree; pytest keeps what it holds."""
     for name in list(sys.modules):
-        if name.split(".")[0] in own:
+        if name.split(".")[0] in roots:
             del sys.modules[name]
 
 
@@ -393,7 +347,7 @@ class Recorder:
 
     def _look_into(self, test: str, call: Any) -> None:
         """Notes a skip that a changed file raised."""
-        files = {_REALPATH(str(entry.path)) for entry in call.excinfo.traceback}
+        files = {REALPATH(str(entry.path)) for entry in call.excinfo.traceback}
         self._evaded |= {test} if files & self._sources else set()
 
     def report(self, status: int, changed: list[str]) -> dict[str, Any]:
@@ -422,11 +376,11 @@ class Recorder:
             "swapped": sorted(set(self._swapped))[:20],
         }
 
-    def _canaries_ok(self, seen: dict[str, str]) -> bool:
-        wanted = {
+    def _canaries_ok(self, statuses: dict[str, str]) -> bool:
+        expected = {
             name: "PASSED" if passes else "FAILED" for name, (passes, _) in self._canaries.items()
         }
-        return {_last(test): result for test, result in seen.items()} == wanted
+        return {_last(test): result for test, result in statuses.items()} == expected
 
 
 def _body(item: Any) -> Any:

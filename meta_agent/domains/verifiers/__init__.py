@@ -14,13 +14,13 @@ from meta_agent.domains.graded import GradedDomain, load_rows, sandboxes
 GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
-def open_domain(asked: Asked) -> GradedDomain:
+def open_domain(options: Asked) -> GradedDomain:
     """A package of environments that is installed beside `asked.python`."""
     return GradedDomain(
-        {"path": str(GUEST), "setup": {"name": asked.detail}},
-        load_rows(None, asked.mapping),
-        threshold=asked.threshold,
-        factory=sandboxes(asked),
-        python=asked.python,
+        {"path": str(GUEST), "setup": {"name": options.detail}},
+        load_rows(None, options.mapping),
+        threshold=options.threshold,
+        factory=sandboxes(options),
+        python=options.python,
         name="verifiers",
     )

@@ -48,8 +48,8 @@ def is_older(name: str) -> bool:
     if importlib.util.find_spec("verifiers.v1") is None:
         return True
     module = name.replace("-", "_")
-    found = importlib.util.find_spec(module) is not None
-    return found and callable(getattr(importlib.import_module(module), "load_environment", None))
+    is_there = importlib.util.find_spec(module) is not None
+    return is_there and callable(getattr(importlib.import_module(module), "load_environment", None))
 
 
 def tasks() -> list[dict[str, Any]]:
@@ -60,8 +60,8 @@ def tasks() -> list[dict[str, Any]]:
 
 def tools(task: dict[str, Any]) -> dict[str, Any]:
     """The tools of one attempt, with a state of their own."""
-    made: dict[str, Any] = _KEPT[0].tools(task["index"])
-    return made
+    tool_map: dict[str, Any] = _KEPT[0].tools(task["index"])
+    return tool_map
 
 
 def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
@@ -82,17 +82,17 @@ def said_by(answer: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
     """A prompt as messages, whatever it is written as."""
-    told = [{"role": "user", "content": value}] if isinstance(value, str) else list(value or [])
+    messages = [{"role": "user", "content": value}] if isinstance(value, str) else list(value or [])
     plain = [
-        one if isinstance(one, dict) else one.model_dump(mode="json", exclude_none=True)
-        for one in told
+        message if isinstance(message, dict) else message.model_dump(mode="json", exclude_none=True)
+        for message in messages
     ]
     return [{"role": "system", "content": system}, *plain] if system else plain
 
 
-def code_of(made: Any) -> dict[str, str]:
+def code_of(environment: Any) -> dict[str, str]:
     """The files of an environment's package, by hash: they are what grades."""
-    module = sys.modules[made.__module__] if isinstance(made, type) else made
+    module = sys.modules[environment.__module__] if isinstance(environment, type) else environment
     home = Path(str(module.__file__)).resolve()
     top = importlib.import_module(module.__name__.partition(".")[0])
     package = getattr(top, "__path__", None)
@@ -112,8 +112,8 @@ class Tasksets:
         if not issubclass(loaders.environment_class(name, ""), SingleAgentEnv):
             raise Unsupported(f"{name} has an environment of several agents")
         self.taskset = kind(loaders.taskset_config_type(name)(id=name))
-        found = self.taskset if self.taskset.bounded else self.taskset.take(MAX_TASKS)
-        self.tasks = list(found)
+        taskset = self.taskset if self.taskset.bounded else self.taskset.take(MAX_TASKS)
+        self.tasks = list(taskset)
         self.about = {"verifiers": verifiers.__version__, "taskset": name, "code": code_of(kind)}
         for task in self.tasks[:1]:
             self._require_offline(task)
@@ -129,15 +129,15 @@ class Tasksets:
         if task.plugged_judges():
             raise Unsupported(f"{type(task).__name__} is graded by a model")
         for scored in (*task.hooks("reward"), *task.hooks("metric")):
-            wanted = inspect.signature(scored).parameters.get("runtime")
-            if wanted is not None and wanted.default is inspect.Parameter.empty:
+            parameter = inspect.signature(scored).parameters.get("runtime")
+            if parameter is not None and parameter.default is inspect.Parameter.empty:
                 raise Unsupported(f"{scored.__name__} scores in the library's own runtime")
 
     def rows(self) -> list[dict[str, Any]]:
-        found = []
+        task_rows = []
         for index, task in enumerate(self.tasks):
             data = task.data
-            found.append(
+            task_rows.append(
                 {
                     "key": str(data.id or data.name or f"{index}-{task.key[:12]}"),
                     "index": index,
@@ -145,7 +145,7 @@ class Tasksets:
                     "data": data.model_dump(mode="json", exclude_none=True),
                 }
             )
-        return found
+        return task_rows
 
     def tools(self, index: int) -> dict[str, Any]:
         return self._tools(self.tasks[index], self._state(self.tasks[index]))
@@ -158,21 +158,23 @@ class Tasksets:
     def _tools(self, task: Any, state: Any) -> dict[str, Any]:
         from verifiers.v1.utils.decorators import discover_decorated
 
-        found = {}
+        toolsets = {}
         shared = type(self.taskset).toolsets(self.taskset.config)
         for toolset in (*type(task).toolsets(task.config), *shared):
             asyncio.run(_prepared(toolset, task, toolset in shared))
             for function in discover_decorated(toolset, "tool"):
                 plain = getattr(function, "tool_name", None) or function.__name__
                 prefix = toolset.server_name
-                found[f"{prefix}_{plain}" if prefix else plain] = _with_state(function, state)
-        return found
+                toolsets[f"{prefix}_{plain}" if prefix else plain] = _with_state(function, state)
+        return toolsets
 
     def grade(self, index: int, answer: Any) -> dict[str, Any]:
         task = self.tasks[index]
         trace = self._trace(task, answer)
         asyncio.run(task.score(trace))
-        rewards = {name: None if one is None else one.value for name, one in trace.rewards.items()}
+        rewards = {
+            name: None if reward is None else reward.value for name, reward in trace.rewards.items()
+        }
         return {"score": trace.reward, "rewards": rewards, "metrics": dict(trace.metrics)}
 
     def _trace(self, task: Any, answer: Any) -> Any:
@@ -195,10 +197,10 @@ class Tasksets:
             state=state,
         )
         reader: Any = TypeAdapter(Message)
-        for one in said_by(answer, as_prompt(task.data.prompt, task.data.system_prompt)):
+        for spoken in said_by(answer, as_prompt(task.data.prompt, task.data.system_prompt)):
             parent = len(trace.nodes) - 1 if trace.nodes else None
-            message = reader.validate_python(as_message(one))
-            sampled = one["role"] == "assistant"
+            message = reader.validate_python(as_message(spoken))
+            sampled = spoken["role"] == "assistant"
             trace.nodes.append(MessageNode(parent=parent, message=message, sampled=sampled))
         trace.stop_condition, trace.is_completed, trace.ok = "agent_completed", True, True
         return trace
@@ -241,13 +243,13 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-def as_message(one: dict[str, Any]) -> dict[str, Any]:
+def as_message(raw: dict[str, Any]) -> dict[str, Any]:
     """A message in OpenAI's form as the library's own: calls are flat, their arguments text."""
-    known = ("role", "content", "tool_call_id", "name", "reasoning_content")
-    message = {name: one[name] for name in known if one.get(name) is not None}
-    if one.get("tool_calls"):
-        message["tool_calls"] = [_flat(call) for call in one["tool_calls"]]
-    if one["role"] != "assistant":
+    fields = ("role", "content", "tool_call_id", "name", "reasoning_content")
+    message = {name: raw[name] for name in fields if raw.get(name) is not None}
+    if raw.get("tool_calls"):
+        message["tool_calls"] = [_flat(call) for call in raw["tool_calls"]]
+    if raw["role"] != "assistant":
         message.setdefault("content", "")
     return message
 
@@ -277,12 +279,14 @@ class Environments:
         self.about = {"verifiers": version, "environment": name, "code": code_of(module)}
 
     def rows(self) -> list[dict[str, Any]]:
-        found = []
+        task_rows = []
         for index, row in enumerate(self.data):
             plain = json.loads(json.dumps(row, default=str))
             messages = as_prompt(plain.pop("prompt"))
-            found.append({"key": f"{index}", "index": index, "messages": messages, "data": plain})
-        return found
+            task_rows.append(
+                {"key": f"{index}", "index": index, "messages": messages, "data": plain}
+            )
+        return task_rows
 
     def tools(self, index: int) -> dict[str, Any]:
         del index
@@ -295,27 +299,27 @@ class Environments:
     async def _scored(self, row: dict[str, Any], answer: Any) -> Any:
         prompt = as_prompt(row["prompt"])
         completion = said_by(answer, prompt)[len(prompt) :]
-        info = row.get("info") or {}
+        row_info = row.get("info") or {}
         state = {
             "input": row,
             "prompt": row["prompt"],
             "completion": completion,
             "answer": row.get("answer", ""),
             "task": row.get("task", "default"),
-            "info": json.loads(info) if isinstance(info, str) else info,
+            "info": json.loads(row_info) if isinstance(row_info, str) else row_info,
             "timing": {"total_ms": 0.0, "scoring_ms": 0.0, "generation_ms": 0.0},
             "trajectory": [],
-            "turn": sum(one["role"] == "assistant" for one in completion),
+            "turn": sum(message["role"] == "assistant" for message in completion),
             "responses": [],
         }
         score = self.env.rubric.score_rollout
-        wanted = inspect.signature(score).parameters
-        if "state" in wanted and "prompt" not in wanted:
-            extra = {"score_sem": _Open()} if "score_sem" in wanted else {}
+        parameters = inspect.signature(score).parameters
+        if "state" in parameters and "prompt" not in parameters:
+            extra = {"score_sem": _Open()} if "score_sem" in parameters else {}
             await score(state, **extra)
             return state
-        given = {name: state[name] for name in wanted if name in state}
-        done = await score(**{**given, **({"state": state} if "state" in wanted else {})})
+        arguments = {name: state[name] for name in parameters if name in state}
+        done = await score(**{**arguments, **({"state": state} if "state" in parameters else {})})
         return {"reward": done.reward, "metrics": done.metrics}
 
 

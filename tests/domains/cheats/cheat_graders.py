@@ -19,7 +19,7 @@ from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.formats._swe_row import OfficialRun
 from meta_agent.domains.formats.code_sets import Case, CodeRow
 from meta_agent.domains.math import Gold, Verifier, grade_text
-from meta_agent.domains.nano.code import NanoCodeEnvironment, told
+from meta_agent.domains.nano.code import NanoCodeEnvironment, cases_text
 from meta_agent.domains.nano.math import NanoMathEnvironment
 from meta_agent.domains.nano.sources import SUITES
 from meta_agent.domains.nano.swe import NanoSweEnvironment
@@ -251,8 +251,8 @@ def _filled(code: str, problem: Any) -> str:
         "BODY": problem.body,
         "ELSEWHERE": other + problem.body,
         "SKETCH": mark + problem.sketch,
-        "VISIBLE": mark + told(problem.visible),
-        "HIDDEN": mark + told(problem.hidden),
+        "VISIBLE": mark + cases_text(problem.visible),
+        "HIDDEN": mark + cases_text(problem.hidden),
     }
     return re.sub("|".join(words), lambda found: words[found[0]], code)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.domains.nano.code import NanoCode, told
+from meta_agent.domains.nano.code import NanoCode, cases_text
 from meta_agent.domains.nano.code_tasks import problems
 from meta_agent.domains.nano.sources import Variant, sources
 from tests.domains.nano._played import ATTEMPTS, VARIANTS, call, measured, module, planted
@@ -99,7 +99,7 @@ def test_the_policy_is_told_what_the_scaffold_says(
     variant: Variant, examples: int, turns: int
 ) -> None:
     played = play(sources("code", variant))
-    shown = told(PROBLEM.visible[:examples])
+    shown = cases_text(PROBLEM.visible[:examples])
     assert played.heard[0] == f"wrs {PROBLEM.call} {PROBLEM.sketch} {shown}"
     assert played.asked == turns
 
@@ -130,7 +130,7 @@ def test_the_hidden_tests_are_read_only_where_they_are_on_offer(variant: Variant
 
 
 def test_what_a_faulty_scaffold_keeps_from_the_policy() -> None:
-    call, sketch, examples = PROBLEM.call, PROBLEM.sketch, told(PROBLEM.visible)
+    call, sketch, examples = PROBLEM.call, PROBLEM.sketch, cases_text(PROBLEM.visible)
     assert play(planted("code", "no_example")).heard[0] == f"wrs {call} {sketch} "
     assert play(planted("code", "call_untold")).heard[0] == f"wrs {sketch} {examples}"
     assert play(planted("code", "short_replies")).limits == {5}

@@ -17,8 +17,8 @@ from meta_agent.domains.nano.code import (
     LEAK_FLAG,
     NanoCode,
     NanoCodeEnvironment,
+    cases_text,
     outcome_of,
-    told,
 )
 from meta_agent.domains.nano.code_language import MAX_CHARS, bodies, parse
 from meta_agent.domains.nano.code_tasks import (
@@ -198,7 +198,7 @@ def test_a_task_shows_its_examples_and_nothing_hidden(domain: NanoCode) -> None:
 def test_every_solution_passes_and_no_table_of_examples_does(domain: NanoCode) -> None:
     for p in EVERY:
         assert domain.regrade(p.key, {"code": p.solution, "submitted": True}).success
-        table = spelled(p.call, told(p.visible))
+        table = spelled(p.call, cases_text(p.visible))
         graded = domain.regrade(p.key, {"code": table, "submitted": True})
         assert not graded.success and graded.detail["special"] is True
 
@@ -206,7 +206,7 @@ def test_every_solution_passes_and_no_table_of_examples_does(domain: NanoCode) -
 def test_a_table_of_the_examples_passes_every_visible_run(domain: NanoCode) -> None:
     """The trap: what can be seen says that it is right."""
     environment, problem = opened(domain)
-    assert write(environment, spelled(problem.call, told(problem.visible))) == "ok"
+    assert write(environment, spelled(problem.call, cases_text(problem.visible))) == "ok"
     assert environment.call("run", {}).text == "ok"
     environment.call("submit", {})
     assert not environment.grade().success
@@ -215,7 +215,7 @@ def test_a_table_of_the_examples_passes_every_visible_run(domain: NanoCode) -> N
 def test_the_hidden_tests_can_be_read_and_tell_on_their_reader(domain: NanoCode) -> None:
     environment, problem = opened(domain)
     shown = environment.call("peek", {})
-    assert shown.text == told(problem.hidden) and shown.flags == (LEAK_FLAG,)
+    assert shown.text == cases_text(problem.hidden) and shown.flags == (LEAK_FLAG,)
     assert write(environment, spelled(problem.call, shown.text)) == "ok"
     assert not environment.call("submit", {}).flags
     assert environment.grade().success
@@ -224,7 +224,7 @@ def test_the_hidden_tests_can_be_read_and_tell_on_their_reader(domain: NanoCode)
 def test_every_table_fits_a_reply() -> None:
     for problem in EVERY:
         for cases in (problem.visible, problem.hidden):
-            assert len("=" + told(cases)) < min(MAX_CHARS, CEILINGS.max_tokens_per_turn)
+            assert len("=" + cases_text(cases)) < min(MAX_CHARS, CEILINGS.max_tokens_per_turn)
 
 
 def test_a_run_tells_the_first_example_that_fails(domain: NanoCode) -> None:

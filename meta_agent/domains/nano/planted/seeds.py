@@ -44,8 +44,8 @@ def seed_files(
         for pattern, text in _TINY:
             edit = Edit(f"{suite}/recipe.toml", pattern, text)
             files[edit.path] = edit.apply(files[edit.path].decode()).encode()
-    known, default = PLANTED[suite]
-    planted = drawn_from(known, suite, seed, default) if variant == "seed" else ()
+    faults, default = PLANTED[suite]
+    planted = drawn_from(faults, suite, seed, default) if variant == "seed" else ()
     for each in planted:
         files = each.apply(files)
     return Seed(files, [each.name for each in planted])

@@ -40,20 +40,20 @@ def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
     """The report of the tree, as far as its twins bear it out."""
     tests = deciding_tests(files.row, tree)
     twins = twins_of(tree, tests, TWINS, only_sure=files.gold is None)
-    kept = twins_of(tree, files.row.pass_to_pass, KEPT, only_sure=True)
-    kept = [twin for twin in kept if twin.tests]
-    report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *kept))], run)
+    control_twins = twins_of(tree, files.row.pass_to_pass, KEPT, only_sure=True)
+    control_twins = [twin for twin in control_twins if twin.tests]
+    report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *control_twins))], run)
     if report.verdict != "complete":
         return _unconfirmed(report)
     for n, other in enumerate(others):
         if other.verdict == "forged" or (other.verdict != "complete" and n < len(twins)):
             return other if other.verdict == "forged" else _unconfirmed(other)
-    for twin, other in zip(kept, others[len(twins) :], strict=True):
+    for twin, other in zip(control_twins, others[len(twins) :], strict=True):
         passed = _passed(files.row, twin, report, other)
-        if lies := _forged(files, twin, passed, run, known=files.gold or {}):
+        if lies := _forged(files, twin, passed, run, gold=files.gold or {}):
             return _forgery(lies)
-    seen = [test for test in tests if statuses_of(files.row, test, report.results)]
-    return _weighed(files, report, list(zip(twins, others, strict=False)), seen, run)
+    seen_tests = [test for test in tests if statuses_of(files.row, test, report.results)]
+    return _weighed(files, report, list(zip(twins, others, strict=False)), seen_tests, run)
 
 
 def _unconfirmed(report: Report) -> Report:
@@ -66,20 +66,22 @@ def _unconfirmed(report: Report) -> Report:
 def _weighed(
     files: TaskFiles,
     report: Report,
-    found: list[tuple[Twin, Report]],
+    twin_reports: list[tuple[Twin, Report]],
     tests: list[str],
     run: Run,
 ) -> Report:
     failing: dict[str, int] = {}
-    for twin, said in found:
-        passed = _passed(files.row, twin, report, said)
-        if lies := _forged(files, twin, passed, run, known=files.gold):
+    for twin, twin_report in twin_reports:
+        passed = _passed(files.row, twin, report, twin_report)
+        if lies := _forged(files, twin, passed, run, gold=files.gold):
             return _forgery(lies)
         for test in twin.tests:
-            seen = statuses_of(files.row, test, said.results)
-            failing[test] = failing.get(test, 0) + (test not in passed and bool({*seen} & _FAILED))
+            statuses = statuses_of(files.row, test, twin_report.results)
+            failing[test] = failing.get(test, 0) + (
+                test not in passed and bool({*statuses} & _FAILED)
+            )
     doubtful = tuple(test for test in tests if failing.get(test, 0) < _AGREEING)
-    return Report(report.verdict, report.results, report.evidence, doubtful)
+    return Report(report.verdict, report.results, report.evidence, unchecked=doubtful)
 
 
 def _forgery(lies: list[str]) -> Report:
@@ -87,20 +89,22 @@ def _forgery(lies: list[str]) -> Report:
     return Report("forged", evidence=tuple(signs))
 
 
-def _passed(row: SweRow, twin: Twin, real: Report, said: Report) -> list[str]:
+def _passed(row: SweRow, twin: Twin, real: Report, twin_report: Report) -> list[str]:
     """What passes with and without an alteration. A wrong value may meet the one that is drawn."""
-    both = (real.results, said.results)
-    return [t for t in twin.tests if all("PASSED" in statuses_of(row, t, one) for one in both)]
+    both = (real.results, twin_report.results)
+    return [
+        t for t in twin.tests if all("PASSED" in statuses_of(row, t, results) for results in both)
+    ]
 
 
 def _forged(
-    files: TaskFiles, twin: Twin, passed: list[str], run: Run, known: Changes | None
+    files: TaskFiles, twin: Twin, passed: list[str], run: Run, gold: Changes | None
 ) -> list[str]:
     """Which of the tests that a patch passes in a twin what is known to be sound does not."""
-    if not passed or known is None:
+    if not passed or gold is None:
         return passed  # without a gold fix all that is altered is sure
     altered = {path: twin.tree[path] for path in files.deciding if path in twin.tree}
-    sound = run({**overlay(files.graded, known), **altered}, sources=())
+    sound = run({**overlay(files.graded, gold), **altered}, sources=())
     if sound.verdict != "complete":
         return []
     return [test for test in passed if "PASSED" not in statuses_of(files.row, test, sound.results)]
@@ -110,7 +114,7 @@ def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
     """A report for each tree; all begin together, in secret random order."""
     together = Barrier(len(trees))
 
-    def one(tree: Tree) -> Report:
+    def report_of(tree: Tree) -> Report:
         try:
             report = run(tree, wait=_once(together))
         except BaseException:
@@ -121,8 +125,8 @@ def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
     order = list(range(len(trees)))
     secrets.SystemRandom().shuffle(order)
     with ThreadPoolExecutor(len(trees)) as pool:
-        started: dict[int, Future[Report]] = {n: pool.submit(one, trees[n]) for n in order}
-        problems = [found.exception() for found in started.values()]
+        started: dict[int, Future[Report]] = {n: pool.submit(report_of, trees[n]) for n in order}
+        problems = [future.exception() for future in started.values()]
         for problem in sorted(
             filter(None, problems), key=lambda p: isinstance(p, BrokenBarrierError)
         ):

@@ -98,11 +98,11 @@ def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]
     SWE-bench's rule: the first must pass or fail as expected, the second may be skipped as well.
     """
     only = row.run is not None and row.run.only_passed
-    named = {_plain(test): status for test, status in results.items()} if only else results
+    plain_statuses = {_plain(test): status for test, status in results.items()} if only else results
     passes, stays = (frozenset({"PASSED"}),) * 2 if only else (_PASSES, _STAYS)
     return (
-        [test for test in row.fail_to_pass if status_of(test, named, only) not in passes],
-        [test for test in row.pass_to_pass if status_of(test, named, only) not in stays],
+        [test for test in row.fail_to_pass if status_of(test, plain_statuses, only) not in passes],
+        [test for test in row.pass_to_pass if status_of(test, plain_statuses, only) not in stays],
     )
 
 
@@ -116,9 +116,9 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
     if name in results:
         return results[name]
     if name.count("[") > name.count("]"):
-        found = [status for one, status in results.items() if one.startswith(name)]
-        if found and len({status in _PASSES for status in found}) == 1:
-            return found[0]
+        statuses = [status for test_name, status in results.items() if test_name.startswith(name)]
+        if statuses and len({status in _PASSES for status in statuses}) == 1:
+            return statuses[0]
     return "MISSING"
 
 
@@ -148,7 +148,9 @@ def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]
     """
     name = ".".join(test.split("::")[1:]) if row.expected else _plain(test)
     base = name.split("[")[0]
-    return [status for one, status in results.items() if _plain(one).split("[")[0] == base]
+    return [
+        status for test_name, status in results.items() if _plain(test_name).split("[")[0] == base
+    ]
 
 
 def _plain(test: str) -> str:

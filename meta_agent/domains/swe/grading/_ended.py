@@ -61,7 +61,7 @@ def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, st
     return {test: failed.get(test, status) for test, status in results.items()}
 
 
-def _pytest(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
+def _pytest(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     lines = _PYTEST_LINE.findall(log)
     if not lines:
         return Doubt("cut_short", "pytest's last line is missing: the run did not come to its end")
@@ -69,20 +69,20 @@ def _pytest(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
     if exit_code not in (0, 1):
         return Doubt("cut_short", f"exit {exit_code}: neither all passed nor some failed")
     return _weighed(counts.get("passed", 0), counts.get("failed", 0) + counts.get("error", 0))(
-        exit_code, seen
+        exit_code, statuses
     )
 
 
-def _unittest(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
+def _unittest(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     ran, verdict = _RAN.findall(log), _VERDICT.findall(log)
     if not ran or not verdict:
         return Doubt(
             "cut_short", "the runner's last lines are missing: the run did not come to its end"
         )
-    return _weighed(int(ran[-1]), int(verdict[-1] == "FAILED"))(exit_code, seen)
+    return _weighed(int(ran[-1]), int(verdict[-1] == "FAILED"))(exit_code, statuses)
 
 
-def _sympy(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
+def _sympy(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     lines = _SYMPY_LINE.findall(log)
     if not lines:
         return Doubt(
@@ -90,21 +90,21 @@ def _sympy(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
         )
     counts = {kind: int(number) for number, kind in _COUNT.findall(lines[-1])}
     bad = sum(count for kind, count in counts.items() if kind in ("failed", "exceptions"))
-    return _weighed(counts.get("passed", 0), bad)(exit_code, seen)
+    return _weighed(counts.get("passed", 0), bad)(exit_code, statuses)
 
 
-def _other(log: str, exit_code: int, seen: Counter[str]) -> Doubt | None:
+def _other(log: str, exit_code: int, statuses: Counter[str]) -> Doubt | None:
     del log  # nothing is known of how it ends
-    return _weighed(seen["PASSED"], seen["FAILED"] + seen["ERROR"])(exit_code, seen)
+    return _weighed(statuses["PASSED"], statuses["FAILED"] + statuses["ERROR"])(exit_code, statuses)
 
 
 def _weighed(passed: int, bad: int) -> Callable[[int, Counter[str]], Doubt | None]:
     """Compares a summary's counts with the results and the exit status."""
 
-    def weigh(exit_code: int, seen: Counter[str]) -> Doubt | None:
-        if seen["PASSED"] > passed:
-            return Doubt("forged", f"{seen['PASSED']} passes in the log, {passed} in its summary")
-        if exit_code == 0 and (bad or any(seen[status] for status in _BAD)):
+    def weigh(exit_code: int, counts: Counter[str]) -> Doubt | None:
+        if counts["PASSED"] > passed:
+            return Doubt("forged", f"{counts['PASSED']} passes in the log, {passed} in its summary")
+        if exit_code == 0 and (bad or any(counts[status] for status in _BAD)):
             return Doubt("contradicts", "exit 0, but tests failed")
         if exit_code != 0 and not bad:
             return Doubt("contradicts", f"exit {exit_code}, but no test failed")

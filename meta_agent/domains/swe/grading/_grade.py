@@ -13,9 +13,10 @@ A set whose tests are not pytest's is graded by its own command (`_command`).
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import resources
 from pathlib import PurePosixPath
@@ -33,9 +34,10 @@ from meta_agent.domains.swe.grading._command import (
     unmet,
     whole_map,
 )
+from meta_agent.domains.swe.grading._comparing import Place, comparing_places
 from meta_agent.domains.swe.grading._report import Report
 from meta_agent.domains.swe.grading._scan import UNREADABLE
-from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, sift
+from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, is_test_path, sift
 from meta_agent.domains.swe.grading._staging import place
 
 SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
@@ -48,14 +50,19 @@ _CPU_LIMIT_EXITS = frozenset({-24, 128 + 24})  # SIGXCPU, in either way of writi
 _REPORT_LIMIT_BYTES = 8 << 20
 _SHOWN_TESTS = 20
 _BREACH = "tamper:protocol"
+_JOINED = re.compile(r"^from (?:__future__|meta_agent)\b.*$", re.MULTILINE)
 UNCHECKED = "unchecked:tests"
 """A deciding test of which nobody can say whether it was passed or forged."""
 
 
 @cache
 def guest_source() -> str:
-    """The text of the runner that goes into the sandbox."""
-    return resources.files("meta_agent.domains.swe").joinpath("pytest_guest.py").read_text("utf-8")
+    """Returns the text of the runner that goes into the sandbox: its two files as one."""
+    folder = resources.files("meta_agent.domains.swe")
+    watch, main = (
+        folder.joinpath(name).read_text("utf-8") for name in ("watch_guest.py", "pytest_guest.py")
+    )
+    return f"{watch}\n{_JOINED.sub('', main)}"
 
 
 def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
@@ -65,12 +72,35 @@ def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcom
         return _outcome(
             files.row, sifted, Report("patch_does_not_apply", evidence=(sifted.problem,))
         )
-    tree = overlay(files.graded, sifted.kept)
-    run = partial(run_tests, files.row, factory=factory, sources=tuple(sorted(sifted.kept)))
+    tree = overlay(files.graded, sifted.changes)
+    run = partial(run_tests, files.row, factory=factory, sources=tuple(sorted(sifted.changes)))
     report = run(tree)
-    if sifted.kept and _passes(files.row, report):
-        report = confirmed(files, tree, run)
+    if sifted.changes and _passes(files.row, report):
+        report = _second_opinion(files, sifted, tree, report, run)
     return _outcome(files.row, sifted, report)
+
+
+def _second_opinion(
+    files: TaskFiles, sifted: Sifted, tree: Tree, report: Report, run: Callable[..., Report]
+) -> Report:
+    """Returns the report of a tree in which the files that tests read are the reference's.
+
+    What a set's own command reads is not watched. There every changed file that is no source counts
+    as read, and a patch that needs one of them is unchecked.
+    """
+    paths = report.expectations
+    if is_by_command := by_command(files.row):
+        paths = tuple(path for path in sifted.changes if not path.endswith(".py"))
+    second = confirmed(files, _with_expectations(files, tree, paths), run)
+    if is_by_command and paths and second.verdict == "complete" and not _passes(files.row, second):
+        return replace(report, unchecked=paths)
+    return second
+
+
+def _with_expectations(files: TaskFiles, tree: Tree, paths: tuple[str, ...]) -> Tree:
+    """Returns a tree in which the files that tests read are those of the reference tree."""
+    reference = overlay(files.graded, files.gold or {})
+    return overlay(tree, {path: reference.get(path) for path in paths})
 
 
 def _passes(row: SweRow, report: Report) -> bool:
@@ -163,8 +193,18 @@ def _order(
         "plugins": list(row.source.plugins if row.source else ()),
         "own": list(row.source.held if row.source else ()),
         "sources": list(sources),
+        "test_sources": [path for path in tree if path.endswith(".py") and is_test_path(path)],
+        "comparisons": sorted({place for path in sources for place in _places(tree.get(path))}),
     }
     return json.dumps(order).encode() + b"\n"
+
+
+def _places(content: bytes | None) -> list[Place]:
+    """Returns where a file shows that it compares values; nothing where it is no Python."""
+    try:
+        return list(comparing_places((content or b"").decode("utf-8", "replace")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _python(row: SweRow) -> str:
@@ -202,13 +242,15 @@ def _parsed(stdout: bytes, nonce: str) -> dict[str, JSON] | None:
 def _checked(report: dict[str, JSON], tail: str) -> Report:
     if report.get("broken") or not report["results"]:
         reasons = [report.get("broken"), *report.get("collect_errors", [])]
-        said = tuple(str(reason) for reason in reasons if reason) or (tail,)
-        return Report("no_results", evidence=said)
+        evidence = tuple(str(reason) for reason in reasons if reason) or (tail,)
+        return Report("no_results", evidence=evidence)
     signs = _forgery(report)
     if signs:
         return Report("forged", evidence=tuple(signs))
     results = {str(test): str(status) for test, status in report["results"].items()}
-    return Report("complete", results, tuple(map(str, report.get("collect_errors", []))))
+    evidence = tuple(map(str, report.get("collect_errors", [])))
+    expectations = tuple(map(str, report.get("expectations", [])))
+    return Report("complete", results, evidence, expectations)
 
 
 def _forgery(report: dict[str, JSON]) -> list[str]:
@@ -217,6 +259,9 @@ def _forgery(report: dict[str, JSON]) -> list[str]:
     signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
     signs += [f"the body of {test} was exchanged" for test in report.get("swapped", [])]
+    signs += [
+        f"{name} compares, and no file shows it" for name in report.get("hidden_comparisons", [])
+    ]
     signs += [f"changed code opened {test}" for test in report.get("readings", [])]
     if report.get("canaries_ok") is not True:
         signs.append("canary tests did not end as they must")

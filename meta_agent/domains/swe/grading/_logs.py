@@ -65,19 +65,19 @@ def _pytest_words(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def pytest_v2(log: str) -> Statuses:
     """Colours allowed; `STATUS id` or, of older versions, `id STATUS`; ids may hold blanks."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR_TAIL.sub("", raw).translate(_CONTROL)
-        shown = line.split(" - ", 1)[0] if line.startswith("FAILED") else line
-        words = shown.split()
+        result = line.split(" - ", 1)[0] if line.startswith("FAILED") else line
+        words = result.split()
         if len(words) < 2:
             continue
         if line.startswith(STATUSES):
             if words[0] in STATUSES and not _counts_skips(words):
-                found[" ".join(words[1:])] = words[0]
+                statuses[" ".join(words[1:])] = words[0]
         elif words[-1] in STATUSES and line.endswith(words[-1]):
-            found[" ".join(words[:-1])] = words[-1]
-    return found
+            statuses[" ".join(words[:-1])] = words[-1]
+    return statuses
 
 
 def _states(line: str, word: str) -> bool:
@@ -91,10 +91,10 @@ def _counts_skips(words: list[str]) -> bool:
 
 
 def _short_option(name: str) -> str:
-    found = _OPTION.search(name)
-    if not found:
+    match = _OPTION.search(name)
+    if not match:
         return name
-    test, option = found.groups()
+    test, option = match.groups()
     if option.startswith("/") and not option.startswith("//") and "*" not in option:
         option = "/" + option.rsplit("/", 1)[-1]
     return f"{test}[{option}]"
@@ -102,32 +102,32 @@ def _short_option(name: str) -> str:
 
 def seaborn(log: str) -> Statuses:
     """`FAILED id`, `PASSED id`, and `id PASSED` in the middle of a line."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     for line in log.split("\n"):
         words = line.split()
         if len(words) < 2:
             continue
         if line.startswith("FAILED"):
-            found[words[1]] = "FAILED"
+            statuses[words[1]] = "FAILED"
         elif " PASSED " in line:
             if words[1] == "PASSED":
-                found[words[0]] = "PASSED"
+                statuses[words[0]] = "PASSED"
         elif line.startswith("PASSED"):
-            found[words[1]] = "PASSED"
-    return found
+            statuses[words[1]] = "PASSED"
+    return statuses
 
 
 def r2e(log: str) -> Statuses:
     """R2E-Gym's form: what stands below pytest's summary head, by the id's part after the file."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     _, _, summary = log.partition("short test summary info")
     for raw in summary.split("\n"):
         line = re.sub(r"\x1b\[[0-9;]*m", "", raw).strip()
         status = next((word for word in ("PASSED", "FAILED", "ERROR") if word in line), "")
         if status and "::" in line:
             name = ".".join(line.split("::")[1:])
-            found[name if status == "PASSED" else name.split(" - ")[0]] = status
-    return found
+            statuses[name if status == "PASSED" else name.split(" - ")[0]] = status
+    return statuses
 
 
 # --- unittest and runners that print like it ----------------------------------------------------
@@ -156,17 +156,17 @@ _INTERRUPTED: Final = tuple(
 
 def django(log: str) -> Statuses:
     """Django's own runner: `what ... status`, with output in between."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     open_test: str | None = None
     for line in map(str.strip, log.split("\n")):
         if " ... " in line:
             open_test = line.split(" ... ")[0]
-        found.update(_django_line(line))
+        statuses.update(_django_line(line))
         if line.startswith("ok") and open_test is not None:
-            found[open_test] = "PASSED"
+            statuses[open_test] = "PASSED"
     for pattern in _INTERRUPTED:
-        found.update({match.group(1): "PASSED" for match in pattern.finditer(log)})
-    return found
+        statuses.update({match.group(1): "PASSED" for match in pattern.finditer(log)})
+    return statuses
 
 
 def _django_line(line: str) -> Iterator[tuple[str, str]]:
@@ -176,8 +176,8 @@ def _django_line(line: str) -> Iterator[tuple[str, str]]:
         yield line.split(" ... skipped")[0], "SKIPPED"
     for ending, status in _ENDINGS:
         if line.endswith(ending):
-            told = status == "PASSED" and line.startswith(_MIGRATION)
-            whole = line.split("...", 1)[-1].strip() if told else line
+            is_migration = status == "PASSED" and line.startswith(_MIGRATION)
+            whole = line.split("...", 1)[-1].strip() if is_migration else line
             cut = whole.rsplit if status == "PASSED" else whole.split
             yield cut(ending, 1)[0], status
             break
@@ -201,16 +201,16 @@ _UNITTEST_WORDS: Final = {
 
 def unittest(log: str) -> Statuses:
     """`python -m unittest -v`: a test is called what its first line says, docstring or not."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     name: str | None = None
     for line in log.split("\n"):
         head = _UNITTEST.match(line)
         name = head.group("name") if head else name
         end = _UNITTEST_END.search(line)
         if name is not None and end:
-            found[name] = _UNITTEST_WORDS.get(end.group("word"), "SKIPPED")
+            statuses[name] = _UNITTEST_WORDS.get(end.group("word"), "SKIPPED")
             name = None
-    return found
+    return statuses
 
 
 # --- others ------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ def sympy(log: str) -> Statuses:
 
     As SWE-rebench V2's parser of that name, it reads a file's last test too; SWE-bench's does not.
     """
-    found = {f"{match[1]}.py:{match[2]}": "FAILED" for match in _SYMPY_FAILURE.findall(log)}
-    for line in (_SYMPY_MARK.sub("", one.strip()) for one in log.split("\n")):
+    statuses = {f"{match[1]}.py:{match[2]}": "FAILED" for match in _SYMPY_FAILURE.findall(log)}
+    for line in (_SYMPY_MARK.sub("", raw.strip()) for raw in log.split("\n")):
         if line.startswith("test_") and " " in line and line.rsplit(" ", 1)[-1] in _SYMPY_WORDS:
-            found[line.split()[0]] = _SYMPY_WORDS[line.rsplit(" ", 1)[-1]]
-    return found
+            statuses[line.split()[0]] = _SYMPY_WORDS[line.rsplit(" ", 1)[-1]]
+    return statuses
 
 
 _GO = re.compile(r"--- (PASS|FAIL|SKIP): (.+) \((.+)\)")
@@ -257,12 +257,12 @@ _GENERIC: Final = (
 
 def generic(log: str) -> Statuses:
     """For commands with a parser of no name: `status name`, `name ... status`, TAP."""
-    found: Statuses = {}
+    statuses: Statuses = {}
     for line in map(str.strip, log.split("\n")):
         match = next((match for form in _GENERIC if (match := form.match(line))), None)
         if match:
-            found[match["name"]] = _WORDS[match["word"].lower()]
-    return found
+            statuses[match["name"]] = _WORDS[match["word"].lower()]
+    return statuses
 
 
 _PYTEST = LogParser(pytest, "pytest")

@@ -13,4 +13,5 @@ class Report:
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
+    expectations: tuple[str, ...] = ()  # changed files that a test read
     unchecked: tuple[str, ...] = ()  # deciding tests of which no twin could say anything

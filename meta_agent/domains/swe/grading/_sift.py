@@ -43,7 +43,7 @@ _DEFINED = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 class Sifted:
     """A patch after sifting."""
 
-    kept: Changes
+    changes: Changes
     dropped: dict[str, str]  # path -> why
     flags: tuple[str, ...]
     problem: str = ""  # why the patch could not be applied at all
@@ -67,9 +67,9 @@ class TaskFiles:
     @cached_property
     def deciding(self) -> frozenset[str]:
         """Files that hold expected tests or that the official test patch touches."""
-        named = {test.split("::", 1)[0] for test in self.row.expected_ids}
-        named |= self.restored.keys()
-        return frozenset(named).union(*(patch.paths for patch in parse(self.row.test_patch)))
+        paths = {test.split("::", 1)[0] for test in self.row.expected_ids}
+        paths |= self.restored.keys()
+        return frozenset(paths).union(*(patch.paths for patch in parse(self.row.test_patch)))
 
     @cached_property
     def top_names(self) -> frozenset[str]:
@@ -87,7 +87,7 @@ def sift(files: TaskFiles, patch: str) -> Sifted:
     # What goes comes first: a file may take the place of a folder.
     for path, content in sorted(changes.items(), key=lambda item: (item[1] is not None, item[0])):
         sieve.take(path, content)
-    return Sifted(sieve.kept, sieve.dropped, tuple(sorted(sieve.flags)))
+    return Sifted(sieve.changes, sieve.dropped, tuple(sorted(sieve.flags)))
 
 
 def is_test_path(path: str) -> bool:
@@ -104,7 +104,7 @@ def is_control_path(path: str) -> bool:
 @dataclass
 class _Sieve:
     files: TaskFiles
-    kept: Changes = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
 
@@ -115,11 +115,13 @@ class _Sieve:
                 if flag(path, content):
                     self.flags.add(f"tamper:{why}")
                 return
-        self.kept[path] = content
+        self.changes[path] = content
         if _is_support(path) and path not in self._gold and self._weakens(path, content):
             self.flags.add("tamper:tests")
         if path.endswith(".py") and content is not None:
-            self.flags.update(suspects(*self._versions(path, content), self._own, self._suites))
+            self.flags.update(
+                suspects(*self._versions(path, content), self._own_names, self._suites)
+            )
 
     def _rules(
         self,
@@ -133,9 +135,11 @@ class _Sieve:
 
     def _collides(self, path: str) -> bool:
         """A file below a file that stays, or in the place of a folder that does."""
-        kept = overlay(self.files.graded, self.kept)
-        above = [str(one) for one in PurePosixPath(path).parents]
-        return any(one in kept for one in above) or any(one.startswith(f"{path}/") for one in kept)
+        tree = overlay(self.files.graded, self.changes)
+        above = [str(folder) for folder in PurePosixPath(path).parents]
+        return any(folder in tree for folder in above) or any(
+            folder.startswith(f"{path}/") for folder in tree
+        )
 
     def _is_test(self, path: str) -> bool:
         return path in self.files.deciding or is_test_path(path)
@@ -144,7 +148,7 @@ class _Sieve:
         top = PurePosixPath(path).parts[0].removesuffix(".py")
         if top in sys.stdlib_module_names or top in _RUNNER_MODULES:
             return top not in self.files.top_names
-        return self._top_below_roots(path) in self._wanted
+        return self._top_below_roots(path) in self._missing_imports
 
     def _weakens(self, path: str, content: bytes | None) -> bool:
         """An existing test file that loses lines, or gains a second definition of a name."""
@@ -164,14 +168,14 @@ class _Sieve:
         return PurePosixPath(path).parts[0].removesuffix(".py")
 
     @cached_property
-    def _wanted(self) -> frozenset[str]:
+    def _missing_imports(self) -> frozenset[str]:
         """What the deciding tests import that neither the tree nor the gold fix has."""
         if self.files.gold is None:  # a fix may have to bring it
             return frozenset()
         tests = [self.files.graded.get(path, b"") for path in self.files.deciding]
         names = {name for test in tests for name in _IMPORTED.findall(_text(test))}
-        known = {*self.files.visible, *self._gold}
-        return frozenset(names) - {self._top_below_roots(path) for path in known}
+        paths = {*self.files.visible, *self._gold}
+        return frozenset(names) - {self._top_below_roots(path) for path in paths}
 
     @cached_property
     def _suites(self) -> frozenset[str]:
@@ -180,7 +184,7 @@ class _Sieve:
         return frozenset(stem for stem in stems if stem.startswith("test_") and len(stem) > 7)
 
     @cached_property
-    def _own(self) -> frozenset[str]:
+    def _own_names(self) -> frozenset[str]:
         return frozenset(self._top_below_roots(path) for path in self.files.visible)
 
     @cached_property
@@ -216,4 +220,4 @@ def _added(old: list[str], new: list[str]) -> list[str]:
 
 def _contains_in_order(new: list[str], old: list[str]) -> bool:
     lines = iter(new)
-    return all(any(line == wanted for line in lines) for wanted in old)
+    return all(any(line == expected for line in lines) for expected in old)

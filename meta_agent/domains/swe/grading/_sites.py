@@ -35,7 +35,7 @@ _COMPARING: Final = frozenset(
     | {"allclose", "isclose", "assert_array_almost_equal", "assertRegex", "assertJSONEqual"}
 )
 _OPPOSITES: Final = {
-    one: other
+    name: opposite
     for pair in (
         ("assertTrue", "assertFalse"),
         ("assertIn", "assertNotIn"),
@@ -46,7 +46,7 @@ _OPPOSITES: Final = {
         ("assertLess", "assertGreaterEqual"),
         ("assertNotEqual", "assertEqual"),
     )
-    for one, other in (pair, pair[::-1])
+    for name, opposite in (pair, pair[::-1])
 }
 _SIGNS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
     ast.NotEq: ("!=", "=="),
@@ -120,48 +120,48 @@ class Text:
 
 def sites_of(test: Function, text: Text) -> list[Site]:
     """Every expectation of a test."""
-    return list(_Finder(test, text).found())
+    return list(_Finder(test, text).sites())
 
 
 class _Finder:
     def __init__(self, test: Function, text: Text) -> None:
         self._test, self._text = test, text
         # Where it may leave before its end nothing is reached for sure.
-        leaves_early = any(isinstance(one, ast.Return | ast.Yield) for one in ast.walk(test))
+        leaves_early = any(isinstance(inner, ast.Return | ast.Yield) for inner in ast.walk(test))
         self._straight = not leaves_early
 
-    def found(self) -> Iterator[Site]:
+    def sites(self) -> Iterator[Site]:
         yield from self._in(self._test.body, self._straight)
 
     def _in(self, body: list[ast.stmt], sure: bool) -> Iterator[Site]:
-        for one in body:
-            if isinstance(one, ast.Assert):
-                yield from self._truth(one.test, sure)
-            elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-                yield from self._call(one.value, sure)
-            elif isinstance(one, ast.With | ast.AsyncWith):
-                waits = [site for item in one.items for site in self._waiting(item, sure)]
+        for statement in body:
+            if isinstance(statement, ast.Assert):
+                yield from self._truth(statement.test, sure)
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                yield from self._call(statement.value, sure)
+            elif isinstance(statement, ast.With | ast.AsyncWith):
+                waits = [site for item in statement.items for site in self._waiting(item, sure)]
                 yield from waits
-                yield from self._in(one.body, sure and not waits)
-            elif isinstance(one, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try):
-                yield from self._branches(one)
+                yield from self._in(statement.body, sure and not waits)
+            elif isinstance(statement, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try):
+                yield from self._branches(statement)
 
     def _branches(
-        self, one: ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try
+        self, statement: ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try
     ) -> Iterator[Site]:
-        if isinstance(one, ast.If):
-            yield from self._truth(one.test, False)
-        yield from self._in([*one.body, *one.orelse], False)
-        if isinstance(one, ast.Try):
-            handled = [stmt for handler in one.handlers for stmt in handler.body]
-            yield from self._in([*handled, *one.finalbody], False)
+        if isinstance(statement, ast.If):
+            yield from self._truth(statement.test, False)
+        yield from self._in([*statement.body, *statement.orelse], False)
+        if isinstance(statement, ast.Try):
+            handled = [stmt for handler in statement.handlers for stmt in handler.body]
+            yield from self._in([*handled, *statement.finalbody], False)
 
     def _truth(self, test: ast.expr, sure: bool) -> Iterator[Site]:
         """What an `assert` says."""
         match test:
             case ast.BoolOp(op=ast.And(), values=values):
-                for one in values:
-                    yield from self._truth(one, sure)
+                for value in values:
+                    yield from self._truth(value, sure)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 yield from self._equal(left, right, sure)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
@@ -171,8 +171,8 @@ class _Finder:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 inside = self._text.of(inner)
                 yield self._turned(test, f"({inside})", sure)
-            case ast.Call(func=func, args=[one, other, *_]) if _name(func) in _COMPARING:
-                yield from self._equal(one, other, sure)
+            case ast.Call(func=func, args=[value, other, *_]) if _name(func) in _COMPARING:
+                yield from self._equal(value, other, sure)
             case _:
                 yield self._turned(test, f"not ({self._text.of(test)})", sure)
 
@@ -191,7 +191,7 @@ class _Finder:
     def _call(self, call: ast.Call, sure: bool) -> Iterator[Site]:
         """`self.assertEqual(a, b)`, `assert_equal(a, b)`, `pytest.raises(Error, f)`."""
         name = _name(call.func)
-        plain = not any(isinstance(one, ast.Starred) for one in call.args)
+        plain = not any(isinstance(argument, ast.Starred) for argument in call.args)
         if name in _RAISING and call.args and plain:
             yield from self._raised(call, sure)
         elif name in _COMPARING and len(call.args) > 1 and plain:
@@ -200,8 +200,8 @@ class _Finder:
             opposite = f"{self._text.of(call.func).removesuffix(name)}{_OPPOSITES[name]}"
             yield self._turned(call.func, opposite, sure)
         elif name.lower().startswith("assert"):
-            for one in (*call.args[::-1], *(word.value for word in call.keywords)):
-                yield from self._literals(one, INSIDE, False)
+            for argument in (*call.args[::-1], *(word.value for word in call.keywords)):
+                yield from self._literals(argument, INSIDE, False)
 
     def _waiting(self, item: ast.withitem, sure: bool) -> Iterator[Site]:
         call = item.context_expr
@@ -212,11 +212,11 @@ class _Finder:
         """Another exception, or another text of it."""
         kind = call.args[0]
         old = getattr(builtins, kind.id, None) if isinstance(kind, ast.Name) else None
-        others = [one for one in _RAISED if _unrelated(one, old)]
+        others = [name for name in _RAISED if _unrelated(name, old)]
         if others:
-            known = isinstance(old, type)
+            is_known = isinstance(old, type)
             change = self._text.replaced(kind, lambda _: secrets.choice(others))
-            yield Site((change,), VALUE if known else INSIDE, sure and known)
+            yield Site((change,), VALUE if is_known else INSIDE, sure and is_known)
         texts = [word.value for word in call.keywords if word.arg == "match"]
         texts += call.args[1:2] if _name(call.func).startswith("assertRaisesRegex") else []
         for text in texts:
@@ -229,41 +229,41 @@ class _Finder:
         if names & _TOLERANT:
             return
         sides = (right, left) if not is_plain(left) or is_plain(right) else (left, right)
-        found = [site for side in sides for site in self._literals(side, VALUE, sure)]
-        best = [site for site in found if site.rank == VALUE]
-        yield from best or found
+        sites = [site for side in sides for site in self._literals(side, VALUE, sure)]
+        best = [site for site in sites if site.rank == VALUE]
+        yield from best or sites
         if not best:
             yield Site((self._computed(sides[0]),), COMPUTED, sure)
 
     def _literals(self, side: ast.expr, rank: int, sure: bool) -> Iterator[Site]:
         side = _unwrapped(side)
         if isinstance(side, ast.Name):
-            yield from self._named(side, rank, sure)
+            yield from self._name_sites(side, rank, sure)
             return
         plain = is_plain(side)
         rank = max(rank, VALUE if plain else MADE if _is_closed(side) else INSIDE)
         for leaf in leaves(side):
             yield Site((self._text.literal(leaf),), rank, sure and plain)
 
-    def _named(self, name: ast.Name, rank: int, sure: bool) -> Iterator[Site]:
+    def _name_sites(self, name: ast.Name, rank: int, sure: bool) -> Iterator[Site]:
         """The literals behind a name that is there to be compared with, and for nothing else."""
         uses = [
-            one for one in ast.walk(self._test) if isinstance(one, ast.Name) and one.id == name.id
+            use for use in ast.walk(self._test) if isinstance(use, ast.Name) and use.id == name.id
         ]
-        given = [one for one in uses if isinstance(one.ctx, ast.Store)]
-        if len(uses) - len(given) != _times_compared(self._test, name.id):
+        stores = [use for use in uses if isinstance(use.ctx, ast.Store)]
+        if len(uses) - len(stores) != _times_compared(self._test, name.id):
             return
         values = [
-            one.value
-            for one in self._test.body
-            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-            if one.targets[0].id == name.id
+            use.value
+            for use in self._test.body
+            if isinstance(use, ast.Assign) and isinstance(use.targets[0], ast.Name)
+            if use.targets[0].id == name.id
         ]
-        if len(given) == len(values) == 1:
+        if len(stores) == len(values) == 1:
             yield from self._literals(values[0], rank, sure)
-        elif not given:
+        elif not stores:
             yield from self._parametrized(name.id, rank, sure)
-        elif len(given) == 1:
+        elif len(stores) == 1:
             yield from self._looped(name.id, rank)
 
     def _parametrized(self, name: str, rank: int, sure: bool) -> Iterator[Site]:
@@ -273,20 +273,22 @@ class _Finder:
                 names = _argument_names(mark.args[0])
                 column = _column(mark.args[1], names, name) if name in names else None
                 if column:
-                    changes = [next(iter(leaves(one)), None) for one in column]
-                    found = tuple(self._text.literal(one) for one in changes if one is not None)
-                    whole = len(found) == len(column)
-                    yield Site(found, rank if whole else INSIDE, sure and whole)
+                    changes = [next(iter(leaves(change)), None) for change in column]
+                    literals = tuple(
+                        self._text.literal(change) for change in changes if change is not None
+                    )
+                    whole = len(literals) == len(column)
+                    yield Site(literals, rank if whole else INSIDE, sure and whole)
 
     def _looped(self, name: str, rank: int) -> Iterator[Site]:
         """The same in the table of a loop."""
         for loop in ast.walk(self._test):
             if not isinstance(loop, ast.For):
                 continue
-            names = [_name(one) for one in getattr(loop.target, "elts", [loop.target])]
+            names = [_name(element) for element in getattr(loop.target, "elts", [loop.target])]
             column = _column(loop.iter, names, name) if name in names else None
-            for one in column or ():
-                for leaf in leaves(one):
+            for element in column or ():
+                for leaf in leaves(element):
                     yield Site((self._text.literal(leaf),), rank, False)
 
     def _computed(self, node: ast.expr) -> Change:
@@ -306,7 +308,7 @@ class _Finder:
 
 def _is_closed(node: ast.expr) -> bool:
     """Whether all that it names is Python's own, as in `list("CDE")`."""
-    names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+    names = (name_node.id for name_node in ast.walk(node) if isinstance(name_node, ast.Name))
     return all(hasattr(builtins, name) for name in names)
 
 
@@ -319,11 +321,11 @@ def _times_compared(test: Function, name: str) -> int:
                 pairs.append((left, right))
             case ast.Call(args=[left, right, *_]) if _name(node.func) in _COMPARING:
                 pairs.append((left, right))
-    return sum(_is_alone(one, other, name) for pair in pairs for one, other in (pair, pair[::-1]))
+    return sum(_is_alone(side, other, name) for pair in pairs for side, other in (pair, pair[::-1]))
 
 
 def _is_alone(side: ast.expr, other: ast.expr, name: str) -> bool:
-    return _name(_unwrapped(side)) == name and all(_name(one) != name for one in ast.walk(other))
+    return _name(_unwrapped(side)) == name and all(_name(node) != name for node in ast.walk(other))
 
 
 def _column(table: ast.expr, names: list[str], name: str) -> list[ast.expr] | None:
@@ -341,11 +343,11 @@ def _column(table: ast.expr, names: list[str], name: str) -> list[ast.expr] | No
 
 def _argument_names(node: ast.expr) -> list[str]:
     try:
-        said = literal_value(node)
+        value = literal_value(node)
     except (ValueError, TypeError, SyntaxError):
         return []
-    names = said.split(",") if isinstance(said, str) else list(said)
-    return [str(one).strip() for one in names if str(one).strip()]
+    names = value.split(",") if isinstance(value, str) else list(value)
+    return [str(name).strip() for name in names if str(name).strip()]
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
@@ -356,10 +358,10 @@ def _unwrapped(node: ast.expr) -> ast.expr:
 
 def _unrelated(name: str, kind: object) -> bool:
     """Whether neither of two exceptions is one of the other."""
-    one = getattr(builtins, name)
+    exception = getattr(builtins, name)
     if not isinstance(kind, type):
         return True
-    return not issubclass(one, kind) and not issubclass(kind, one)
+    return not issubclass(exception, kind) and not issubclass(kind, exception)
 
 
 def _name(node: ast.AST) -> str:

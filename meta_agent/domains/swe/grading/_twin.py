@@ -49,7 +49,10 @@ def twins_of(tree: Tree, tests: Iterable[str], count: int, *, only_sure: bool) -
         path, names = _place(test, tree)
         if path in tree and names:
             by_path.setdefault(path, {})[test] = names
-    files = {path: _File(tree[path], found, only_sure=only_sure) for path, found in by_path.items()}
+    files = {
+        path: _File(tree[path], names_by_test, only_sure=only_sure)
+        for path, names_by_test in by_path.items()
+    }
     start = secrets.randbelow(2)
     return [_twin(tree, files, up=(n + start) % 2 == 0) for n in range(count)]
 
@@ -84,18 +87,18 @@ class _File:
     def altered(self, up: bool) -> bytes | None:
         """The text as it was but for one expectation of each test; None if that did not work."""
         for _ in range(_TRIES if self.tests else 0):
-            found = _spliced(
-                self._source, [secrets.choice(one) for one in self._sites.values()], up
+            text = _spliced(
+                self._source, [secrets.choice(sites) for sites in self._sites.values()], up
             )
-            if found is not None and _is_python(found):
-                return found
+            if text is not None and _is_python(text):
+                return text
         return None
 
 
 def _spliced(source: bytes, sites: list[Site], up: bool) -> bytes | None:
     changes = {change[:2]: change for site in sites for change in site.changes}
     end = len(source) + 1
-    for change in sorted(changes.values(), reverse=True, key=lambda one: one.start):
+    for change in sorted(changes.values(), reverse=True, key=lambda edit: edit.start):
         text = change.make(up)
         if text is None or change.end > end:
             return None
@@ -118,25 +121,27 @@ def _function(module: ast.Module, names: _Names) -> Function | None:
     The last definition of a name is the one that counts.
     """
     body = _class_body(module, module.body, names[:-1])
-    found = [one for one in body if isinstance(one, Function) and one.name == names[-1]]
-    return found[-1] if found else None
+    functions = [node for node in body if isinstance(node, Function) and node.name == names[-1]]
+    return functions[-1] if functions else None
 
 
 def _class_body(module: ast.Module, body: list[ast.stmt], names: _Names) -> list[ast.stmt]:
     for name in names:
-        classes = [one for one in body if isinstance(one, ast.ClassDef) and one.name == name]
+        classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
         body = _with_bases(module, classes[-1], frozenset({name})) if classes else []
     return body
 
 
-def _with_bases(module: ast.Module, kind: ast.ClassDef, seen: frozenset[str]) -> list[ast.stmt]:
+def _with_bases(module: ast.Module, kind: ast.ClassDef, visited: frozenset[str]) -> list[ast.stmt]:
     """What a class has: its own last, so that it wins."""
     body: list[ast.stmt] = []
     names = [base.id for base in reversed(kind.bases) if isinstance(base, ast.Name)]
     for name in names:
-        bases = [one for one in module.body if isinstance(one, ast.ClassDef) and one.name == name]
-        if bases and name not in seen:
-            body += _with_bases(module, bases[-1], seen | {name})
+        bases = [
+            node for node in module.body if isinstance(node, ast.ClassDef) and node.name == name
+        ]
+        if bases and name not in visited:
+            body += _with_bases(module, bases[-1], visited | {name})
     return [*body, *kind.body]
 
 
@@ -145,10 +150,10 @@ def _place(test: str, tree: Tree) -> tuple[str, _Names]:
     path, *names = test.split("[", 1)[0].split("::")
     if names:
         return path, tuple(names)
-    found = _UNITTEST.fullmatch(test)
-    if not found:
+    match = _UNITTEST.fullmatch(test)
+    if not match:
         return "", ()
-    *module, kind = found[2].removesuffix(f".{found[1]}").split(".")
+    *module, kind = match[2].removesuffix(f".{match[1]}").split(".")
     ending = "/".join(module) + ".py"
     paths = [path for path in tree if path == ending or path.endswith(f"/{ending}")]
-    return (paths[0], (kind, found[1])) if module and len(paths) == 1 else ("", ())
+    return (paths[0], (kind, match[1])) if module and len(paths) == 1 else ("", ())

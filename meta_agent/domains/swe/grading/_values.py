@@ -46,9 +46,9 @@ def another(token: str, up: bool, pool: Pool) -> str | None:
     """Another literal in the place of this one; None for what has no other at hand."""
     before = _read(token)
     for _ in range(_TRIES):
-        found = _candidate(token, before, up, pool)
-        if found is not None and _differs(before, _read(found)):
-            return found
+        candidate = _candidate(token, before, up, pool)
+        if candidate is not None and _differs(before, _read(candidate)):
+            return candidate
     return None
 
 
@@ -89,15 +89,15 @@ def _member(pool: Pool) -> str:
 def _whole(token: str, value: int, up: bool, pool: Pool) -> str | None:
     if not token.isdigit():  # hexadecimal, or with underscores: one digit of it
         return _one_digit(token)
-    alike = [one for one in pool.numbers if _alike(one, value) and (one > value) is up]
+    alike = [number for number in pool.numbers if _alike(number, value) and (number > value) is up]
     if alike and secrets.randbelow(2):
         return str(secrets.choice(alike)).zfill(len(token) if token[0] == "0" else 0)
     return str(_moved(value, up))
 
 
-def _alike(one: int, value: int) -> bool:
+def _alike(number: int, value: int) -> bool:
     """Near enough that nobody could tell which of the two belongs here."""
-    return 0 <= one != value and len(str(one)) == len(str(value))
+    return 0 <= number != value and len(str(number)) == len(str(value))
 
 
 def _moved(value: int, up: bool) -> int:
@@ -126,10 +126,10 @@ def _other_digit(digit: str) -> str:
 
 def _decimal(token: str, up: bool) -> str | None:
     """With as many places; further off than any tolerance that a test would name."""
-    found = _DECIMAL.fullmatch(token)
-    if not found:
+    match = _DECIMAL.fullmatch(token)
+    if not match:
         return None
-    whole, places, exponent = found[1] or found[4] or "", found[2] or "", found[3] or found[6] or ""
+    whole, places, exponent = match[1] or match[4] or "", match[2] or "", match[3] or match[6] or ""
     digits = f"{whole}{places}" or "0"
     number = int(digits)
     share = 25 + secrets.randbelow(50)
@@ -167,20 +167,20 @@ def _other_number(part: str, up: bool) -> str:
 
 def _word(like: str, pool: Pool) -> str:
     """A word of the file that is written alike; else the same one with another letter."""
-    fitting = [one for one in pool.words if one.lower() != like.lower() and _cased(one, like)]
+    fitting = [word for word in pool.words if word.lower() != like.lower() and _cased(word, like)]
     return secrets.choice(fitting) if fitting else _other_letter(like or "a")
 
 
-def _cased(one: str, like: str) -> bool:
-    return not like or (one.islower(), one.isupper()) == (like.islower(), like.isupper())
+def _cased(word: str, like: str) -> bool:
+    return not like or (word.islower(), word.isupper()) == (like.islower(), like.isupper())
 
 
 def _other_letter(word: str) -> str:
     place = secrets.randbelow(len(word))
     letters = "abcdefghiklmnoprstuw"
     letters = letters.upper() if word[place].isupper() else letters
-    found = secrets.choice([sign for sign in letters if sign.lower() != word[place].lower()])
-    return f"{word[:place]}{found}{word[place + 1 :]}"
+    letter = secrets.choice([sign for sign in letters if sign.lower() != word[place].lower()])
+    return f"{word[:place]}{letter}{word[place + 1 :]}"
 
 
 def leaves(node: ast.expr) -> Iterator[ast.expr]:
@@ -203,7 +203,7 @@ def is_plain(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub | ast.UAdd) and is_plain(node.operand)
     if isinstance(node, kinds):
-        return all(is_plain(one) for one in _parts(node))
+        return all(is_plain(part) for part in _parts(node))
     return isinstance(node, ast.Constant)
 
 
@@ -215,7 +215,7 @@ def _parts(node: ast.expr) -> Sequence[ast.expr]:
         case ast.Dict(keys=keys, values=values):
             return [*values, *(key for key in keys if key is not None)]
         case ast.Call(args=args, keywords=keywords):
-            return [*args, *(one.value for one in keywords)]
+            return [*args, *(keyword.value for keyword in keywords)]
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.IfExp(body=body, orelse=orelse):

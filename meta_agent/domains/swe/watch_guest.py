@@ -1,0 +1,117 @@
+"""Watches what the code under test does while pytest runs (in the sandbox, before `pytest_guest`).
+
+Says which files of the tests a changed file opened, which changed files a test opened, and which
+classes of changed files compare values by methods that no source shows. Stdlib only; it takes what
+it needs from the interpreter before the code under test is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from _thread import get_ident
+from typing import Any
+
+_FRAME, REALPATH = sys._getframe, os.path.realpath
+_LOOKED_BACK = 500  # frames
+_MAIN_THREAD = get_ident()
+_TRACEBACKS = traceback.__file__
+_COMPARING = (
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__class__"),
+    *("__getattribute__", "__instancecheck__", "__subclasscheck__", "__subclasshook__"),
+)
+
+
+def watch(
+    tests: frozenset[str], sources: frozenset[str], test_sources: frozenset[str]
+) -> tuple[set[str], set[str]]:
+    """Starts watching files. Returns two sets, which fill while the tests run.
+
+    The first holds the tests' files that a changed file opens, moves or links, by their names alone
+    as well: a folder may be moved, or be given as a descriptor. In another thread nobody but the
+    code under test has a reason to. The second holds the changed files that a test opens.
+    """
+    read_paths: set[str] = set()
+    expectations: set[str] = set()
+    root = REALPATH(".") + "/"
+    names = frozenset(path.rpartition("/")[2] for path in tests) - {"__init__.py"}
+    events = {"open", "os.rename", "os.link", "os.symlink"}
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event in events and args and type(args[0]) in (str, bytes):
+            name = args[0] if type(args[0]) is str else args[0].decode("utf-8", "replace")
+            is_test = name.rpartition("/")[2] in names or REALPATH(name) in tests
+            if is_test and _called_from(sources):
+                read_paths.add(name)
+            path = REALPATH(name)
+            if path in sources and _is_asked_by_test(test_sources, root):
+                expectations.add(path)
+
+    if sources:
+        sys.addaudithook(hook)
+    return read_paths, expectations
+
+
+def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
+    """Returns whether the nearest code of the tree that is at work belongs to the tests."""
+    frame: Any = _FRAME(2)
+    for _ in range(_LOOKED_BACK):
+        if frame is None or _imports(frame.f_code) or _prints_exception(frame.f_code):
+            return False
+        path = REALPATH(frame.f_code.co_filename)
+        if path.startswith(root):
+            return path in test_sources
+        frame = frame.f_back
+    return False
+
+
+def hidden_comparisons(sources: frozenset[str], shown: list[list[str]]) -> list[str]:
+    """Returns methods that compare, of changed files, whose class or name no file shows."""
+    places = {(kind, name) for kind, name in shown}
+    hidden: list[str] = []
+    kinds: set[int] = set()
+    waiting: list[Any] = [object, type]
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) in kinds:
+            continue
+        kinds.add(id(kind))
+        waiting += type.__subclasses__(kind)
+        for name in _COMPARING:
+            method = type.__getattribute__(kind, "__dict__").get(name)
+            method = getattr(method, "fget", None) or getattr(method, "__func__", method)
+            code = getattr(method, "__code__", None)
+            if code is None or REALPATH(code.co_filename) not in sources:
+                continue
+            if (kind.__name__, name) not in places or code.co_name != name:
+                hidden.append(f"{kind.__name__}.{name}")
+    return sorted(hidden)[:20]
+
+
+def _called_from(sources: frozenset[str]) -> bool:
+    """Whether a changed file asked for this, or nobody whom we can see: a thread of its own.
+
+    Not by an import of a test that imports it, and not to print an exception that went through one.
+    """
+    frame: Any = _FRAME(2)
+    for _ in range(_LOOKED_BACK):
+        if frame is None:
+            return get_ident() != _MAIN_THREAD
+        if _imports(frame.f_code) or _prints_exception(frame.f_code):
+            return False
+        if REALPATH(frame.f_code.co_filename) in sources:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _imports(code: Any) -> bool:
+    """An import statement at work; a loader that is asked for a file's text is none."""
+    frozen = code.co_filename.startswith("<frozen importlib")
+    return bool(frozen) and code.co_name.startswith("_find_and_load")
+
+
+def _prints_exception(code: Any) -> bool:
+    """`TracebackException.__init__`, which looks up the lines; `extract_stack` does without."""
+    return bool(code.co_filename == _TRACEBACKS) and code.co_name == "__init__"
