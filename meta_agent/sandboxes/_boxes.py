@@ -203,6 +203,11 @@ class Box:
             file = tar.extractfile(first) if first is not None and first.isfile() else None
             return file.read(limit_bytes) if file else None
 
+    def changed_paths(self) -> list[str]:
+        """Returns the files and folders that differ from the image: added, changed or removed."""
+        with self._engine.errors("cannot compare a task's container with its image"):
+            return [str(change["Path"]) for change in self._api.diff(self.id) or ()]
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
         """An image of the box as it is, for as long as it is needed. The box stops."""

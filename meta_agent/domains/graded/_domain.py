@@ -165,7 +165,7 @@ class GradedDomain:
     def _grade(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> dict[str, Any]:
         with self._workers.leased() as worker:
             first, second = (
-                worker.ask("graded", GRADE_SEC, row=dict(row), given=dict(submission))
+                worker.ask("graded", GRADE_SEC, row=dict(row), submission=dict(submission))
                 for _ in range(2)
             )
         if not _agree(first, second):

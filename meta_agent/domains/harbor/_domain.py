@@ -85,9 +85,15 @@ class HarborDomain:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        wanting = sum(task.wants_network for task in self.folders.values())
-        note = f"{wanting} of {len(self.folders)} tasks would have the network; none has it here"
-        return (note,) if wanting else ()
+        tasks, notes = self.folders.values(), list[str]()
+        if online := sum(task.wants_network for task in tasks):
+            notes.append(f"{online} of {len(tasks)} tasks would have the network; none has it here")
+        if bare := sum(not (task.artifacts or task.own_place) for task in tasks):
+            notes.append(
+                f"{bare} of {len(tasks)} tasks declare no artifacts: their verifier runs in what "
+                "the agent left, and is unchecked if more changed than the working directory"
+            )
+        return tuple(notes)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The tasks of one split, by name."""
@@ -116,9 +122,9 @@ class HarborDomain:
         return Trial(self.folders[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """From the rewards that the verifier gave: a container's state is not stored."""
+        """Grades from the stored rewards, because a container's state is not stored."""
         del task_key
-        return outcome_of(dict(verifier_inputs["rewards"]), self.threshold)
+        return _graded(dict(verifier_inputs), self.threshold)
 
     def _require_images(self) -> None:
         for task in self.folders.values():
@@ -152,7 +158,7 @@ class HarborEnvironment:
 
     def __init__(self, trial: Trial, threshold: float | None) -> None:
         self._trial, self._threshold = trial, threshold
-        self._rewards: dict[str, float] | None = None
+        self._stored: dict[str, JSON] = {}
         self._over = False
 
     def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
@@ -172,16 +178,22 @@ class HarborEnvironment:
         return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
 
     def grade(self) -> Outcome:
-        if self._rewards is None:
-            self._rewards = self._trial.rewards()
-        return outcome_of(self._rewards, self._threshold)
+        if not self._stored:
+            rewards = self._trial.rewards()
+            self._stored = {"rewards": dict(rewards), "flags": list(self._trial.flags)}
+        return _graded(self._stored, self._threshold)
 
     def verifier_inputs(self) -> dict[str, JSON]:
-        return {} if self._rewards is None else {"rewards": dict(self._rewards)}
+        return dict(self._stored)
 
     def close(self) -> None:
         """Ends the containers."""
         self._trial.close()
+
+
+def _graded(stored: Mapping[str, JSON], threshold: float | None) -> Outcome:
+    outcome = outcome_of(dict(stored["rewards"]), threshold)
+    return dataclasses.replace(outcome, flags=tuple(stored.get("flags", ())))
 
 
 def make_images(

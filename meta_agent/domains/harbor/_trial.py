@@ -1,21 +1,27 @@
 """One attempt in containers: the agent's, and after it the verifier's.
 
-The verifier never runs where the agent's processes do. Where a task lets it grade in the agent's
-environment, it gets a container of a snapshot of it; where it has an environment of its own, only
-the declared artifacts go there. Tests are put in when the agent's container has stopped, and what
-lay at their place, and at that of the reward, is removed before. The solution is put in by
-`solved`, which only `tasks check` calls.
+The verifier never runs where the agent's processes do. Where a task declares artifacts, or gives
+the verifier an environment of its own, the verifier gets a fresh container of the image, and the
+declared artifacts alone go there. Where it declares none, the verifier gets a container of a
+snapshot of what the agent left. That grade is unchecked if the agent changed anything outside the
+working directory, because the verifier would run it. Tests are put in when the agent's container
+has stopped, and what lay at their place, and at that of the reward, is removed before. The solution
+is put in by `solved`, which only `tasks check` calls.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
+import posixpath
+import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
+from meta_agent.core.errors import MetaAgentError, SandboxError
 from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.harbor._grade import FOLDER, VerifierError, rewards_of
 from meta_agent.domains.harbor._task import HarborTask, Place
@@ -29,6 +35,15 @@ _CLEAR: Final = (
 )
 
 
+_FREE: Final = ("/tmp", "/var/tmp", "/logs", "/tests", "/solution", "/run", "/dev", "/proc")
+UNCHECKED: Final = "unchecked:environment"
+"""A verifier ran in an environment that the agent changed outside its working directory."""
+
+
+class ArtifactError(MetaAgentError):
+    """What an agent left at the place of an artifact is none: the agent's failure."""
+
+
 class Trial:
     """The agent's container, and how what it left is graded. Call `close` at the end."""
 
@@ -38,6 +53,9 @@ class Trial:
         self.task, self._run, self._network, self._engine = task, run, network, engine
         self._box: Box | None = None
         self._began = time.monotonic()
+        self._at_start: frozenset[str] = frozenset()
+        self.flags: tuple[str, ...] = ()
+        """What the last grade leaves open; see `UNCHECKED`."""
 
     @property
     def late(self) -> bool:
@@ -68,7 +86,21 @@ class Trial:
         )
 
     def rewards(self) -> dict[str, float]:
-        """What the verifier says of the container as it is now; the agent's work ends here."""
+        """Returns the verifier's rewards for the container as it is now, and ends the agent's work.
+
+        An artifact that is no file or folder earns nothing. Neither does a verifier that fails in
+        an environment that the agent changed; in any other, `VerifierError` is raised.
+        """
+        try:
+            return self._verified()
+        except ArtifactError:
+            return {"reward": 0.0}
+        except VerifierError:
+            if not self.flags:
+                raise
+            return {"reward": 0.0}
+
+    def _verified(self) -> dict[str, float]:
         with self._verifiers_box() as box:
             _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear the way")
             box.put(_files(self.task.tests), "/tests")
@@ -100,11 +132,12 @@ class Trial:
     @contextlib.contextmanager
     def _verifiers_box(self) -> Iterator[Box]:
         place = self.task.own_place
-        if self._box is None and place is None:
+        if place is None and (self._box is None or self.task.artifacts):
             place = self.task.place
         if place is None:
             assert self._box is not None
             self._collect(self._box)
+            self.flags = (UNCHECKED,) if self._is_changed_outside(self._box) else ()
             with self._box.snapshot() as image, contextlib.closing(self._start(image)) as box:
                 yield box
             return
@@ -119,10 +152,19 @@ class Trial:
             ran = box.exec(hook.command, timeout_sec=hook.timeout_sec)
             _checked(ran, f"{self.task.key}: collecting by {hook.command[:60]!r} failed")
 
+    def _is_changed_outside(self, box: Box) -> bool:
+        """Returns whether the agent changed files outside its working directory."""
+        where = box.exec("pwd", timeout_sec=60, cwd=self.task.place.workdir).stdout.decode().strip()
+        paths = [path for path in box.changed_paths() if path not in self._at_start]
+        folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+        free = tuple(f"{folder}/" for folder in (*_FREE, where or "/"))
+        return any(path not in folders and not f"{path}/".startswith(free) for path in paths)
+
     def _opened(self) -> Box:
         if self._box is None:
             self._began = time.monotonic()
             self._box = self._placed(self.task.place)
+            self._at_start = frozenset(self._box.changed_paths())  # the engine's own, and ours
             self._began = time.monotonic()  # the agent's time is not that of starting
         return self._box
 
@@ -155,8 +197,6 @@ def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str
 
 
 def _here(image: str | None, engine: str) -> bool:
-    from meta_agent.core.errors import SandboxError
-
     if image is None:
         return False
     try:
@@ -176,13 +216,35 @@ def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def _carry(source: Box, target: Box, paths: tuple[str, ...]) -> None:
-    """Declared artifacts, at the places where they were; what is not there is left out."""
+    """Copies declared artifacts to the places where they were; what is not there is left out.
+
+    Raises `ArtifactError` for anything but files, folders and links within the artifact.
+    """
     for path in paths:
-        archive = source.get_tar(path, MAX_ARTIFACT_BYTES)
+        try:
+            archive = source.get_tar(path, MAX_ARTIFACT_BYTES)
+        except SandboxError as error:
+            if error.kind != "protocol":
+                raise
+            raise ArtifactError(str(error)) from error
         if archive is not None:
+            _check_members(path, archive)
             parent = path.rstrip("/").rpartition("/")[0] or "/"
             target.exec(f"mkdir -p {parent!r}", timeout_sec=60, user="0")
             target.put_tar(archive, parent)
+
+
+def _check_members(path: str, archive: bytes) -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        for member in tar:
+            inside = posixpath.normpath(
+                posixpath.join("/", posixpath.dirname(member.name), member.linkname)
+            )
+            top = f"/{member.name.split('/')[0]}"
+            stays = not member.linkname.startswith("/") and f"{inside}/".startswith(f"{top}/")
+            is_link = (member.issym() and stays and inside != top) or member.islnk()
+            if not (member.isfile() or member.isdir() or is_link):
+                raise ArtifactError(f"{path}: {member.name} is no file, folder or link within it")
 
 
 def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
