@@ -17,7 +17,10 @@ PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
 LAYERS = (
     (
         *(f"core.{name}" for name in ("protocols", "errors", "workspace", "resources", "config")),
-        *(f"core.{name}" for name in ("durable", "settings", "offers", "parsing", "distribution")),
+        *(
+            f"core.{name}"
+            for name in ("durable", "settings", "capabilities", "parsing", "distribution")
+        ),
         *(f"core.{name}" for name in ("chat", "skills", "evidence", "task_splits", "slices")),
         *("core.registry", "core.diagnostic_library", "core.processes", "core"),
     ),

@@ -44,7 +44,7 @@ def approve(
     reply = _reply(revise, abort)
     with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
         decisions = answer(ledger, reduce(ledger, run).run, subjects, reply)
-    sentences = [f"{decision.subject}  {decision.told}" for decision in decisions]
+    sentences = [f"{decision.subject}  {decision.answer_sentence}" for decision in decisions]
     sentences.append("recorded; the same evolve command goes on from here")
     document = {"schema_version": 1, "decisions": [decision.to_json() for decision in decisions]}
     emit(as_json, lambda: document, lambda: lines(sentences))
@@ -157,4 +157,4 @@ def _decide(place: Workspace, run: str, subject: str, reply: Reply) -> str:
 
     with Ledger.open(place.ledger_file) as ledger:
         (decision,) = answer(ledger, run, [subject], reply)
-    return f"{decision.told}; the same evolve command goes on from here"
+    return f"{decision.answer_sentence}; the same evolve command goes on from here"

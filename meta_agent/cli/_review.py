@@ -153,7 +153,7 @@ def verify(
     with reading(workspace) as (place, ledger):
         meant = resolve(HarnessRepo(place.harness_repo), ledger, commit).commit
         report = verify_stored(place, ledger, meant)
-        decided = [decision.told for decision in decisions_on_commit(ledger, meant)]
+        decided = [decision.answer_sentence for decision in decisions_on_commit(ledger, meant)]
     document = {**report.to_json(), "decided": decided}
     emit(as_json, lambda: document, lambda: verified(document))
     if not report.ok:

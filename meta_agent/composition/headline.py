@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.plan import Plan
-from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import Domain
 from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.keys import keys_found
@@ -44,7 +44,7 @@ def headline(
 
 def cautions(plan: Plan, domain: Domain) -> list[str]:
     """What a reader should know before trusting numbers of this run."""
-    told = list(Offered.by(domain).notes)
+    told = list(Capabilities.of(domain).notes)
     if plan.halved:
         told.append(f"small set, used whole: {plan.split}; train tasks are among the former")
     if plan.race:

@@ -22,6 +22,7 @@ from meta_agent.composition.preflight import backend_of, needs_tasks, preflight
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
 from meta_agent.composition.visible import declare
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.harness import parse_contract
@@ -33,7 +34,6 @@ from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of, shared_words
-from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON, Domain
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.task_splits import Halves
@@ -87,7 +87,7 @@ def open_run(
                 raise
             finally:
                 run.lab.close()
-                Offered.by(domain).close()
+                Capabilities.of(domain).close()
 
 
 def _backend(config: RunConfig) -> Backend:
@@ -124,7 +124,7 @@ class _Began(NamedTuple):
                 hint="meta-agent evolve --workspace ANOTHER (with the recording as a path)",
             )
         now = recording.clock if recording else int(time.time())
-        at = clock.told(Clock)["at"] if clock and clock.done else now
+        at = clock.outcome_as(Clock)["at"] if clock and clock.is_done else now
         done = row is not None and row.exit_reason == DONE
         return cls(run_id, at, config.config_hash, row is not None, done)
 
@@ -270,9 +270,9 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
     shared = () if purpose else shared_words(run.ledger, run.id, run.plan)
     for line in (*cautions(run.plan, run.lab.domain), *shared, *unasked(config)):
         run.note(line)
-    offered = Offered.by(place.domain)
-    if client is not None and offered.judge is not None and offered.judge_by is not None:
-        run.note(offered.judge_by(client))
+    capabilities = Capabilities.of(place.domain)
+    if client is not None and capabilities.judge is not None and capabilities.judge_by is not None:
+        run.note(capabilities.judge_by(client))
     contract = parse_contract(run.repo.tree(run.repo.head()))
     if contract.command and not config.own_tasks:
         raise needs_tasks(config)

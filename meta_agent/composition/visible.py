@@ -97,7 +97,7 @@ def visible(
 ) -> Visible:
     """By the newest calibration that fits, else worked out for what the budget holds."""
     wanted = terms(config, plan, evaluator_hash)
-    fitting = [step for step in calibrations if step.done and _fits(step.intent, wanted)]
+    fitting = [step for step in calibrations if step.is_done and _fits(step.intent, wanted)]
     if fitting:
         return _measured(fitting[-1].fields)
     return _assumed(config, held or plan)

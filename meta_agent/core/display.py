@@ -57,7 +57,7 @@ class DecisionView:
             gate=str(asked.get("gate", "")),
             subject=str(asked.get("subject", "")),
             candidate=asked.get("candidate"),
-            answer=str(said.get("answer") or "?") if step.done else None,
+            answer=str(said.get("answer") or "?") if step.is_done else None,
             feedback=str(said.get("feedback") or ""),
             by=str(said.get("by") or ""),
             at=step.finished_at,
@@ -75,7 +75,7 @@ class DecisionView:
         return f"{self.subject}: {_ASKS.get(self.gate, self.gate)}"
 
     @property
-    def told(self) -> str:
+    def answer_sentence(self) -> str:
         """The answer in words: `a person: APPROVE (test)`."""
         said = f": {self.feedback}" if self.feedback else ""
         return f"{self.by or A_PERSON}: {self.answer or 'not decided yet'} ({self.gate}){said}"

@@ -94,7 +94,7 @@ class Environment(Protocol):
 class Domain(Protocol):
     """Tasks with fixed splits, an environment, and a sealed grader.
 
-    What a domain or an environment may offer beyond this is declared in `meta_agent.core.offers`.
+    Optional attributes are declared in `meta_agent.core.capabilities`.
     """
 
     name: str

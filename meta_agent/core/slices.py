@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from meta_agent.core.offers import Offered
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, Domain, Split, Task
 
 NAMES: Final = ("repo", "subject", "level", "difficulty", "kind", "type")
@@ -36,13 +36,13 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
     """The labels of every task of a split, by task key."""
-    rows = Offered.by(domain).rows
+    rows = Capabilities.of(domain).rows
     return {task.key: slices(task, _columns(rows.get(task.key))) for task in domain.tasks(split)}
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
     """The group that each task names: the widest of `GROUPS` by which the split falls apart."""
-    rows = Offered.by(domain).rows
+    rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:
         found = {task.key: _group(task, rows.get(task.key), name) for task in tasks}

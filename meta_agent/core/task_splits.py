@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from meta_agent.core.offers import Offered
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
 SMALL: Final = 100
@@ -44,7 +44,7 @@ class Dealt:
         return self._domain.regrade(task_key, verifier_inputs)
 
     def __getattr__(self, name: str) -> Any:
-        """What the domain offers beyond the protocol (`meta_agent.core.offers`)."""
+        """What the domain offers beyond the protocol (`meta_agent.core.capabilities`)."""
         return getattr(self._domain, name)
 
 
@@ -76,7 +76,7 @@ class Whole(Dealt):
     def notes(self) -> tuple[str, ...]:
         sizes = ", ".join(f"{split} {len(self._tasks[split])}" for split in _ALL_USED)
         told = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
-        return (*Offered.by(self._domain).notes, told)
+        return (*Capabilities.of(self._domain).notes, told)
 
 
 def _dealt(key: str) -> Split:
@@ -88,7 +88,7 @@ def _dealt(key: str) -> Split:
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
     """The set as a run deals it."""
-    dealt = not trainable and not Offered.by(domain).splits_stated
+    dealt = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if dealt else domain
 
 

@@ -49,6 +49,6 @@ def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[s
     return {
         "schema_version": SCHEMA_VERSION,
         "run": run,
-        "steps": [{**asdict(step), "done": step.done} for step in steps],
+        "steps": [{**asdict(step), "done": step.is_done} for step in steps],
         "events": [asdict(event) for event in events],
     }

@@ -347,7 +347,7 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
     if candidate.merge:
         rows.append(("merged as", str(candidate.merge.get("commit", ""))))
     rows += attribution_facts(candidate.attribution)
-    rows += [("decided by", decision.told) for decision in decisions]
+    rows += [("decided by", decision.answer_sentence) for decision in decisions]
     return Facts([*rows, ("commit", candidate.commit)], limit=0)
 
 
@@ -384,7 +384,7 @@ def _people(state: RunState) -> Section:
         reason = f"{draft.code}: {draft.reason} ({draft.statement})"
         rows.append(("refused", f"g{draft.generation}  {reason}"))
     for decision in state.decisions:
-        rows.append(("decided", f"{decision.subject}  {decision.told}"))
+        rows.append(("decided", f"{decision.subject}  {decision.answer_sentence}"))
     return Section([Facts(rows, limit=300)], "Notes, refused drafts and decisions", "people")
 
 

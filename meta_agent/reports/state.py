@@ -275,7 +275,7 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
         step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")
         for step in ledger.steps(kind=kind)
-        if step.done and str(step.fields.get("commit") or "").startswith(commit)
+        if step.is_done and str(step.fields.get("commit") or "").startswith(commit)
     }
     decisions = map(DecisionView.parse, ledger.steps(kind="decision"))
     return [decision for decision in decisions if decision.candidate in meant]
@@ -287,7 +287,7 @@ def apply_step(state: RunState, step: Step) -> None:
     if step.kind == "decision":
         _fold_decision(state, step)
         return
-    if not step.done:
+    if not step.is_done:
         state.open_steps.append(step)
         return
     outcome: Mapping[str, Any] = step.fields

@@ -17,7 +17,7 @@ def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None
         str(part["name"])
         for kind in ("train", "eval")
         for step in ledger.steps(run, kind)
-        if step.done and step.fields.get("shard")
+        if step.is_done and step.fields.get("shard")
         for part in parts_of(step.fields["shard"])
     }
     if shards and not any(store.find(name) for name in shards):

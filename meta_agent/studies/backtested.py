@@ -132,7 +132,7 @@ def _shards(
     trained = [
         (step.intent["behaviour"], cast("int", step.intent["seed"]), step.fields["shard"])
         for step in ledger.steps(choice, kind="train")
-        if step.done and step.fields.get("shard")
+        if step.is_done and step.fields.get("shard")
     ]
     base_hash = behaviour_hash(before)
     if mine := sorted(
@@ -147,7 +147,7 @@ def _shards(
 def _evaluated(ledger: Ledger, run: str | None) -> tuple[str, ...]:
     """A frozen policy has no training rollouts: the newest ones on the search split instead."""
     for step in reversed(ledger.steps(run, kind="eval")):
-        if step.done and step.intent.get("split") == "search" and step.fields.get("shard"):
+        if step.is_done and step.intent.get("split") == "search" and step.fields.get("shard"):
             return _names(step.fields["shard"])
     raise ConfigError(
         "this workspace holds no rollouts to replay yet",

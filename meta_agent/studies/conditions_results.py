@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from meta_agent.composition.inputs import load_run_domain
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import Finding, row_of
 from meta_agent.core.history import HarnessRepo
@@ -26,7 +27,6 @@ from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.ledger import Ledger, Step
 from meta_agent.core.ledger.kinds import Live, Merge, Stored, Verdict
 from meta_agent.core.loop.budget import spent
-from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON, Domain, VerdictKind
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.workspace import Workspace, open_workspace
@@ -45,7 +45,7 @@ def results_of(comparison: Comparison) -> list[Result]:
         results = (_result(run, domain) for run in comparison.runs())
         return [result for result in results if result is not None]
     finally:
-        Offered.by(domain).close()
+        Capabilities.of(domain).close()
 
 
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
@@ -136,8 +136,10 @@ def _read(
 
 def _proven_after(ledger: Ledger, run: str) -> int | None:
     """Attempts that had been made when a look first proved the claim."""
-    looks = (step for step in ledger.steps(run, kind="live") if step.done)
-    proofs = (step for step in looks if step.told(Live)["verdict"]["kind"] == VerdictKind.PROMOTE)
+    looks = (step for step in ledger.steps(run, kind="live") if step.is_done)
+    proofs = (
+        step for step in looks if step.outcome_as(Live)["verdict"]["kind"] == VerdictKind.PROMOTE
+    )
     return next((spent(ledger, run, before=step) for step in proofs), None)
 
 
@@ -148,13 +150,13 @@ def _vault_arm(workspace: Workspace, ledger: Ledger, run: str, final: Mapping[st
     evaluation = next(
         step for step in ledger.steps(run, kind="eval") if _is_of(step, prefix, final)
     )
-    stored = evaluation.told(Stored)
+    stored = evaluation.outcome_as(Stored)
     return ArmRef("final", stored["planned"], "", {0: stored["shard"]})
 
 
 def _is_of(step: Step, prefix: str, final: Mapping[str, Any]) -> bool:
     same = step.intent["split"] == "vault" and step.intent["policy"] == final["policy"]
-    return same and step.done and step.key.startswith(prefix)
+    return same and step.is_done and step.key.startswith(prefix)
 
 
 def _promotions(
@@ -174,7 +176,7 @@ def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None
     looks = ledger.outcomes("live", Live)
     rows = [look["arms"] for look in looks if look["candidate"] == candidate]
     verdict = ledger.step(f"{candidate}/verdict")
-    if verdict is not None and verdict.done and (arms := verdict.told(Verdict)["arms"]):
+    if verdict is not None and verdict.is_done and (arms := verdict.outcome_as(Verdict)["arms"]):
         rows.append(arms)
     if not rows:
         return None
@@ -184,7 +186,7 @@ def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None
 
 def _outcome(ledger: Ledger, key: str) -> Mapping[str, Any]:
     step = ledger.step(key)
-    if step is None or not step.done:
+    if step is None or not step.is_done:
         raise ConfigError(f"the run is recorded done and has no {key}")
     return step.fields
 

@@ -27,6 +27,7 @@ from meta_agent.composition.opening import first_version, lab_settings, settled
 from meta_agent.composition.preflight import backend_of
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.visible import declare
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, IntegrityError, MetaAgentError
@@ -41,7 +42,6 @@ from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.loop.verbs.learn import note_parts
-from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.task_splits import Halves
@@ -105,7 +105,7 @@ def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[s
     """Returns the claim whose recorded merge is the first on `main` to contain this commit."""
     steps = (*ledger.steps(kind="baseline"), *ledger.steps(kind="merge"))
     before = ""
-    for step in sorted((step for step in steps if step.done), key=lambda step: step.seq):
+    for step in sorted((step for step in steps if step.is_done), key=lambda step: step.seq):
         after = str(step.fields.get("harness_commit") or step.fields.get("commit"))
         line = repo.line_of_main(before, after)
         if step.kind == "merge" and any(merge.startswith(commit) for merge in line):
@@ -124,9 +124,9 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     backend = backend_of(config)
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
-    if start is None or not start.done:
+    if start is None or not start.is_done:
         raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status")
-    copy = walk.repo.rewound(folder / "harness_repo", start.told(Commit)["commit"])
+    copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Commit)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
     plan = replace(plan_for(config, domain), alpha=alpha_of(retraced, row.run))
@@ -164,7 +164,7 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
         walk.through(run, _whole)
     finally:
         lab.close()
-        Offered.by(domain).close()
+        Capabilities.of(domain).close()
     return walk
 
 
@@ -206,7 +206,7 @@ class Walk:
         elif isinstance(again, Mapping) and "refused" in again:
             self.taken.add(f"{name}, which its harness broke off")
         elif step.kind == "verdict":
-            self.verdicts[step.told(Verdict)["candidate"]] = again
+            self.verdicts[step.outcome_as(Verdict)["candidate"]] = again
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
         """Carries the run out over what is recorded; then journal, refs and notes are compared."""
@@ -231,7 +231,7 @@ class Walk:
     def _strays(self, retraced: RetracedLedger) -> None:
         """Steps that nothing in this run leads to."""
         for step in self.ledger.steps(self.run):
-            if step.done and step.key not in retraced.walked and step.kind not in _WITHIN:
+            if step.is_done and step.key not in retraced.walked and step.kind not in _WITHIN:
                 self.compare(step.key, "recorded", "no step of this run")
 
     def _refs(self, copy: HarnessRepo) -> None:
@@ -285,7 +285,7 @@ class Walk:
         vault = [
             step.fields["shard"]
             for step in self.ledger.steps(self.run, kind="eval")
-            if step.done and step.intent["split"] == "vault" and "shard" in step.fields
+            if step.is_done and step.intent["split"] == "vault" and "shard" in step.fields
         ]
         rows, checked = 0, 0
         for shard in arms + vault:
@@ -295,7 +295,7 @@ class Walk:
                 self.compare("rollouts", shard, str(error))
                 continue
             # What a model said as the grader is recorded; nobody is asked again here.
-            to_regrade = [] if Offered.by(self.lab.domain).judge else rollouts
+            to_regrade = [] if Capabilities.of(self.lab.domain).judge else rollouts
             again = regrade(to_regrade, self.lab.domain)
             self.differences += again.differences
             rows += len(rollouts) if shard in arms else 0

@@ -42,18 +42,18 @@ class Named(NamedTuple):
 
 def newest(ledger: Ledger) -> Named:
     """The candidate that was made last."""
-    steps = [step for step in ledger.steps(kind="candidate") if step.done]
+    steps = [step for step in ledger.steps(kind="candidate") if step.is_done]
     if not steps:
         raise ConfigError("no candidate has been made here yet", hint="meta-agent evolve")
-    return _candidate(steps[-1].told(Candidate))
+    return _candidate(steps[-1].outcome_as(Candidate))
 
 
 def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
     """A candidate (newest first), a version (`v1`), a branch (`main`, `lead`), or a commit."""
     for step in reversed(ledger.steps(kind="candidate")):
-        if not step.done:
+        if not step.is_done:
             continue
-        candidate = step.told(Candidate)
+        candidate = step.outcome_as(Candidate)
         by_commit = len(name) >= 6 and candidate["commit"].startswith(name)
         if by_commit or candidate["id"] == name or candidate["id"].endswith(f"/{name}"):
             return _candidate(candidate)
@@ -98,7 +98,7 @@ def _version(ledger: Ledger, name: str) -> Named | None:
 
 def _versions(ledger: Ledger) -> list[tuple[str, str]]:
     steps = sorted((*ledger.steps(kind="baseline"), *ledger.steps(kind="merge")), key=_order)
-    merges = (step.fields for step in steps if step.done and not step.fields.get("undone"))
+    merges = (step.fields for step in steps if step.is_done and not step.fields.get("undone"))
     return [
         (str(merge.get("version")), str(merge.get("commit") or merge.get("harness_commit")))
         for merge in merges

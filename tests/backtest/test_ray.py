@@ -128,7 +128,7 @@ def unkilled(here: Path, there: Path, ends: Mapping[str, int]) -> Iterator[str]:
     ledgers = [Ledger.open(one / "ledger.sqlite", owner_lock=False) for one in (here, there)]
     with ledgers[0] as whole, ledgers[1] as begun:
         hit = {point.partition(":")[2] for point in (*BEGINNING, *ends)}
-        done = {step.key for step in begun.steps() if step.done}
+        done = {step.key for step in begun.steps() if step.is_done}
         for step in whole.steps():
             if step.key not in done and step.kind not in hit:
                 yield step.kind

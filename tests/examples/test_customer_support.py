@@ -43,7 +43,7 @@ def test_from_an_empty_folder_to_a_finished_run(tmp_path: Path, meta_agent: Any)
     assert told["exit_reason"] == "done"
     root = tmp_path / "meta-agent-workspace"
     with Ledger.open(root / "ledger.sqlite") as ledger:
-        shards = [step.outcome["shard"] for step in ledger.steps(kind="eval") if step.done]
+        shards = [step.outcome["shard"] for step in ledger.steps(kind="eval") if step.is_done]
     store = RolloutStore(root / "rollouts")
     rows = [row for shard in shards for row in store.read(shard["name"])]
     assert {row.error for row in rows} == {None}, "the grader graded every attempt"

@@ -89,7 +89,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         steps = {step.key: step for step in self.ledger.steps()}
         assert set(steps) == self.started
-        assert {key: step.outcome for key, step in steps.items() if step.done} == self.done
+        assert {key: step.outcome for key, step in steps.items() if step.is_done} == self.done
         told = [event.payload for event in self.ledger.events()]
         failed = [one for one in told if isinstance(one, dict) and set(one) == {"step", "error"}]
         assert [one for one in told if one not in failed] == self.events

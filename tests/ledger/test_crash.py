@@ -52,7 +52,7 @@ def test_killed_run_finishes_with_the_same_outcomes(tmp_path: Path, point: str) 
 
 def _done(path: Path) -> dict[str, object]:
     with Ledger.open(path, owner_lock=False) as ledger:
-        return {step.key: step.outcome for step in ledger.steps() if step.done}
+        return {step.key: step.outcome for step in ledger.steps() if step.is_done}
 
 
 def test_recovery_may_itself_be_killed(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_failed_write_is_a_clear_error_and_the_step_reruns(tmp_path: Path) -> No
         with pytest.raises(InfrastructureError):  # no retry after a failed sync: reopen
             ledger.once("next", "n", {}, lambda: 2)
     with Ledger.open(path) as ledger:
-        assert [(step.key, step.done) for step in ledger.steps()] == [
+        assert [(step.key, step.is_done) for step in ledger.steps()] == [
             ("small", True),
             ("big", False),
         ]

@@ -42,7 +42,7 @@ def test_failed_work_stays_open_and_says_why(ledger: Ledger) -> None:
         ledger.once("k", "measure", {}, lambda: _raise(ValueError("no luck")))
     step = ledger.step("k")
     assert step is not None
-    assert not step.done
+    assert not step.is_done
     assert step.error == "ValueError: no luck"
     assert ledger.once("k", "measure", {}, lambda: 7) == 7
     step = ledger.step("k")
@@ -107,7 +107,7 @@ def test_different_steps_really_run_at_the_same_time(ledger: Ledger) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(step.done for step in ledger.steps())
+    assert all(step.is_done for step in ledger.steps())
 
 
 def test_second_owner_is_refused_and_told_who_owns(tmp_path: Path, ledger: Ledger) -> None:

@@ -120,7 +120,7 @@ def handed_over(bench: Bench, found: Found) -> HandedOver:
 
 
 def outcomes(bench: Bench, kind: str) -> list[dict[str, Any]]:
-    return [step.outcome for step in bench.run.ledger.steps("r", kind=kind) if step.done]
+    return [step.outcome for step in bench.run.ledger.steps("r", kind=kind) if step.is_done]
 
 
 def in_it(bench: Bench, found: Found | HandedOver) -> Marks:

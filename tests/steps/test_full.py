@@ -73,7 +73,7 @@ def told_of(bench: Bench) -> dict[str, Any]:
         "notes": {one.commit: _HEAD.sub("", one.note or "") for one in bench.repo.log(50)},
         "handed": outcomes(bench, "handover"),
         "spent": spent(bench.run.ledger, "r"),
-        "steps": sorted((step.key, step.kind) for step in steps if step.done),
+        "steps": sorted((step.key, step.kind) for step in steps if step.is_done),
     }
 
 
@@ -225,7 +225,7 @@ def killing(ledger: Ledger, when: str) -> None:
 
     def journalled(key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
         step = ledger.step(key)
-        known = step is not None and step.done
+        known = step is not None and step.is_done
 
         def worked() -> JSON:
             outcome = work()

@@ -117,7 +117,7 @@ def race(run: Run, start: Version) -> HandedOver:
 
 def claim_of(bench: Bench) -> Any:
     """The exam's verdict; None where there was none."""
-    looks = [step.outcome for step in bench.run.ledger.steps(kind="live") if step.done]
+    looks = [step.outcome for step in bench.run.ledger.steps(kind="live") if step.is_done]
     return looks[-1]["verdict"] if looks else None
 
 
@@ -139,7 +139,7 @@ def start_of(bench: Bench) -> str:
 
 def verdicts(bench: Bench) -> dict[str, Any]:
     steps = bench.run.ledger.steps(kind="verdict")
-    return {s.outcome["candidate"].partition("/")[2]: s.outcome for s in steps if s.done}
+    return {s.outcome["candidate"].partition("/")[2]: s.outcome for s in steps if s.is_done}
 
 
 def test_edits_that_help_are_found_one_by_one_and_proven_together(
@@ -313,7 +313,7 @@ def test_a_run_that_is_stopped_at_any_step_ends_the_same(
         if not left[0]:
             raise Interrupted
         known = raced.run.ledger.step(args[0])
-        left[0] -= known is None or not known.done
+        left[0] -= known is None or not known.is_done
         return once(*args)
 
     monkeypatch.setattr(raced.run.ledger, "once", dies)

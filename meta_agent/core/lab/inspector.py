@@ -16,6 +16,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.gate import (
     DEFAULT_LIMITS,
@@ -37,7 +38,6 @@ from meta_agent.core.gate import (
     seen_of,
 )
 from meta_agent.core.lab.arms import ArmRef, iter_shard, load_arm, parts_of
-from meta_agent.core.offers import Offered
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.core.rollouts import RolloutStore
@@ -87,7 +87,7 @@ class Inspector:
         self._store, self._domain, self._limits = store, domain, limits
         self._seen: dict[str, Seen] = {}
         self._again: dict[tuple[str, str], Outcome] = {}
-        self._regrade_at_most = Offered.by(domain).regrade_at_most or DRAWN
+        self._regrade_at_most = Capabilities.of(domain).regrade_at_most or DRAWN
 
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None

@@ -201,7 +201,7 @@ class Lab:
         """Whether the training of a job is recorded: asking for its measurement costs little."""
         name = _train_name(job.tree, job.seed, job.steps)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
-        return job.steps == 0 or (step is not None and step.done)
+        return job.steps == 0 or (step is not None and step.is_done)
 
     def measured(self, job: Job) -> bool:
         """Whether all of a job is recorded: asking for it costs nothing."""
@@ -210,14 +210,14 @@ class Lab:
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
         name = self._eval_name(job.tree, trained, job.split, job.limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-        return step is not None and step.done
+        return step is not None and step.is_done
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
         """How many attempts one at each task, untrained, would have to make: 0 if recorded."""
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-        return 0 if step and step.done else len(self._tasks(split, limit, None))
+        return 0 if step and step.is_done else len(self._tasks(split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
         """The keys of a split's tasks in the order in which parts of it are bought."""
@@ -235,10 +235,12 @@ class Lab:
     def behind(self, shard: JSON) -> Trained | None:
         """The training whose policy made a recorded evaluation; None where none is recorded."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
-        made = (s.intent for s in steps if s.done and s.fields.get("shard") == shard)
+        made = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in made), None)
         trained = self.ledger.steps(self.settings.run, kind="train")
-        found = (s.told(Train) for s in trained if s.done and s.fields.get("policy") == policy)
+        found = (
+            s.outcome_as(Train) for s in trained if s.is_done and s.fields.get("policy") == policy
+        )
         outcome = next(found, None)
         return Trained(**outcome) if outcome else None
 

@@ -98,7 +98,7 @@ class RecordedLab(Lab):
 
     def _told(self, name: str) -> Mapping[str, JSON]:
         step = self.ledger.recorded(f"{self.settings.run}/{name}")
-        return step.fields if step and step.done else {}
+        return step.fields if step and step.is_done else {}
 
     def _shard(self, name: str) -> ShardRef:
         found = self.store.find(f"{self.settings.run}/{name}")

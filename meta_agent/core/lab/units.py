@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from meta_agent.core.capabilities import Capabilities, PatientGateway
 from meta_agent.core.errors import IntegrityError
 from meta_agent.core.gate import task_order
 from meta_agent.core.harness import HarnessSession, open_session
@@ -35,7 +36,6 @@ from meta_agent.core.lab._rows import (
 )
 from meta_agent.core.lab.measured import LabSettings, Part, Trained
 from meta_agent.core.lab.training import TRAIN_STEP_SEC, Policies, TrainingRequest, require_begun
-from meta_agent.core.offers import Offered, PatientGateway
 from meta_agent.core.protocols import (
     JSON,
     Domain,
@@ -297,7 +297,7 @@ class Apparatus:
         """With engines of one's own, what they lose of a training is made `again` at once."""
         at_once = self.settings.concurrency
         if isinstance(gateway, PatientGateway):
-            at_once = min(Offered.by(self.domain).open_at_once or at_once, at_once)
+            at_once = min(Capabilities.of(self.domain).open_at_once or at_once, at_once)
         make = Again if again and isinstance(gateway, PatientGateway) else Runner
         return make(self.domain, session, gateway, stamp, concurrency=at_once)
 

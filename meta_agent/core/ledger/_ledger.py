@@ -110,7 +110,7 @@ class Ledger(Purse):
             step = self.step(key)
             if step is not None:
                 _require_same_work(step, kind, intent)
-                if step.done:
+                if step.is_done:
                     return step
             db.execute(
                 "INSERT INTO steps (key, run, kind, intent, attempts, started_at) "
@@ -156,7 +156,7 @@ class Ledger(Purse):
 
     def _before_chains(self, chained: Collection[str]) -> str:
         """Over what was recorded by a version that made no chain."""
-        old = (step for step in self.steps() if step.done and step.key not in chained)
+        old = (step for step in self.steps() if step.is_done and step.key not in chained)
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
@@ -194,7 +194,7 @@ class Ledger(Purse):
         before = self._before_chains({str(key) for key, _ in links}) if links else ""
         for key, digest in links:
             step = self.step(str(key))
-            if step is None or not step.done or link(before, step) != digest:
+            if step is None or not step.is_done or link(before, step) != digest:
                 return str(key)
             before = str(digest)
         return None
@@ -219,7 +219,7 @@ class Ledger(Purse):
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
         """What came of the steps of a kind that are done; `holds` is its outcome in `kinds`."""
-        return [step.told(holds) for step in self.steps(run, kind) if step.done]
+        return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 
     # --- events --------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class RetracedLedger(Ledger):
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """The recorded outcome, after the work was done again."""
         step = super().step(key)
-        if step is None or not step.done:
+        if step is None or not step.is_done:
             raise UnrecordedError(key)
         self.walked.add(key)
         before, place = self._seen, self._order[key]

@@ -46,7 +46,7 @@ class Step:
         return cls(*_decoded(row, 4, 9))
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.finished_at is not None
 
     @property
@@ -54,7 +54,7 @@ class Step:
         """The outcome for who reads tolerantly: nothing where it is missing or no object."""
         return fields_of(self.outcome)
 
-    def told(self, holds: type[T]) -> T:
+    def outcome_as(self, holds: type[T]) -> T:
         """The outcome of a step that is done; `holds` is what `kinds` says of it."""
         outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
         assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"

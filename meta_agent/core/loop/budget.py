@@ -60,7 +60,9 @@ def declared(plan: Plan, tree: HarnessTree) -> int:
 def first_tree(run: Run) -> HarnessTree:
     """The harness that the run began with: budgets are counted in its trainings."""
     step = run.ledger.step(f"{run.id}/start")
-    return run.repo.tree(step.told(Commit)["commit"] if step and step.done else run.repo.head())
+    return run.repo.tree(
+        step.outcome_as(Commit)["commit"] if step and step.is_done else run.repo.head()
+    )
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
@@ -192,7 +194,7 @@ def _pays(run: Run, name: str, price: int, cap: int) -> bool:
 
 
 def _made(step: Step) -> int:
-    if not step.done or step.intent.get("split") == "vault":
+    if not step.is_done or step.intent.get("split") == "vault":
         return 0
     made = step.fields.get("rollouts")
     return made if isinstance(made, int) else 0

@@ -63,7 +63,7 @@ def note_drift(run: Run, first: Arm, again: Arm) -> None:
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
     """What a claim says of the model behind it."""
     step = run.ledger.step(f"{run.id}/{_KEY}")
-    if step and step.done and (told := step.told(Drift))["p"] <= SURE:
+    if step and step.is_done and (told := step.outcome_as(Drift))["p"] <= SURE:
         numbers = {"before": told["before"], "after": told["after"], "p": told["p"]}
         yield Finding("drift.outcomes", "warn", _words(told), (), numbers, "both")
     served = _served(run)

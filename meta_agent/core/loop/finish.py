@@ -84,7 +84,7 @@ def _seal(run: Run, commit: str) -> None:
 
 def _outcome(run: Run, name: str) -> JSON:
     step = run.ledger.step(f"{run.id}/{name}")
-    return step.fields if step and step.done else None
+    return step.fields if step and step.is_done else None
 
 
 def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | None) -> JSON:

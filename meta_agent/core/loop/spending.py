@@ -86,8 +86,8 @@ def crosses(run: Run, other: str) -> bool:
     if other == run.id:
         return False
     half = run.ledger.step(f"{other}/{_HALF}")
-    if half is None or not half.done:
+    if half is None or not half.is_done:
         return run.plan.halved
     return not {task.key for task in run.lab.domain.tasks("confirm")}.isdisjoint(
-        half.told(Half)["search"]
+        half.outcome_as(Half)["search"]
     )

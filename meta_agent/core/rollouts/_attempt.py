@@ -17,8 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from meta_agent.core.capabilities import WitnessEnvironment
 from meta_agent.core.errors import BudgetError, InfrastructureError, IntegrityError, SandboxError
-from meta_agent.core.offers import WitnessEnvironment
 from meta_agent.core.protocols import (
     JSON,
     Call,

@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from meta_agent.core.capabilities import PatientGateway
 from meta_agent.core.errors import SandboxError
-from meta_agent.core.offers import PatientGateway
 from meta_agent.core.protocols import JSON, Answerer, Call, Gateway
 from meta_agent.core.rollouts import away
 from meta_agent.core.rollouts._attempt import Attempt

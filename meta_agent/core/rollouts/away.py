@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from meta_agent.core.capabilities import AwayEnvironment, WitnessEnvironment
 from meta_agent.core.errors import BudgetError, IntegrityError
-from meta_agent.core.offers import AwayEnvironment, WitnessEnvironment
 from meta_agent.core.protocols import Sandbox, ToolEvent
 from meta_agent.core.rollouts._attempt import BYTES_PER_TOKEN, Attempt
 

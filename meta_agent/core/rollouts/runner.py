@@ -18,8 +18,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+from meta_agent.core.capabilities import Capabilities, PatientGateway
 from meta_agent.core.errors import GuestError, InfrastructureError, SandboxError
-from meta_agent.core.offers import Offered, PatientGateway
 from meta_agent.core.protocols import (
     JSON,
     CallServer,
@@ -104,7 +104,7 @@ class Runner:
         """In lock-step a whole batch is open at once; costly environments say how many."""
         if not self._gateway.lock_step:
             return planned or 1
-        return Offered.by(self._domain).open_at_once or LOCK_STEP_BATCH
+        return Capabilities.of(self._domain).open_at_once or LOCK_STEP_BATCH
 
     def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
         sampling = self._domain.sampling

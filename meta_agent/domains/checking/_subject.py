@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from meta_agent.core.offers import Offered
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import SPLITS, Domain, Outcome, Task
 from meta_agent.domains.checking._overlap import Facts
 
@@ -33,11 +33,11 @@ class Subject(ABC, Generic[D]):
     def __init__(self, domain: D) -> None:
         self._domain = domain
         self.name, self.evaluator_hash = domain.name, domain.evaluator_hash
-        self.path = Path(Offered.by(domain).path or domain.name)
+        self.path = Path(Capabilities.of(domain).path or domain.name)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(Offered.by(self._domain).notes)
+        return tuple(Capabilities.of(self._domain).notes)
 
     @cached_property
     def _tasks(self) -> dict[str, Task]:
@@ -70,4 +70,4 @@ class Subject(ABC, Generic[D]):
         return ()
 
     def close(self) -> None:
-        Offered.by(self._domain).close()
+        Capabilities.of(self._domain).close()

@@ -48,8 +48,8 @@ def clock_of(
 ) -> int:
     """Returns when the run began: as the ledger has it, else the manifest, else now."""
     step = ledger.step(f"{run_id}/clock")
-    if step is not None and step.done:
-        return step.told(Clock)["at"]
+    if step is not None and step.is_done:
+        return step.outcome_as(Clock)["at"]
     return int(manifest.get("clock", clock()))
 
 

@@ -34,7 +34,7 @@ def moments(steps: Sequence[Step]) -> list[Moment]:
     chosen = []
     for step in steps:
         describe = _DESCRIBE.get(step.kind)
-        if step.done and describe and (words := describe(step.fields)):
+        if step.is_done and describe and (words := describe(step.fields)):
             commit = str(step.fields.get("commit") or step.fields.get("harness_commit") or "")
             at = step.finished_at or step.started_at
             chosen.append(Moment(at, step.key.partition("/")[0], step.kind, commit, words))

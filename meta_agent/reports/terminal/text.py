@@ -84,7 +84,7 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
 
 
 def _step_line(step: Step) -> str:
-    if not step.done:
+    if not step.is_done:
         return f"{open_step_text(step)} (not done)"
     took = "" if step.duration_sec is None else f" in {duration(step.duration_sec)}"
     clean = step.fields.get("clean_success")

@@ -63,7 +63,7 @@ def test_a_run_over_task_folders_tries_an_edit_and_judges_it(tmp_path: Path) -> 
         )
     assert result.exit_reason == "done"
     with Ledger.open(tmp_path / "ws/ledger.sqlite", owner_lock=False) as ledger:
-        shards = [step.outcome["shard"] for step in ledger.steps(kind="eval") if step.done]
+        shards = [step.outcome["shard"] for step in ledger.steps(kind="eval") if step.is_done]
     store = RolloutStore(tmp_path / "ws/rollouts")
     rows = [row for shard in shards for row in store.read(shard["name"])]
     assert {row.error for row in rows} == {None}, "no attempt was lost"

@@ -34,9 +34,9 @@ def open_gap(run: Run) -> str:
     """The newest gap that nothing has explained yet, in a sentence; empty where there is none."""
     told, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
-        found = step.told(Evidence).get("gap") if step.done else None
+        found = step.outcome_as(Evidence).get("gap") if step.is_done else None
         if found and found["unexplained"]:
-            version = step.told(Evidence)["version"]
+            version = step.outcome_as(Evidence)["version"]
             told, at = _sentence(version, found["delta"], found["z"]), step.seq
     return "" if any(one.seq > at for one in admitted(run)) else told
 

@@ -70,7 +70,7 @@ def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
 def _recorded(run: Run) -> Iterator[PastVersion]:
     for step in run.ledger.steps(kind="verdict"):
         told: Mapping[str, JSON] = step.fields
-        if not step.done or not told["arms"] or machines_failed(told["evidence"]):
+        if not step.is_done or not told["arms"] or machines_failed(told["evidence"]):
             continue
         if told["evidence"].get("judge") == BY_SCORE:
             continue  # kept or dropped by a raw score: nobody knows which it was

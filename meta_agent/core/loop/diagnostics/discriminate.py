@@ -74,5 +74,5 @@ def _judged(run: Run, tested: Tested) -> Verdict:
 def _read_before(run: Run) -> int:
     """Numbers that were read on past versions of this workspace before, whatever came of it."""
     steps = run.ledger.steps(kind=KIND)
-    every: list[Mapping[str, JSON]] = [step.fields for step in steps if step.done]
+    every: list[Mapping[str, JSON]] = [step.fields for step in steps if step.is_done]
     return sum(bool(told["verdict"]["evidence"].get("numbers")) for told in every)

@@ -46,7 +46,7 @@ def admitted(run: Run) -> Iterator[Admitted]:
         if made["factor"] == "diagnostics"
     }
     for step in run.ledger.steps(kind="merge"):
-        if step.done and not step.told(Merge)["undone"]:
+        if step.is_done and not step.outcome_as(Merge)["undone"]:
             for told in (proposed[name] for name in _brought(step.fields) if name in proposed):
                 yield Admitted(candidate_from_json(dict(told)), step.seq)
 

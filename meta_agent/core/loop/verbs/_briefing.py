@@ -126,13 +126,13 @@ def _judged(run: Run) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | N
     """Every candidate of the workspace that may be spoken of, and its verdict if it has one."""
     known = {told["candidate"]: told for told in run.ledger.outcomes("verdict", Verdict)}
     for step in _spoken_of(run, "candidate"):
-        made = step.told(Made)
+        made = step.outcome_as(Made)
         yield made, known.get(made["id"])
 
 
 def _spoken_of(run: Run, kind: Kind) -> list[Step]:
     """Steps of the workspace's runs; none of one that searched on what confirms here."""
-    steps = [step for step in run.ledger.steps(kind=kind) if step.done]
+    steps = [step for step in run.ledger.steps(kind=kind) if step.is_done]
     left_out = {name for name in {step.run for step in steps} if crosses(run, str(name))}
     return [step for step in steps if step.run not in left_out]
 
@@ -244,7 +244,7 @@ def _caveat(verdict: Mapping[str, Any]) -> str:
 
 def _refused(run: Run, step: Step) -> Iterator[PastAttempt]:
     at = step.key.removeprefix(f"{run.id}/").removesuffix("/propose")
-    for row in step.told(Proposal)["refused"]:
+    for row in step.outcome_as(Proposal)["refused"]:
         reasons = (f"{row['code']}: {row['reason']}",)
         yield PastAttempt(f"{at}/c{row.get('index', '?')}", row["statement"], "REFUSED", reasons)
 
@@ -331,7 +331,7 @@ def _rounds(run: Run, generation: int) -> str:
 def _room(run: Run, generation: int) -> str:
     """What the search's share still paid for when ideas were asked for, where that was asked."""
     step = run.ledger.step(f"{run.id}/g{generation}/propose/budget")
-    if step is None or not step.done:
+    if step is None or not step.is_done:
         return ""
     return f" The search's share of the budget pays for {step.fields['cells']} more trainings."
 

@@ -93,13 +93,13 @@ def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
 def feedback(run: Run) -> list[Feedback]:
     """Everything that people said in this run, oldest first: it belongs before every author."""
     steps = run.ledger.steps(run.id, kind="decision")
-    decisions = [DecisionView.parse(step) for step in steps if step.done]
+    decisions = [DecisionView.parse(step) for step in steps if step.is_done]
     return [Feedback(one.subject, one.gate, one.feedback) for one in decisions if one.feedback]
 
 
 def declined(ledger: Ledger) -> frozenset[str]:
     """Candidates of any run whose merge a person did not want: not to be proposed as they were."""
-    made = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.done]
+    made = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.is_done]
     return frozenset(
         one.candidate for one in made if one.candidate and (one.gate, one.answer) == _NO_MERGE
     )
@@ -201,11 +201,11 @@ def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> l
 def _open_step(ledger: Ledger, run: str, subject: str) -> Step:
     name = subject.removeprefix(f"{run}/")
     steps = [s for s in ledger.steps(run, kind="decision") if s.intent.get("subject") == name]
-    waiting = [step for step in steps if not step.done]
+    waiting = [step for step in steps if not step.is_done]
     if waiting:
         return waiting[-1]
     if steps:
-        said = DecisionView.parse(steps[-1]).told
+        said = DecisionView.parse(steps[-1]).answer_sentence
         raise ConfigError(f"{name} is decided already ({said})", hint="a decision is asked once")
     every = [DecisionView.parse(step) for step in ledger.steps(run, kind="decision")]
     known = ", ".join(one.subject for one in every if one.waits) or "nothing"

@@ -104,7 +104,7 @@ def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bo
 def _prediction(run: Run, candidate: Candidate) -> str:
     """What the hypothesis's own metric did, where it was measured on both sides."""
     step = run.ledger.step(f"{candidate.id}/verdict")
-    told = step.told(kinds.Verdict).get("calibration") if step and step.done else None
+    told = step.outcome_as(kinds.Verdict).get("calibration") if step and step.is_done else None
     if not told:
         return ""
     moved = f"predicted {told['predicted']:+.4g}, realised {told['realised']:+.4g}"

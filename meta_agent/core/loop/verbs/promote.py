@@ -46,7 +46,7 @@ def promote_watching(run: Run, first: Version, found: Found) -> Version:
         return first
     commit, last = mixed(run, first.commit, "watching", watching).commit, watching[-1]
     step = run.ledger.step(f"{last.id}/verdict")
-    verdict: JSON = step.fields if step and step.done else {}
+    verdict: JSON = step.fields if step and step.is_done else {}
     if not to_merge(run, last, verdict_from_json(verdict)):
         return first
     run.once("watching/ref", "ref", {"onto": first.commit}, lambda: _moved(run, first, commit))

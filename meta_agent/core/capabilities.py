@@ -1,0 +1,77 @@
+"""Optional capabilities of a domain, an environment or a gateway, and what holds without them.
+
+A capability is detected by attribute name: a domain has it if it has an attribute of that name.
+No other attributes are looked up, so a third party can rely on this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+from meta_agent.core.protocols import Domain, Message, Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The optional attributes of a domain. Each field holds the default of a domain without it."""
+
+    open_at_once: int | None = None
+    """How many environments a lock-step batch opens at a time. Set it if they are costly."""
+    regrade_at_most: int | None = None
+    """How many stored attempts of an arm are graded again in a comparison."""
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    """The row of each task in its file, by task key. Slices read their labels from it."""
+    notes: Sequence[str] = ()
+    """What a reader of a run should know about the tasks."""
+    splits_stated: bool = True
+    """Whether the task file states the split of each task."""
+    path: Path | None = None
+    """The file that the tasks were read from."""
+    judge: str | None = None
+    """The model that grades, if a model does."""
+    judge_by: Callable[[Any], str] | None = None
+    """Hands the run's client to the judge. Returns a sentence on how a trial of the judge went."""
+    close: Callable[[], None] = lambda: None
+    """Frees what the domain holds, such as a worker process."""
+
+    @classmethod
+    def of(cls, domain: Domain) -> Self:
+        """Returns the capabilities of a domain, with defaults for those that it lacks."""
+        names = (capability.name for capability in fields(cls))
+        return cls(**{name: getattr(domain, name) for name in names if hasattr(domain, name)})
+
+
+@runtime_checkable
+class AwayEnvironment(Protocol):
+    """An environment whose task can also be worked on elsewhere, by an agent with its own tools."""
+
+    def start_files(self) -> Mapping[str, bytes]:
+        """Returns the files that the agent finds in its working folder."""
+        ...
+
+    def collect(self, sandbox: Sandbox) -> bool:
+        """Reads what is graded from that sandbox. Returns False if there is nothing to grade."""
+        ...
+
+
+@runtime_checkable
+class WitnessEnvironment(Protocol):
+    """An environment that also grades the conversation."""
+
+    def saw(self, messages: Sequence[Message]) -> None:
+        """Receives the conversation as the policy saw it. Called once, before `grade`."""
+        ...
+
+
+@runtime_checkable
+class PatientGateway(Protocol):
+    """A gateway to engines that the run itself started.
+
+    The time that these engines take does not count against an attempt.
+    """
+
+    patience_sec: float
+    """The longest time that one call may take."""
