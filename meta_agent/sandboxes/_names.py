@@ -29,7 +29,7 @@ FENCES: Final = frozenset(
         "pids",  # bounded in number
         "disk",  # bounded in sum, not only for each file
         "peers",  # cannot read another sandbox
-        "host",  # no file of the host is in sight but system programs and the interpreter
+        "host",  # no file of the host but system programs, the interpreter and its packages
         "locks",  # cannot meet a lock that another sandbox holds
         "worker",  # nothing inside can signal what watches it, or work without being counted
     }

@@ -19,7 +19,6 @@ import os
 import select
 import shutil
 import signal
-import site
 import socket
 import sys
 import tempfile
@@ -45,6 +44,7 @@ from meta_agent.sandboxes._owner import holder_mark, stranger_uid
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10
 ANSWER_BYTES, ORDER_SEC = 1 << 12, 120.0
+PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
 
 
@@ -305,10 +305,18 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
 
 
 def interpreter_folders() -> list[str]:
-    """Where our interpreter and its packages lie, which a sandbox may read."""
-    folders = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parent)]
-    packages = [*site.getsitepackages(), site.getusersitepackages()]
-    return [*folders, *(path for path in packages if Path(path).is_dir())]
+    """Returns the folders of our interpreter, its standard library and its packages.
+
+    Packages lie in every `site-packages` or `dist-packages` folder of `sys.path`, which a `.pth`
+    file may have put there. No other folder of `sys.path` is returned: it may be a user's project.
+    """
+    executable = Path(sys.executable).resolve()
+    folders = [sys.base_prefix, sys.base_exec_prefix, sys.prefix, str(executable.parent)]
+    return [*folders, *(path for path in sys.path if _holds_packages(Path(path)))]
+
+
+def _holds_packages(path: Path) -> bool:
+    return path.name in PACKAGE_FOLDERS and path.is_absolute() and path.is_dir()
 
 
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import meta_agent
 from meta_agent.core.errors import ConfigError, PreflightError, SandboxError
 from meta_agent.sandboxes import EngineStatus, _engine, choose_backend, engine_status, open_sandbox
-from tests.sandbox.conftest import need_backend
+from tests.sandbox.conftest import Open, need_backend
 
 READY = EngineStatus(version="20.10", image_id="sha256:1")
 NO_IMAGE = EngineStatus(version="20.10", problem="image x is missing", hint="build it")
@@ -236,3 +237,44 @@ def test_importing_the_room_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+DEBIAN_PACKAGES = "/lib/python3/dist-packages"  # where it exists, /lib is a link to /usr/lib
+IN_THE_SANDBOX = """
+import sys
+try:
+    import project_module
+except ModuleNotFoundError:
+    import distant_package
+    try:
+        open(distant_package.__file__, "a")
+    except OSError:
+        print(distant_package.__file__)
+"""
+ASK_A_SANDBOX = f"""
+import sys
+from meta_agent.sandboxes import open_sandbox
+with open_sandbox("process", run="test") as box:
+    result = box.exec([sys.executable, "-c", {IN_THE_SANDBOX!r}])
+    print((result.stdout + result.stderr).decode())
+"""
+
+
+def test_packages_that_a_pth_file_names_are_in_sight_and_projects_are_not(
+    tmp_path: Path, open_box: Open
+) -> None:
+    """The virtual environment reaches others' packages, one's by a link, and a project."""
+    if "host" not in open_box().fences:
+        pytest.skip("this kernel gives a process sandbox no root of its own")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    distant, project = tmp_path / "other/site-packages", tmp_path / "project"
+    for folder, module in ((distant, "distant_package"), (project, "project_module")):
+        folder.mkdir(parents=True)
+        (folder / f"{module}.py").write_text("")
+    ours = [Path(meta_agent.__file__).parents[1], *(path for path in sys.path if path)]
+    reachable = [project, distant, DEBIAN_PACKAGES, *ours]
+    (packages / "beside.pth").write_text("".join(f"{path}\n" for path in reachable))
+    command = [tmp_path / "venv/bin/python", "-c", ASK_A_SANDBOX]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == str(distant / "distant_package.py")

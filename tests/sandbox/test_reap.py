@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,15 +118,25 @@ def test_another_installations_containers_survive(
 NEST = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
 
 
-def test_a_folder_is_removed_however_deep_it_is_nested(tmp_path: Path) -> None:
+@pytest.fixture
+def nested(tmp_path: Path) -> Iterator[Path]:
+    """A deep tree, removed also if the test fails: pytest's own removal recurses."""
     top = tmp_path / "box"
-    (top / "wide/one").mkdir(parents=True)
-    (top / "wide/two").mkdir()
-    (top / "outside").symlink_to(tmp_path)
-    subprocess.run([sys.executable, "-c", NEST], cwd=top, check=True)
-    (top / "wide").chmod(0o500)
-    remove_folder(top)
-    assert list(tmp_path.iterdir()) == []
+    top.mkdir()
+    try:
+        subprocess.run([sys.executable, "-c", NEST], cwd=top, check=True)
+        yield top
+    finally:
+        subprocess.run(["rm", "-rf", "--", top], check=False)
+
+
+def test_a_folder_is_removed_however_deep_it_is_nested(nested: Path) -> None:
+    (nested / "wide/one").mkdir(parents=True)
+    (nested / "wide/two").mkdir()
+    (nested / "outside").symlink_to(nested.parent)
+    (nested / "wide").chmod(0o500)
+    remove_folder(nested)
+    assert list(nested.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(

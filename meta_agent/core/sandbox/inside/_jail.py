@@ -2,8 +2,9 @@
 
 In a user namespace of its own (no root needed) it takes away the network, the sight of other
 processes (and so of their environments), all capabilities, and the files of the machine: the
-sandbox gets a root of its own, which shows the programs of the system, the interpreter and its own
-folder. The worker becomes PID 1 of a PID namespace: when it ends, the kernel ends everything in it.
+sandbox gets a root of its own, which shows the programs of the system, the interpreter with its
+packages, and its own folder. The worker becomes PID 1 of a PID namespace: when it ends, the kernel
+ends everything in it.
 
 Whoever starts it as root gets a second user in that namespace, drawn for this sandbox, whom all
 that is untrusted becomes (`processes.step_down`); the worker keeps the right to do that and to end
@@ -162,9 +163,7 @@ def fence_files(plan: Plan) -> bool:
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=4m")
     make_folders(root)
     folders = system_folders(root) + [path for path in plan.interpreter if path != "/"]
-    locks_are_own = [
-        show(root, path) for path in sorted({*folders, *map(os.path.realpath, folders)})
-    ]
+    locks_are_own = [show(root, path) for path in with_links_last(folders)]
     make_devices(root)
     write_names(root, plan.stranger)
     bind(f"{plan.folder}/bin", root)
@@ -197,6 +196,12 @@ def system_folders(root: str) -> list[str]:
         elif os.path.isdir(path):
             folders.append(path)
     return folders
+
+
+def with_links_last(folders: list[str]) -> list[str]:
+    """Returns the folders and what their links lead to: links in the root need their targets."""
+    paths = {*folders, *map(os.path.realpath, folders)}
+    return sorted(paths, key=lambda path: (path != os.path.realpath(path), path))
 
 
 def show(root: str, path: str) -> bool:
