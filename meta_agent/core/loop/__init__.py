@@ -1,5 +1,5 @@
-"""The verbs of the loop, one file each: they call the rooms and journal what came of it.
+"""The steps of the loop: collect, propose, test, claim, promote, learn. One file each in `verbs`.
 
 Every function takes the `Run` and plain records, does its work through `Run.once`, and can be
-repeated: after a crash the recorded outcome comes back and nothing is done twice.
+repeated. After a crash the recorded outcome comes back and nothing is done twice.
 """

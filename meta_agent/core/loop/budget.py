@@ -1,16 +1,16 @@
-"""What a run may spend, and what it has spent: attempts, as the ledger counts them.
+"""How many attempts a run may make, and how many it has made.
 
-Every attempt counts, in training and in evaluation alike, in every condition alike; only the vault
-does not, which no condition chooses by. They are read from recorded steps, so a resumed run has
-spent what it had spent, and every question is journalled, so that it decides the same again.
+Every attempt counts, in training and in evaluation, under every strategy. Only attempts on the
+vault are free, because no strategy chooses by them. The counts come from recorded steps, so they
+survive a crash. Every decision is journalled, so a resumed run decides the same again.
 
-Where a policy is trained, at most `SEARCH_SHARE` of the budget searches, at most `CLAIM_SHARE`
-proves (three pairs of trainings are the least that can), and all the rest trains what was found.
-After its first bundle the search may take half of that rest too: an idea that was never tried may
-be worth any number of points, and the last lengths of a training are worth one or two each.
+Where a policy is trained, at most `SEARCH_SHARE` of the budget pays for the search and at most
+`CLAIM_SHARE` for the claim. The rest trains the winning harness for longer. A claim needs at least
+three pairs of trainings. After its first bundle the search may take half of the rest too: an
+untried idea may be worth many points, and more training is worth one or two.
 
-Not covered: money and tokens, which have caps of their own (`models`); a candidate whose own recipe
-makes more attempts a step; a training that its harness broke off: nobody counted its attempts.
+Not covered: money and tokens, which have caps of their own (`llm_clients`); a candidate whose own
+recipe makes more attempts per step; the attempts of a training that its harness broke off.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from meta_agent.core.protocols import JSON, HarnessTree
 SEARCH_SHARE: Final = 0.4
 CLAIM_SHARE: Final = 0.4
 EXPERIMENT_SHARE: Final = 0.125
-"""Of the search's share, what the experiments of one generation may take."""
+"""Share of the search's attempts that the experiments of one generation may take."""
 _SPARED: Final = 3
-"""Cells that experiments leave to the search: a bundle of two, and each of them left out."""
+"""Cells that experiments leave to the search: a bundle of two ideas, and each idea alone."""
 
 
 def spent(
@@ -42,23 +42,23 @@ def spent(
     kinds: Sequence[Kind] = ("train", "eval"),
     before: Step | None = None,
 ) -> int:
-    """Attempts that a run has made so far, or had when a step began; vault tasks aside."""
+    """Returns a run's attempts, without the vault. With `before`, only those of earlier steps."""
     steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
-    return sum(_made(step) for step in steps if before is None or step.seq < before.seq)
+    return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
 
 
 def allowed(run: Run) -> int:
-    """The cap that was declared, or the plan's."""
+    """Returns the run's cap on attempts: `--budget`, or else the plan's."""
     return run.config.budget or declared(run.plan, first_tree(run))
 
 
 def declared(plan: Plan, tree: HarnessTree) -> int:
-    """The budget of a plan where none is given, at this harness's batch."""
+    """Returns the budget of a plan without `--budget`. It depends on the harness's batch size."""
     return plan.race or plan.trainings * one_cell(plan, tree)
 
 
 def first_tree(run: Run) -> HarnessTree:
-    """The harness that the run began with: budgets are counted in its trainings."""
+    """Returns the harness that the run began with. Budgets are counted in its trainings."""
     step = run.ledger.step(f"{run.id}/start")
     return run.repo.tree(
         step.outcome_as(Commit)["commit"] if step and step.is_done else run.repo.head()
@@ -66,17 +66,17 @@ def first_tree(run: Run) -> HarnessTree:
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
-    """Attempts to train a harness once and to measure it on the search split."""
+    """Returns the attempts to train a harness once and measure it on the search split."""
     return plan.steps * attempts_a_step(tree) + plan.search
 
 
 def one_pair(plan: Plan, tree: HarnessTree) -> int:
-    """Attempts to train and confirm two harnesses once."""
+    """Returns the attempts to train two harnesses once and measure both on the confirm split."""
     return 2 * (plan.steps * attempts_a_step(tree) + plan.confirm)
 
 
 def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
-    """Pairs of trainings that the claim may take; 0: the budget pays for none that could prove."""
+    """Returns how many pairs of trainings the claim may take; 0 if too few to prove anything."""
     pair = one_pair(plan, tree)
     if (pairs := int(CLAIM_SHARE * cap) // pair) >= MIN_PAIRS:
         return min(pairs, plan.looks[-1])
@@ -85,7 +85,10 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 
 
 def held_claim(run: Run) -> Plan:
-    """The plan with as many pairs as the budget holds; an exam is in a race's budget already."""
+    """Returns the plan with as many pairs as the budget pays for.
+
+    A frozen policy's plan comes back as it is: a race's budget includes its exam.
+    """
     plan = run.plan
     if not plan.trains:
         return plan
@@ -93,7 +96,7 @@ def held_claim(run: Run) -> Plan:
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
-    """The least budget of a run whose claim may take so many pairs."""
+    """Returns the smallest budget that pays for a claim of `pairs` pairs."""
     pair = one_pair(plan, tree)
     cap = math.ceil(pairs * pair / CLAIM_SHARE)
     if pairs <= MIN_PAIRS:
@@ -102,9 +105,10 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 
 
 def search_cap(run: Run, *, later: bool) -> int:
-    """Attempts at which the search ends; `later`: whatever comes after its first bundle.
+    """Returns the number of attempts at which the search ends.
 
-    Of what neither searches nor is held for the claims and what explains them, it has half then.
+    `later` means after the first bundle. Then the search may also take half of what is reserved
+    neither for the search nor for the claims and their attribution.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     share, pairs = int(SEARCH_SHARE * cap), claim_pairs(plan, cap, tree)
@@ -115,29 +119,32 @@ def search_cap(run: Run, *, later: bool) -> int:
 def cells_left(
     run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
 ) -> int:
-    """Cells that the search may still pay for, so many attempts beside them."""
+    """Returns how many cells the search can still pay for, after `beside` other attempts."""
 
-    def asked() -> JSON:
-        left = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
-        return {"cells": max(0, int(left // one_cell(run.plan, tree)))}
+    def count_cells() -> JSON:
+        attempts = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
+        return {"cells": max(0, int(attempts // one_cell(run.plan, tree)))}
 
-    return int(run.once(f"{what}/budget", "budget", {}, asked)["cells"])
+    return int(run.once(f"{what}/budget", "budget", {}, count_cells)["cells"])
 
 
 def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """The attempts that a generation's experiments may make, declared before the first."""
+    """Records how many attempts a generation's experiments may make, before the first of them."""
 
-    def asked() -> JSON:
+    def declare_attempts() -> JSON:
         used, share = spent(run.ledger, run.id), SEARCH_SHARE * allowed(run)
         spared = _SPARED * one_cell(run.plan, tree) + run.config.candidates * run.plan.search
         most = min(EXPERIMENT_SHARE * share, share - used - spared)
         return {"spent": used, "attempts": max(0, int(most))}
 
-    return run.once(name, "budget", {}, asked)
+    return run.once(name, "budget", {}, declare_attempts)
 
 
 def left_for_experiments(run: Run, declared: JSON) -> int:
-    """What is left of them, since nothing else makes attempts while authors are at work."""
+    """Returns how many of the `declared` attempts are unused.
+
+    Nothing else makes attempts while the authors are at work.
+    """
     used = spent(run.ledger, run.id) - int(declared["spent"])
     return max(0, int(declared["attempts"]) - used)
 
@@ -145,16 +152,16 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 def pays_for_search(
     run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Whether these cells fit into what is left for the search."""
+    """Returns whether the search can still pay for these cells."""
     due = [job for job in trainings if not run.lab.trained(job)]
     cap = search_cap(run, later=later)
     return _pays(run, f"{what}/budget", len(due) * one_cell(run.plan, tree), cap)
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:
-    """Whether these trainings with their evaluations, and attempts beside, fit into what is left.
+    """Returns whether the budget still pays for these trainings, their evaluations and `attempts`.
 
-    What is recorded already is to be left out of them: it costs nothing.
+    The caller leaves out trainings that are recorded already, because those cost nothing.
     """
     price = attempts + sum(job.steps * attempts_a_step(job.tree) + job.limit for job in trainings)
     if not price:
@@ -166,35 +173,35 @@ def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int =
     return pays
 
 
-def left(run: Run, name: str) -> int:
-    """Attempts that are left, asked once under this name."""
+def attempts_left(run: Run, name: str) -> int:
+    """Returns the attempts that the budget has left. The answer is recorded once per `name`."""
 
-    def asked() -> JSON:
+    def count_attempts() -> JSON:
         return {"left": max(0, allowed(run) - spent(run.ledger, run.id))}
 
-    return int(run.once(f"{name}/left", "budget", {}, asked)["left"])
+    return int(run.once(f"{name}/left", "budget", {}, count_attempts)["left"])
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Attempts behind one optimiser step under this harness's recipe."""
+    """Returns the attempts behind one optimiser step under this harness's recipe."""
     paths = parse_contract(tree).files_of("recipe", tree)
-    found = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
-    recipe = parse_recipe(tree.files[found[0]].decode(), found[0]) if found else Recipe()
+    recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
+    recipe = parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()
     return recipe.rows_per_step
 
 
 def _pays(run: Run, name: str, price: int, cap: int) -> bool:
-    """Asked once: a run that is resumed has spent more by then, and must decide the same."""
+    """Decides once and records it: a resumed run has spent more and must decide the same."""
 
-    def asked() -> JSON:
+    def compare_price() -> JSON:
         used = spent(run.ledger, run.id)
         return {"spent": used, "price": price, "pays": used + price <= cap}
 
-    return bool(run.once(name, "budget", {"cap": cap}, asked)["pays"])
+    return bool(run.once(name, "budget", {"cap": cap}, compare_price)["pays"])
 
 
-def _made(step: Step) -> int:
+def _attempts_of(step: Step) -> int:
     if not step.is_done or step.intent.get("split") == "vault":
         return 0
-    made = step.fields.get("rollouts")
-    return made if isinstance(made, int) else 0
+    attempts = step.fields.get("rollouts")
+    return attempts if isinstance(attempts, int) else 0

@@ -90,8 +90,8 @@ class NoteWriter(Protocol):
         """Returns the note on the commit of what was claimed."""
         ...
 
-    def attribution_note(self, candidate: str, told: Mapping[str, Any]) -> str:
-        """Returns what of a promotion the harness did, and what the policy did."""
+    def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:
+        """Returns the note on a promotion: the harness's part of the gain, and the policy's."""
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:

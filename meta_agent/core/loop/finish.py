@@ -1,4 +1,4 @@
-"""The end of a run: what is handed over is named, and the vault is read once."""
+"""The end of a run: records the harness and weights handed over, and reads the vault once."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def finish(run: Run, first: Version, handed: HandedOver) -> None:
 
 
 def _name(run: Run, handed: HandedOver) -> None:
-    """The harness, the weights, and what is known of them, in a sentence."""
+    """Records the harness and weights that are handed over, and how well they are proven."""
     trained = handed.trained
 
-    def told() -> JSON:
+    def handover() -> JSON:
         return {
             "version": handed.version.id,
             "commit": handed.version.commit,
@@ -37,18 +37,18 @@ def _name(run: Run, handed: HandedOver) -> None:
             "steps": trained.steps if trained else 0,
         }
 
-    run.once("handover", "handover", {"commit": handed.version.commit}, told)
+    run.once("handover", "handover", {"commit": handed.version.commit}, handover)
     run.note(f"handed over: {handed.standing}: {handed.words}")
 
 
 def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
     """Measures both versions on the vault split, each with its weights, one sample a task.
 
-    Shares are of the attempts that have an outcome; what machines lost is counted beside them. The
-    first version's weights are those of training seed 0; where nobody trained it, it is left out.
+    Shares count only attempts that have an outcome; lost attempts are reported beside them. The
+    first version's weights are those of training seed 0. It is skipped if it was never trained.
     """
     if not run.plan.vault:
-        run.note("no vault: nothing was confirmed on tasks that this run had never looked at")
+        run.note("no vault: this run has no measurement on tasks that it never used")
         return
     run.phase("vault", "read once, at the end of the run")
     plan = run.plan
@@ -61,25 +61,26 @@ def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
         del sides["baseline"]
     reads = len(runs_that_read_vault(run.ledger) | {run.id})
     for which, (version, trained) in sides.items():
-        told = {"which": which, "vault_reads_in_workspace": reads}
-        score = partial(_score, run, version, jobs[version.commit], told, trained)
+        labels = {"which": which, "vault_reads_in_workspace": reads}
+        score = partial(_score, run, version, jobs[version.commit], labels, trained)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
     vault_results(run, first, handed.version)
 
 
 def _seal(run: Run, commit: str) -> None:
-    """A note on what is handed over: which weights, what the vault said, the journal's head."""
+    """Writes a git note on the commit: the weights, the vault's outcome and the journal's head."""
     handed = _outcome(run, "handover")
     sides = {which: _outcome(run, f"vault/{which}") for which in ("baseline", "final")}
-    vault = {which: told["clean_success"] for which, told in sides.items() if told}
-    measured = {which: told for which, told in sides.items() if told}
+    vault = {which: outcome["clean_success"] for which, outcome in sides.items() if outcome}
+    measured = {which: outcome for which, outcome in sides.items() if outcome}
     note = run.extensions.notes.handover_note(run.id, handed, measured)
     record = {"run": run.id, "policy": handed["policy"], "vault": vault}
     last = [key for key in run.ledger.order() if key.startswith(f"{run.id}/")][-1]
-    mine = recorded_in(note, record, run.ledger.head(last))
-    others = note_parts(run.repo.notes(commit) or "")
-    kept = [text for text, told in others if told.get("run") != run.id]
-    run.repo.note(commit, "\n\n".join([*kept, mine]), when=run.date(run.config.generations, 990))
+    own_text = recorded_in(note, record, run.ledger.head(last))
+    parts = note_parts(run.repo.notes(commit) or "")
+    other_texts = [part for part, outcome in parts if outcome.get("run") != run.id]
+    text = "\n\n".join([*other_texts, own_text])
+    run.repo.note(commit, text, when=run.date(run.config.generations, 990))
 
 
 def _outcome(run: Run, name: str) -> JSON:
@@ -87,17 +88,19 @@ def _outcome(run: Run, name: str) -> JSON:
     return step.fields if step and step.is_done else None
 
 
-def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | None) -> JSON:
+def _score(run: Run, version: Version, job: Job, labels: JSON, policy: Trained | None) -> JSON:
     trained = policy or run.lab.train(job.tree, seed=0, steps=job.steps)
-    seen = run.lab.evaluate(job.tree, trained, split="vault", limit=job.limit)
-    lost = sum(row_of(one).success is None for one in run.lab.rollouts(seen.shard))
-    known = seen.planned - lost
+    evaluation = run.lab.evaluate(job.tree, trained, split="vault", limit=job.limit)
+    lost = sum(row_of(rollout).success is None for rollout in run.lab.rollouts(evaluation.shard))
+    outcomes = evaluation.planned - lost
     if lost:
-        told = {**told, "lost": lost}
-        run.note(f"vault, {told['which']}: {lost} of {seen.planned} attempts lost, in no share")
-    interval = wilson(seen.clean, known)
+        labels = {**labels, "lost": lost}
+        run.note(
+            f"vault, {labels['which']}: {lost} of {evaluation.planned} attempts lost, in no share"
+        )
+    interval = wilson(evaluation.clean, outcomes)
     return {
-        **told,
+        **labels,
         "version": version.id,
         "commit": version.commit,
         "policy": trained.policy,
@@ -105,8 +108,8 @@ def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | N
         "seed": trained.seed,
         "steps": trained.steps,
         "split": "vault",
-        "n": known,
-        "success": seen.solved / known if known else None,
-        "clean_success": seen.clean / known if known else None,
+        "n": outcomes,
+        "success": evaluation.solved / outcomes if outcomes else None,
+        "clean_success": evaluation.clean / outcomes if outcomes else None,
         "ci": [interval.low, interval.high],
     }

@@ -1,4 +1,4 @@
-"""The rows of an arm as a table of clean success: runs, or samples, by task."""
+"""Turns the rows of an arm into a table of clean success. Rows are runs or samples."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class Table(NamedTuple):
 
 
 def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
-    """One row a training seed."""
+    """Returns one row per training seed."""
     return _table([arm.seeds[seed] for seed in seeds])
 
 
 def by_sample(arm: Arm, samples: int) -> Table:
-    """One row a sample of a policy that was not trained."""
+    """Returns one row per sample of a policy that was not trained."""
     rows = list(arm.rows())
     return _table([[row for row in rows if row.sample_idx == at] for at in range(samples)])
 
 
 def _table(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
-    known = [{row.task_key: row.clean for row in run} for run in runs]
-    tasks = sorted(set().union(*known))
-    whole = tuple(task for task in tasks if all(one.get(task) is not None for one in known))
+    outcomes = [{row.task_key: row.clean for row in run} for run in runs]
+    tasks = sorted(set().union(*outcomes))
+    whole = tuple(task for task in tasks if all(run.get(task) is not None for run in outcomes))
     if len(whole) < 2:
         raise InfrastructureError(
             f"only {len(whole)} of {len(tasks)} tasks have an outcome in every run",
-            hint="the same command tries again what was lost",
+            hint="run the same command again: it repeats the lost attempts",
         )
-    clean = np.array([[bool(one[task]) for task in whole] for one in known], dtype=float)
+    clean = np.array([[bool(by_task[task]) for task in whole] for by_task in outcomes], dtype=float)
     return Table(clean, whole, len(tasks) - len(whole))

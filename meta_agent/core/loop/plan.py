@@ -1,9 +1,9 @@
-"""How much a run measures: sizes that follow from the profile, declared before anything is seen.
+"""How much a run measures. The sizes follow from the profile and are fixed before any measurement.
 
-The default fits 2 cores: a table in ARCHITECTURE.md says where its seconds go. What is found buys
-pairs of training runs until a test that may stop at any moment has decided. With a frozen policy
-nothing is trained and the task is the unit: `full` races (`steps.race`), and the plan declares how
-many attempts it plays for and the one exam at their end.
+The default fits 2 cores; a table in ARCHITECTURE.md says where its seconds go. With a trained
+policy, the claim buys pairs of trainings until a sequential test decides. With a frozen policy
+nothing is trained and the task is the unit. Then `full` races, and the plan declares the attempts
+of the race and of the exam at its end.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from meta_agent.core.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, F
 from meta_agent.core.task_splits import SMALL, Halves
 
 MISS: Final = 0.2
-"""Chance of giving a candidate up early although it has the effect that the test looks for."""
+"""Chance of giving a candidate up early although it has the target effect."""
 ALPHA: Final = 0.05
 MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
 TRAININGS: Final = 25
-"""Trainings that the default budget pays for: to search, to prove, and to go on."""
+"""Trainings that the default budget pays for: search, claim and the final training."""
 AGAIN_OF: Final = 50
-"""One attempt of so many in a race is made once more, to see whether the model has changed."""
+"""One in this many attempts of a race is repeated, to see whether the model has changed."""
 RACES: Final = ("full", "no-diagnostics")
-"""Strategies that race with a frozen policy: what they differ in is not how they prove things."""
+"""Strategies that race with a frozen policy. They prove a gain in the same way."""
 _SEEDS_TRIED: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """What stands behind one look at what is claimed."""
+    """The evidence behind one look of the sequential test."""
 
     units: int
     """Training seeds."""
@@ -46,9 +46,9 @@ class Purchase(NamedTuple):
 
 
 def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
-    """The looks at pairs of trainings, at most so many.
+    """Yields one look per number of pairs of trainings, up to `most`.
 
-    Two differences, however large and alike, leave the lower bound of a t-test at its worst.
+    It starts at three pairs. With two, the lower bound of a t-test stays at its worst.
     """
     course = Course("training_pairs", max(most, MIN_PAIRS), target)
     for pairs in range(min(MIN_PAIRS, most), most + 1):
@@ -57,15 +57,14 @@ def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
 
 @dataclass(frozen=True, slots=True)
 class Plan(ABC):
-    """The sizes of one run. That a policy is trained, or is not, is said by its class alone."""
+    """The sizes of one run. Its class says whether the policy is trained."""
 
     steps: int
     """Optimiser steps of a full training arm."""
     looks: tuple[int, ...]
-    """The most pairs of trainings that the claim may take; frozen: samples a task of the exam.
+    """The most pairs of trainings that the claim may take; if frozen, the exam's samples per task.
 
-    Seed 0 searches; the claim uses seeds 1 and up, so that the luck by which a harness was found
-    does not count again for it.
+    The search uses seed 0 and the claim seeds 1 and up, so that a lucky seed does not count twice.
     """
     search: int
     """Tasks of the search split used for evidence and screening."""
@@ -74,56 +73,56 @@ class Plan(ABC):
     alpha: float
     """Chance of one false promotion in the whole run."""
     min_effect: float
-    """A promotion's lower bound has to be above this (a share, not points)."""
+    """The lower bound of a promoted gain must be above this (a share, not points)."""
     generations: int
     target: float = 0.10
     """The effect that the sequential test is tuned to find (a share)."""
     order: str = ""
-    """Salts the order in which a race buys tasks."""
+    """Salt for the order in which a race takes up tasks."""
     trainings: int = 1
-    """The budget where none is declared, in trainings of the start with their evaluation."""
+    """The default budget, counted in trainings of the start with their evaluation."""
     race: int = 0
-    """Attempts that a frozen policy's race plays for, those of its exam included; 0: no race."""
+    """Attempts of a frozen policy's race, including those of its exam; 0: no race."""
     extra: int = 0
-    """Of the exam's tasks, those that get one sample more: what is left of its attempts."""
+    """How many of the exam's tasks get one sample more, to use up its attempts."""
     again: int = 0
-    """Of these, attempts of the start that are made once more before the exam: a model behind
-    somebody's server may have changed since the race began."""
+    """How many attempts of the start are repeated before the exam. They show whether the model
+    behind the server has changed since the race began."""
     halved: bool = False
-    """Search and confirm tasks are halves of one small set (`domains.halves`)."""
+    """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
     train: int | None = None
-    """Tasks to train on; None: nothing is trained, or a built-in suite has its own."""
+    """Number of tasks to train on. None if nothing is trained or a built-in suite decides."""
 
     trains: ClassVar[bool]
     factors: ClassVar[tuple[Factor, ...]]
-    """What a change may be about."""
+    """The factors that a change may edit."""
     acting: ClassVar[str]
-    """What becomes of the policy, in words."""
+    """Whether the policy is trained, in words."""
 
     @property
     def split(self) -> str:
-        """How the tasks to search and confirm on are used, in words."""
+        """Describes how many tasks each split has, in words."""
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
     @abstractmethod
     def training(self) -> str:
-        """What a version's training is, before what it is measured on."""
+        """Describes the training of a version, as the beginning of a sentence."""
 
     @property
     @abstractmethod
     def terms(self) -> str:
-        """What is found is tested on, in words."""
+        """Describes the measurements behind the claim, in words."""
 
     @property
     @abstractmethod
     def provable(self) -> bool:
-        """Whether a claim could prove anything at all."""
+        """Returns whether a claim of this size could prove anything."""
 
     @property
     @abstractmethod
     def seeds(self) -> range:
-        """Training seeds that the search and the claim may use."""
+        """Returns the training seeds that the search and the claim may use."""
 
     @property
     @abstractmethod
@@ -133,34 +132,34 @@ class Plan(ABC):
     @property
     @abstractmethod
     def finer(self) -> str:
-        """What beside more tasks would show smaller gains."""
+        """Names what, besides more tasks, would show smaller gains."""
 
     @abstractmethod
     def gate(self) -> Gate:
-        """The rule of the loop under this plan, with all that a claim may buy."""
+        """Returns the decision rule of the claim, with all the looks that it may take."""
 
     @abstractmethod
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Plans in order of cost, by what is bought more of."""
+        """Returns larger plans in order of cost, by what they measure more of."""
 
     @property
     def ties(self) -> str:
-        """Salts how ties of a race's exam are broken."""
+        """Returns the salt that breaks ties in a race's exam."""
         return f"ties/{self.order}" if self.race else ""
 
     @property
     def budget(self) -> ErrorBudget:
-        """The error budget of a claim: there is one of its kind in a run."""
+        """Returns the error budget of a claim. A run makes at most one claim of each kind."""
         return ErrorBudget(self.alpha, futility=MISS)
 
     def to_json(self) -> dict[str, JSON]:
-        """The plan as a run stores it."""
+        """Returns the plan as the run stores it."""
         return {**asdict(self), "looks": list(self.looks), "frozen": not self.trains}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedPlan(Plan):
-    """Of a policy that is trained here: training seeds are the unit, in pairs."""
+    """The plan for a policy that is trained here. Pairs of training seeds are the unit."""
 
     trains = True
     factors = FACTORS
@@ -201,8 +200,8 @@ class TrainedPlan(Plan):
 
     def gate(self) -> Gate:
         looks = (
-            Look(0, bought.units, self.confirm, bought.final, bought.course)
-            for bought in pairs_bought(self.looks[-1], self.target)
+            Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
+            for purchase in pairs_bought(self.looks[-1], self.target)
         )
         return Gate(tuple(looks), self.budget, self.min_effect)
 
@@ -212,7 +211,7 @@ class TrainedPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPlan(Plan):
-    """Of a policy behind a server: nothing is trained, and the task is the unit."""
+    """The plan for a policy behind a server. Nothing is trained, and the task is the unit."""
 
     trains = False
     factors = tuple(factor for factor in FACTORS if factor not in TRAINING_FACTORS)
@@ -236,7 +235,7 @@ class FrozenPlan(Plan):
 
     @property
     def provable(self) -> bool:
-        """If every task spoke for a candidate, the exact test would still give 2 ** -tasks."""
+        """Even if every task favours a candidate, the exact test gives p = 2 ** -tasks at best."""
         return 0.5**self.confirm <= self.budget.at(0)
 
     @property
@@ -245,9 +244,9 @@ class FrozenPlan(Plan):
 
     @property
     def policy_conversations(self) -> tuple[int, int]:
-        if self.race:  # at least where no edit is proposed
+        if self.race:  # the fewest: no edit is proposed
             return self.search + 2 * self.vault, self.race + 2 * self.vault
-        most = self.search * (1 + self.generations)  # one change a generation
+        most = self.search * (1 + self.generations)  # one candidate per generation
         return self.search + self.vault, most + 2 * self.vault
 
     @property
@@ -270,7 +269,7 @@ def _times(size: int) -> list[int]:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """The plan of a profile, bounded by what a frozen policy's domain or one's own file has."""
+    """Returns the plan of a profile, limited by the tasks of the domain or the user's file."""
     if config.trainable:
         return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)
@@ -278,15 +277,15 @@ def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
 
 
 def _raced(config: RunConfig, plan: FrozenPlan, domain: Domain | None) -> FrozenPlan:
-    """The race's attempts: those of `--budget`, or enough for its candidates and `--samples`."""
+    """Returns a race's plan: `--budget` attempts, or enough for its candidates and samples."""
     few = 0 if domain is None else len(domain.tasks("search")) + len(domain.tasks("confirm"))
     if domain is not None and 0 < few < SMALL:
         halves = domain if isinstance(domain, Halves) else Halves(domain)
-        each = {name: len(halves.tasks(name)) for name in ("search", "confirm")}
-        plan = replace(plan, search=min(64, each["search"]), confirm=each["confirm"], halved=True)
+        sizes = {name: len(halves.tasks(name)) for name in ("search", "confirm")}
+        plan = replace(plan, search=min(64, sizes["search"]), confirm=sizes["confirm"], halved=True)
     tried = plan.search * (1 + config.generations * config.candidates)
-    wanted = max(tried / (1 - EXAM), 2 * plan.confirm * config.samples / EXAM)
-    attempts = config.budget or math.ceil(wanted)
+    needed = max(tried / (1 - EXAM), 2 * plan.confirm * config.samples / EXAM)
+    attempts = config.budget or math.ceil(needed)
     (samples, extra), confirm = exam_of(attempts, plan.confirm), plan.confirm
     if not samples:
         samples, extra, confirm = 1, 0, max(2, extra)

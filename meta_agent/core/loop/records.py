@@ -1,4 +1,4 @@
-"""What passes between the verbs of the loop: the nouns of a run, and the seam to how it searches.
+"""The records that the steps of the loop pass to each other, and the `Strategy` protocol.
 
 Everything else (sandboxes, commits, measuring, the journal) is the same for every strategy.
 """
@@ -18,7 +18,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, Verdict, VerdictKind
 
 BY_SCORE: Final = "score"
-"""The judge of a verdict that rests on a score alone."""
+"""Value of `judge` in a verdict that rests on a raw score."""
 
 Standing = Literal["proven", "unproven", "start"]
 
@@ -31,19 +31,19 @@ class Version(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """A candidate with everything that was found out about it before the live test."""
+    """A candidate with the findings of all checks before the live test."""
 
     candidate: Candidate
     findings: tuple[Finding, ...]
 
     @property
     def vetoed(self) -> bool:
-        """No money is spent on it."""
+        """Returns whether a check stopped the candidate: then no attempts are spent on it."""
         return any(finding.severity == "veto" for finding in self.findings)
 
     @property
     def watches(self) -> bool:
-        """It changes what is measured, not what is done: clean success cannot judge it."""
+        """Returns whether it only changes diagnostics, which clean success cannot judge."""
         return self.candidate.factor == "diagnostics"
 
 
@@ -62,45 +62,45 @@ class Collected(NamedTuple):
     trained: Trained
     evaluated: Evaluated
     untrained: Evaluated | None = None
-    """The base policy under this version; None where nothing is trained."""
+    """The base policy under this version. None if nothing is trained."""
 
 
 class Reading(NamedTuple):
-    """What the evidence says, and what the validity detectors say of the version itself."""
+    """The evidence about a version, and what the validity detectors say of the version itself."""
 
     evidence: Evidence
     findings: tuple[Finding, ...]
     behind: bool = True
-    """Whether a proposer may look behind it, at the attempts and the training."""
+    """Whether a proposer may also see the attempts and the training behind the evidence."""
     untrained: Evidence | None = None
-    """What the base policy does under this harness, before any training."""
+    """Evidence about the base policy under this harness, before any training."""
 
     @property
     def invalid(self) -> bool:
-        """The version's own score is not what it seems: repair it first."""
+        """Returns whether the version's own score is not valid. Then it must be repaired first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
 class Read(NamedTuple):
-    """What a generation started from."""
+    """The version that a generation started from, and the evidence about it."""
 
     collected: Collected
     reading: Reading
 
 
 class Found(NamedTuple):
-    """What a search ended with, measured on the search split and proven nowhere yet."""
+    """The result of a search. It is measured on the search split only, and not proven."""
 
     version: Version
     candidates: tuple[Candidate, ...]
-    """Those in it, in the order in which they were merged."""
+    """The candidates merged into the version, in the order of their merges."""
     read: Mapping[int, Read]
-    """By generation, what it was written from."""
+    """Maps a generation to the version and evidence that its candidates were written from."""
 
     @property
     def acting(self) -> bool:
-        """Whether anything in it changes what is done: what only watches has its own verdict."""
-        return any(one.factor != "diagnostics" for one in self.candidates)
+        """Returns whether any candidate is not a diagnostic. Those have their own verdict."""
+        return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -112,67 +112,68 @@ class Found(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """What a run gives to its owner."""
+    """The harness and the weights that a run hands over."""
 
     version: Version
     trained: Trained | None
-    """Its weights; None: those of training seed 0."""
+    """Its weights. None stands for those of training seed 0."""
     standing: Standing
     words: str = ""
-    """In a sentence: what is known of it."""
+    """One sentence about how well it is proven."""
 
 
 class Strategy(Protocol):
-    """A way to search: from the first version to what is handed over."""
+    """A way to search, from the first version to the one that is handed over."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver: ...
 
 
 def stopped(findings: tuple[Finding, ...]) -> Judged:
-    """INVALID without a comparison: a check stopped the candidate, or it could not be measured."""
+    """Returns INVALID for a candidate that a check stopped or that could not be measured."""
     reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
     evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
     return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
 
 
 def failure(error: CandidateError, stage: str = "failed") -> Finding:
-    """What a candidate's own code, recipe or sandbox did wrong, as a veto."""
+    """Returns a veto for an error of a candidate's own code, recipe or sandbox."""
     return Finding(f"{stage}.{error.reason}", "veto", str(error)[:1000])
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Whether a verdict rests on lost rollouts: then it says nothing about the idea."""
-    found = evidence.get("findings", ())
-    vetoes = [f["code"] for f in found if f["severity"] == "veto" and f["side"] != "baseline"]
+    """Returns whether a verdict rests on lost rollouts. Then it says nothing about the idea."""
+    findings = evidence.get("findings", ())
+    vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)
 
 
 def proven(verdict: Verdict) -> bool:
-    """Whether a verdict rests on a test that may be wrong with a known chance."""
+    """Returns whether a verdict rests on a test with a known error, not on a raw score."""
     return verdict.evidence.get("judge") != BY_SCORE
 
 
 @contextmanager
 def must_work(version: Version) -> Iterator[None]:
-    """The version that candidates start from has to be measurable: no verdict can come of it."""
+    """Turns a CandidateError of the base version into a ConfigError: the run cannot go on."""
     try:
         yield
     except CandidateError as error:
         raise ConfigError(
             f"the harness {version.id} ({version.commit[:12]}) cannot be measured: {error}",
-            hint="mend it in harness_repo/, commit, and begin again with another --seed",
+            hint="mend it in harness_repo/, commit, and start a new run with another --seed",
         ) from error
 
 
 def candidate_to_json(candidate: Candidate) -> dict[str, JSON]:
-    """A candidate as the ledger keeps it."""
+    """Returns a candidate as the ledger stores it."""
     return asdict(candidate)
 
 
 def candidate_from_json(data: dict[str, Any]) -> Candidate:
-    """Parses what `candidate_to_json` wrote; keys that later steps added are left alone."""
-    told = dict(data["hypothesis"])
+    """Parses the output of `candidate_to_json`. Ignores keys that later steps added."""
+    hypothesis = dict(data["hypothesis"])
     for name in ("risks", "evidence", "skills", "factors"):
-        told[name] = tuple(told.get(name, ()))
-    known = {name: data[name] for name in Candidate.__dataclass_fields__}
-    return Candidate(**{**known, "paths": tuple(data["paths"]), "hypothesis": Hypothesis(**told)})
+        hypothesis[name] = tuple(hypothesis.get(name, ()))
+    fields = {name: data[name] for name in Candidate.__dataclass_fields__}
+    fields |= {"paths": tuple(data["paths"]), "hypothesis": Hypothesis(**hypothesis)}
+    return Candidate(**fields)

@@ -1,11 +1,11 @@
-"""What a run came to on the vault, over all training seeds that it has trained anyway.
+"""The vault results of a run over all training seeds that exist for both versions.
 
-The headline stays with the pre-registered seed, whose policy is handed over. But one training run
-is one draw: where more of both versions were trained to judge candidates, their policies are asked
-as well, at the same one reading of the vault, and mean, interquartile mean and the probability of
-improvement are reported with intervals over runs and tasks. Nothing is chosen by them.
+The headline uses the pre-registered seed, whose policy is handed over. But one training is one
+draw. If the claim trained both versions on more seeds, those policies are measured in the same
+reading of the vault. Reported are mean, interquartile mean and probability of improvement, with
+intervals over runs and tasks. Nothing is chosen by them.
 
-Does not cover: a frozen policy's luck beyond its tasks; it has one run.
+Not covered: the run-to-run luck of a frozen policy, which has one run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from meta_agent.core.protocols import JSON
 
 
 def vault_results(run: Run, first: Version, last: Version) -> None:
-    """Measures both versions over the training seeds that they have in common."""
+    """Measures both versions on the vault, over their common training seeds. Records it."""
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)
     trained = [seed for seed in run.plan.seeds if _trained(run, versions, seed)]
-    seeds = [seed for seed in trained if seed] or trained  # the proof's, where there are any
+    seeds = [seed for seed in trained if seed] or trained  # those of the claim, if it trained any
     if not seeds:
         return
     run.lab.prepare([_job(run, version, seed) for version in versions for seed in seeds])
@@ -35,7 +35,7 @@ def vault_results(run: Run, first: Version, last: Version) -> None:
         "vault/results",
         "results",
         {"seeds": seeds, "commits": [version.commit for version in versions]},
-        partial(_told, run, versions, seeds),
+        partial(_outcome, run, versions, seeds),
     )
 
 
@@ -48,14 +48,14 @@ def _job(run: Run, version: Version, seed: int) -> Job:
     return Job(run.repo.tree(version.commit), seed, plan.steps, "vault", plan.vault)
 
 
-def _told(run: Run, versions: Sequence[Version], seeds: Sequence[int]) -> JSON:
+def _outcome(run: Run, versions: Sequence[Version], seeds: Sequence[int]) -> JSON:
     tables = [_table(run, version, seeds) for version in versions]
-    told: dict[str, JSON] = {"split": "vault", "seeds": list(seeds), "before": _arm(tables[0])}
+    outcome: dict[str, JSON] = {"split": "vault", "seeds": list(seeds), "before": _arm(tables[0])}
     if len(tables) == 1:
-        return told
+        return outcome
     before, after = _on_common_tasks(*tables)
     return {
-        **told,
+        **outcome,
         "after": _arm(tables[1]),
         "difference": results.difference(after, before).to_json(),
         "iqm_difference": results.difference(after, before, "iqm").to_json(),
@@ -78,9 +78,9 @@ def _arm(table: Table) -> JSON:
     }
 
 
-def _on_common_tasks(one: Table, two: Table) -> list[results.Matrix]:
-    common = set(one.tasks) & set(two.tasks)
+def _on_common_tasks(first: Table, second: Table) -> list[results.Matrix]:
+    common = set(first.tasks) & set(second.tasks)
     return [
         side.clean[:, [at for at, task in enumerate(side.tasks) if task in common]]
-        for side in (one, two)
+        for side in (first, second)
     ]

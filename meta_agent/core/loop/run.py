@@ -1,4 +1,4 @@
-"""A run in progress: what every verb needs."""
+"""A run in progress: its settings, its stores and its clients, for every step of the loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Run:
-    """What every verb needs. `id` prefixes every key in the ledger."""
+    """What every step of the loop needs. `id` prefixes every key in the ledger."""
 
     id: str
     config: RunConfig
@@ -35,35 +35,35 @@ class Run:
     skills: SkillLibrary
     display: Display
     clock: int
-    """Seconds since the epoch at the run's start: commits are dated from it, not from now."""
+    """Start of the run in seconds since the epoch. Commit dates derive from it."""
     stopping: Callable[[], bool]
     extensions: Extensions
     models: ModelClient | None = None
-    """Every model call of the run; None where it asks no model."""
+    """The client for all language model calls. None if the run makes none."""
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """What a change may be about: with a frozen policy not what acts through training."""
+        """Returns the factors that a change may edit. A frozen policy has fewer."""
         return self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """`Ledger.once` under this run's prefix; the place where a drain takes effect."""
+        """Calls `Ledger.once` under this run's prefix. Raises Interrupted if the run stops."""
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
         return self.ledger.once(key, kind, intent, work)
 
     def phase(self, name: str, detail: str) -> None:
-        """Says what happens now (the display also journals it)."""
+        """Shows which phase the run is in. The display also journals it."""
         self.display.phase(name, detail)
 
     def note(self, text: str) -> None:
-        """A line for the reader (the display also journals it)."""
+        """Shows one line to the user. The display also journals it."""
         self.display.note(text)
 
     @property
     def finished(self) -> bool:
-        """Whether this run was recorded done before: then it is only read."""
+        """Returns whether the ledger says that this run is done. Then it is only read."""
         row = self.ledger.run(self.id)
         return row is not None and row.exit_reason == DONE
 
@@ -81,9 +81,9 @@ class Run:
 
     @property
     def author(self) -> str:
-        """The model that writes the edits; in a replay the recorded one, so that commits agree."""
+        """Returns the model that writes the edits; in a replay, the recorded one."""
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:
-        """A commit date that is the same when the step is repeated."""
+        """Returns a commit date that stays the same when the step is repeated."""
         return self.clock + generation * 1000 + index

@@ -1,12 +1,11 @@
-"""What the runs of one workspace share: the error of their claims, the vault, and small halves.
+"""What the runs of one workspace share: the error of their claims, the vault, and small task sets.
 
-The first run that makes a claim makes it at the whole error. All later ones together get as much
-again, the k-th of them 1 / (k (k + 1)) of it. So any number of runs, of however similar edits,
-promotes falsely with at most twice the declared chance, and a run that is given up half-way
-counts: its share is journalled before anything is measured for the claim. A run that never comes
-to a claim spends nothing.
+The first run that makes a claim uses the whole error. All later runs together get as much again:
+the k-th of them gets 1 / (k (k + 1)) of it. So any number of runs, with edits however similar,
+promotes falsely with at most twice the declared chance. A run that is given up half-way counts,
+because its share is journalled before its claim is measured. A run without a claim spends nothing.
 
-Not covered: what other workspaces claimed on the same tasks.
+Not covered: claims of other workspaces on the same tasks.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from meta_agent.core.loop.plan import ALPHA, Plan
 from meta_agent.core.loop.run import Run
 
 BEGUN: Final = "claim"
-"""The ledger's word for a claim that is about to be measured."""
+"""Ledger kind of the step that a claim begins with."""
 _KEY: Final = "claim/begun"
 _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """What a claim gets of an error after so many earlier ones: the later ones share one whole."""
+    """Returns a claim's share of the error. All claims after the first share one whole."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
 def alpha_of(ledger: Ledger, run: str) -> float:
-    """The error of a run's claim, by how many runs of the workspace claimed something before it."""
+    """Returns the error of a run's claim. It depends on how many runs made a claim before it."""
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
 def begin_claim(run: Run) -> None:
-    """From here on this run has claimed something, whatever becomes of it."""
-    told = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
-    run.once(_KEY, BEGUN, {}, lambda: told)
+    """Records that this run makes a claim. It counts even if the run is given up."""
+    claim = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
+    run.once(_KEY, BEGUN, {}, lambda: claim)
 
 
 def _claimed_before(ledger: Ledger, run: str) -> int:
@@ -47,13 +46,13 @@ def _claimed_before(ledger: Ledger, run: str) -> int:
 
 
 def runs_that_read_vault(ledger: Ledger) -> set[str]:
-    """Runs of this workspace that began to measure on the vault."""
+    """Returns the runs of this workspace that began to measure on the vault."""
     evals = ledger.steps(kind="eval")
     return {str(step.run) for step in evals if step.intent["split"] == "vault"}
 
 
 def shared_words(ledger: Ledger, run: str, plan: Plan) -> Iterator[str]:
-    """What a run says before it starts: its claim's error, and what earlier runs leave of it."""
+    """Yields what a run says before it starts: its claim's error, and earlier vault readings."""
     if earlier := _claimed_before(ledger, run):
         yield (
             f"{_runs(earlier)} of this workspace made a claim before: this one's error is "
@@ -76,13 +75,16 @@ def _runs(count: int) -> str:
 
 
 def note_half(run: Run) -> None:
-    """Writes down which half of a small set a race searches on, for the runs after it."""
-    told = {"search": [task.key for task in run.lab.domain.tasks("search")]}
-    run.once(_HALF, "tasks", {}, lambda: told)
+    """Records which half of a small task set this race searches on, for later runs."""
+    half = {"search": [task.key for task in run.lab.domain.tasks("search")]}
+    run.once(_HALF, "tasks", {}, lambda: half)
 
 
 def crosses(run: Run, other: str) -> bool:
-    """Whether another run searched on what confirms here: its history would tell of the exam."""
+    """Returns whether another run searched on this run's confirm tasks.
+
+    The history of such a run would reveal the exam.
+    """
     if other == run.id:
         return False
     half = run.ledger.step(f"{other}/{_HALF}")

@@ -1,1 +1,1 @@
-"""What measures the loop's own measuring: which numbers tell good versions from bad ones."""
+"""Judges diagnostics: which of their numbers separate good versions from bad ones."""

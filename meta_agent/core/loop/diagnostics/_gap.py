@@ -1,10 +1,11 @@
-"""A diagnostic gap: the score moved and no metric did, so a diagnostic is looked for.
+"""A diagnostic gap: the score moved and no metric moved with it, so a diagnostic is missing.
 
-The gap is read off the evidence of two versions in a row (`collect.read`). It stays open until a
-diagnostic is admitted. For the rules agent the numbers of a library are measured on past versions,
-and those that tell good ones from bad ones become `Lead`s; a language model gets the gap in words.
+The gap shows in the evidence of two versions in a row (`collect.read`). It stays open until a
+diagnostic is admitted. For the rules agent, the numbers of a library are measured on past versions.
+Those that separate good versions from bad ones become `Lead`s. A language model gets the gap in
+words.
 
-Not covered: admission; a lead is a candidate like any other (`discriminate`).
+Not covered: admission. A lead is a candidate like any other (`discriminate`).
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ RULES: Final = "rules"
 
 
 def open_gap(run: Run) -> str:
-    """The newest gap that nothing has explained yet, in a sentence; empty where there is none."""
-    told, at = "", 0
+    """Returns the newest open gap as a sentence, or "" if no gap is open."""
+    sentence, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
-        found = step.outcome_as(Evidence).get("gap") if step.is_done else None
-        if found and found["unexplained"]:
+        gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
+        if gap and gap["unexplained"]:
             version = step.outcome_as(Evidence)["version"]
-            told, at = _sentence(version, found["delta"], found["z"]), step.seq
-    return "" if any(one.seq > at for one in admitted(run)) else told
+            sentence, at = _sentence(version, gap["delta"], gap["z"]), step.seq
+    return "" if any(diagnostic.seq > at for diagnostic in admitted(run)) else sentence
 
 
 def _sentence(version: str, delta: float, z: float) -> str:
@@ -49,53 +50,54 @@ def _sentence(version: str, delta: float, z: float) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """What a language model is told of it."""
-    if told := open_gap(run):
+    """Yields the text about the open gap for a language model."""
+    if sentence := open_gap(run):
         yield (
-            f"A gap in what is measured: {told}. One hypothesis should be a diagnostic (factor "
+            f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "
             "diagnostics, metric measured.NAME.VALUE with a limit in THRESHOLDS). It costs no "
             "training: it is admitted if it tells good past versions from bad ones."
         )
 
 
 def with_leads(run: Run, collected: Collected, situation: Situation | None) -> Situation | None:
-    """The situation, with the numbers that could close an open gap."""
-    if run.author != RULES or not (told := open_gap(run)):
+    """Returns the situation, with leads added if the rules agent faces an open gap."""
+    if run.author != RULES or not (gap := open_gap(run)):
         return situation
-    found = leads(run, collected.tree)
-    run.note(f"{told}: {len(found)} of {len(LIBRARY)} numbers tell past versions apart")
-    return replace(situation or Situation(), leads=found)
+    numbers = leads(run, collected.tree)
+    run.note(f"{gap}: {len(numbers)} of {len(LIBRARY)} numbers tell past versions apart")
+    return replace(situation or Situation(), leads=numbers)
 
 
 def leads(run: Run, tree: HarnessTree) -> tuple[Lead, ...]:
-    """The numbers of the library that tell past versions apart; those held out are not read."""
-    kept, _ = split_past(run, past_versions(run), tree)
-    if min(sum(one.good is side for one in kept) for side in (True, False)) < MIN_VERSIONS:
+    """Returns the library's numbers that separate past versions, without reading held-out ones."""
+    versions, _ = split_past(run, past_versions(run), tree)
+    good = sum(version.good for version in versions)
+    if min(good, len(versions) - good) < MIN_VERSIONS:
         return ()
     try:
-        values = fairly(lambda: _measured(run, tree, kept))
+        values = fairly(lambda: _measured(run, tree, versions))
     except CandidateError:
-        return ()  # a diagnostic of the harness fails on what past versions did
-    found = [_lead(metric, kept, values[metric.name]) for metric in LIBRARY]
-    ranked = sorted((one for one in found if one), key=lambda lead: (-lead.share, lead.name))
+        return ()  # a diagnostic fails on rollouts of past versions
+    telling = filter(None, (_lead(m, versions, values[m.name]) for m in LIBRARY))
+    ranked = sorted(telling, key=lambda lead: (-lead.share, lead.name))
     return tuple(ranked[:LEADS])
 
 
 def _measured(
     run: Run, tree: HarnessTree, past: Sequence[PastVersion]
 ) -> dict[str, list[float | None]]:
-    """By name of the library's number, its value on each past version."""
+    """Maps each number of the library to its value on each past version."""
     values: dict[str, list[float | None]] = {metric.name: [] for metric in LIBRARY}
     with run.lab.session(_with_library(tree)) as session:
-        for one in past:
-            found = {m.name: m.values for m in session.measure(run.lab.rollouts(one.shard))}
+        for version in past:
+            measured = {m.name: m.values for m in session.measure(run.lab.rollouts(version.shard))}
             for metric in LIBRARY:
-                values[metric.name].append(found.get(metric.diagnostic, {}).get(VALUE))
+                values[metric.name].append(measured.get(metric.diagnostic, {}).get(VALUE))
     return values
 
 
 def _with_library(tree: HarnessTree) -> HarnessTree:
-    """The harness with the library as its only diagnostics."""
+    """Returns the harness with the library as its only diagnostics."""
     contract = parse_contract(tree)
     watching = set(contract.files_of("diagnostics", tree))
     folder = contract.factors["diagnostics"][0].rpartition("/")[0]
@@ -109,10 +111,13 @@ def _with_library(tree: HarnessTree) -> HarnessTree:
 def _lead(
     metric: Metric, past: Sequence[PastVersion], values: Sequence[float | None]
 ) -> Lead | None:
-    """The number with its best line, if it tells the versions apart in spite of its company."""
-    good = [v for one, v in zip(past, values, strict=True) if one.good and v is not None]
-    bad = [v for one, v in zip(past, values, strict=True) if not one.good and v is not None]
-    found = separation(good, bad, alpha=ALPHA / len(LIBRARY))
-    if found is None:
+    """Returns the number with its best threshold, or None if it does not separate the versions.
+
+    The error is divided by the size of the library.
+    """
+    good = [v for version, v in zip(past, values, strict=True) if version.good and v is not None]
+    bad = [v for version, v in zip(past, values, strict=True) if not version.good and v is not None]
+    line = separation(good, bad, alpha=ALPHA / len(LIBRARY))
+    if line is None:
         return None
-    return Lead(metric, *found, versions=len(good) + len(bad))
+    return Lead(metric, *line, versions=len(good) + len(bad))

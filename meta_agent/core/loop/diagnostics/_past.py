@@ -1,13 +1,13 @@
-"""Past versions, for diagnostics to be judged by: who was good, who was bad, and who is held out.
+"""Past versions that diagnostics are judged on: good ones, bad ones, and which are held out.
 
-A past version is a candidate that any run of this workspace measured: good if it was promoted, bad
-if it was rejected or INVALID. Pooled over the runs of a workspace, oldest first.
+A past version is a candidate that any run of this workspace measured. It is good if it was
+promoted, and bad if it was rejected or INVALID. The versions of all runs are pooled, oldest first.
 
-Held out is every third of either kind, and never the version whose rollouts the author of a
-diagnostic was shown: that one he wrote from.
+Every third good version and every third bad one is held out. The version whose rollouts the author
+of a diagnostic saw is never held out.
 
-Not covered: that versions which were stopped early were measured on the search split, the others on
-the confirm split. Both are drawn alike; a number that tells splits apart would profit.
+Not covered: versions that were stopped early were measured on the search split, the others on the
+confirm split. Both are drawn alike, but a number that separates the splits would profit.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class PastVersion(NamedTuple):
     good: bool
     shard: JSON
     commit: str
-    seq: int  # when its verdict was recorded, as the ledger counts
+    seq: int  # of its verdict in the ledger
 
 
 class Number(NamedTuple):
-    """A number that a diagnostic measures, and when its author finds it bad."""
+    """A number that a diagnostic measures, with the threshold that its author declares."""
 
     diagnostic: str
     value: str
@@ -48,50 +48,52 @@ class Number(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """A number on good and on bad versions."""
+    """The values of one number on good and on bad versions."""
 
     good: tuple[float, ...]
     bad: tuple[float, ...]
 
 
 def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
-    """Those whose verdict was recorded later than step `after`, each once.
+    """Returns the versions whose verdict was recorded after step `after`, each once.
 
-    Members of one bundle share its attempts; where they were judged differently, those are neither
-    good nor bad.
+    Members of one bundle share its attempts. If their verdicts differ, the version is left out.
     """
-    found: dict[str, list[PastVersion]] = {}
-    for one in _recorded(run):
-        if one.seq > after:
-            found.setdefault(json.dumps(one.shard, sort_keys=True), []).append(one)
-    return [same[0] for same in found.values() if len({one.good for one in same}) == 1]
+    by_attempts: dict[str, list[PastVersion]] = {}
+    for version in _recorded(run):
+        if version.seq > after:
+            by_attempts.setdefault(json.dumps(version.shard, sort_keys=True), []).append(version)
+    groups = by_attempts.values()
+    return [group[0] for group in groups if len({version.good for version in group}) == 1]
 
 
 def _recorded(run: Run) -> Iterator[PastVersion]:
     for step in run.ledger.steps(kind="verdict"):
-        told: Mapping[str, JSON] = step.fields
-        if not step.is_done or not told["arms"] or machines_failed(told["evidence"]):
+        verdict: Mapping[str, JSON] = step.fields
+        if not step.is_done or not verdict["arms"] or machines_failed(verdict["evidence"]):
             continue
-        if told["evidence"].get("judge") == BY_SCORE:
-            continue  # kept or dropped by a raw score: nobody knows which it was
-        if (kind := VerdictKind(told["kind"])) in _GOOD:
-            shards = ArmRef.from_json(told["arms"][1]).shards
+        if verdict["evidence"].get("judge") == BY_SCORE:
+            continue  # judged by a raw score, which proves neither good nor bad
+        if (kind := VerdictKind(verdict["kind"])) in _GOOD:
+            shards = ArmRef.from_json(verdict["arms"][1]).shards
             yield PastVersion(
-                _GOOD[kind], shards[min(shards)], str(told.get("commit", "")), step.seq
+                _GOOD[kind], shards[min(shards)], str(verdict.get("commit", "")), step.seq
             )
 
 
 def split_past(
-    run: Run, past: Sequence[PastVersion], shown: HarnessTree
+    run: Run, past: Sequence[PastVersion], base: HarnessTree
 ) -> tuple[list[PastVersion], list[PastVersion]]:
-    """Those to write from and those held out, for an author who was shown the version `shown`."""
-    seen, kept, held = behaviour_hash(shown), list[PastVersion](), list[PastVersion]()
+    """Returns the in-sample and the held-out versions for an author who was shown `base`."""
+    in_sample, held_out = list[PastVersion](), list[PastVersion]()
+    base_behaviour = behaviour_hash(base)
     counts = {True: 0, False: 0}
-    for one in past:
-        counts[one.good] += 1
-        third = counts[one.good] % HOLD_OUT_EVERY == 0
-        (held if third and _behaviour(run, one) != seen else kept).append(one)
-    return kept, held
+    for version in past:
+        counts[version.good] += 1
+        third = counts[version.good] % HOLD_OUT_EVERY == 0
+        hold_out = third and _behaviour(run, version) != base_behaviour
+        (held_out if hold_out else in_sample).append(version)
+    return in_sample, held_out
 
 
 def _behaviour(run: Run, version: PastVersion) -> str | None:
@@ -101,12 +103,15 @@ def _behaviour(run: Run, version: PastVersion) -> str | None:
 
 
 def number_of(session: HarnessSession, metric: str) -> Number:
-    """`measured.NAME.VALUE`, with the limit that the diagnostic itself declares for it."""
+    """Returns the number `measured.NAME.VALUE` with the threshold that its diagnostic declares.
+
+    Raises CandidateError if it declares none.
+    """
     diagnostic, _, value = metric.removeprefix("measured.").partition(".")
     declared = _measured(session, diagnostic, ()).thresholds.get(value)
     limit = declared.get("warn") if isinstance(declared, Mapping) else None
     side = declared.get("direction") if isinstance(declared, Mapping) else None
-    # Untrusted: also NaN and 10**400 are numbers.
+    # The value is untrusted: NaN and 10**400 are numbers too.
     if not (isinstance(limit, int | float) and abs(limit) <= MAX_LIMIT and side in SIDES):
         raise CandidateError(
             f"{diagnostic} declares no limit for {value!r}: THRESHOLDS needs "
@@ -117,19 +122,19 @@ def number_of(session: HarnessSession, metric: str) -> Number:
 
 
 def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -> Measurement:
-    found = next((one for one in session.measure(rollouts) if one.name == name), None)
-    if found is None:
-        raise CandidateError(f"no diagnostic is named {name!r}", reason="no_diagnostic")
-    return found
+    for measurement in session.measure(rollouts):
+        if measurement.name == name:
+            return measurement
+    raise CandidateError(f"no diagnostic is named {name!r}", reason="no_diagnostic")
 
 
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """The number on each version; one that it could not be read on is left out."""
+    """Returns the number on each version. Versions without a value are left out."""
     values: dict[bool, list[float]] = {True: [], False: []}
-    for one in past:
-        found = _measured(session, number.diagnostic, run.lab.rollouts(one.shard))
-        if number.value in found.values:
-            values[one.good].append(found.values[number.value])
+    for version in past:
+        measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))
+        if number.value in measurement.values:
+            values[version.good].append(measurement.values[number.value])
     return Readings(tuple(values[True]), tuple(values[False]))

@@ -1,18 +1,16 @@
-"""judge, for diagnostics: does the new number tell good past versions from bad ones?
+"""Judges a new diagnostic: does its number separate good past versions from bad ones?
 
-The new diagnostic reads the stored rollouts of past versions; nothing is trained. It has to do so
-as well on versions that it was not written from (`_past.split_past`). A number that was picked out
-of a library pays for all that were looked at: its error is divided by their count, and by that of
-all numbers that were read on this workspace's versions before it.
+The diagnostic reads the stored rollouts of past versions; nothing is trained. Its number must also
+separate versions that its author did not see (`_past.split_past`). The error is divided by the
+count of all numbers compared: those of its library, and those that were judged before it.
 
-An admission is outside the run's error budget, on purpose: that budget is for claims that a harness
-is better, and a diagnostic changes no attempt, no reward and no verdict. What a wrong one costs is
-attention, until `tend` retires it. Its own error is bounded by the rule: a number that means
-nothing was admitted in 0.05 to 0.25 % of simulated cases (12 to 24 past versions), the best of ten
-such numbers in 1 to 3 %.
+An admission is outside the run's error budget on purpose. That budget is for claims that a harness
+is better, and a diagnostic changes no attempt, no reward and no verdict. A wrong one costs
+attention until `tend` retires it. In simulations with 12 to 24 past versions, a meaningless number
+was admitted in 0.05 to 0.25 % of cases, and the best of ten such numbers in 1 to 3 %.
 
-Not covered: the rule itself (`gate.judge_diagnostics`), which asks for more versions than a first
-run has: until then the answer is INCONCLUSIVE.
+Not covered: the rule itself (`gate.judge_diagnostics`). It needs more versions than a first run
+has; until then the answer is INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from meta_agent.core.protocols import JSON, Verdict
 
 KIND: Final = "discrimination"
 LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}
-"""By rule, how many numbers were compared to find the proposed one."""
+"""Maps a rule to how many numbers it compared to find the proposed one."""
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:
@@ -40,10 +38,12 @@ def discriminate(run: Run, tested: Tested) -> Judged:
     candidate = tested.candidate
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
 
-    def told() -> JSON:
+    def discrimination() -> JSON:
         return {"candidate": candidate.id, "verdict": verdict_to_json(_verdict(run, tested))}
 
-    outcome = run.once(f"{candidate.id}/discriminate", KIND, {"commit": candidate.commit}, told)
+    outcome = run.once(
+        f"{candidate.id}/discriminate", KIND, {"commit": candidate.commit}, discrimination
+    )
     return Judged(verdict_from_json(outcome["verdict"]))
 
 
@@ -56,15 +56,15 @@ def _verdict(run: Run, tested: Tested) -> Verdict:
 
 def _judged(run: Run, tested: Tested) -> Verdict:
     candidate = tested.candidate
-    kept, held = split_past(run, past_versions(run), run.repo.tree(candidate.base))
+    parts = split_past(run, past_versions(run), run.repo.tree(candidate.base))
     with run.lab.session(run.repo.tree(candidate.commit)) as session:
         number = number_of(session, candidate.hypothesis.metric)
-        seen, unseen = (readings(run, session, number, part) for part in (kept, held))
+        in_sample, held_out = (readings(run, session, number, part) for part in parts)
     return judge_diagnostics(
-        seen.good,
-        seen.bad,
-        heldout_good=unseen.good,
-        heldout_bad=unseen.bad,
+        in_sample.good,
+        in_sample.bad,
+        heldout_good=held_out.good,
+        heldout_bad=held_out.bad,
         threshold=number.threshold,
         higher_is_bad=number.higher_is_bad,
         alpha=ALPHA / (LOOKED_AT.get(candidate.hypothesis.rule, 1) + _read_before(run)),
@@ -72,7 +72,7 @@ def _judged(run: Run, tested: Tested) -> Verdict:
 
 
 def _read_before(run: Run) -> int:
-    """Numbers that were read on past versions of this workspace before, whatever came of it."""
+    """Returns how many numbers were judged in this workspace before, whatever the verdict."""
     steps = run.ledger.steps(kind=KIND)
-    every: list[Mapping[str, JSON]] = [step.fields for step in steps if step.is_done]
-    return sum(bool(told["verdict"]["evidence"].get("numbers")) for told in every)
+    outcomes: list[Mapping[str, JSON]] = [step.fields for step in steps if step.is_done]
+    return sum(bool(outcome["verdict"]["evidence"].get("numbers")) for outcome in outcomes)

@@ -1,9 +1,9 @@
-"""tend: diagnostics that were admitted are scored again, and retired when they stop telling.
+"""Scores admitted diagnostics again, and retires those that no longer separate versions.
 
-At the start of a run each diagnostic that earlier runs admitted reads the versions that were judged
-since. One that surely does less than was asked of it (`gate.diagnostics`) leaves the harness by
-a commit of the loop on `main`, with a note that says why; `git revert` brings it back. In between
-nothing of what is measured changes: both arms of every comparison are read by the same set.
+At the start of a run, each diagnostic that earlier runs admitted reads the versions judged since.
+One that surely falls short of the rule (`gate.diagnostics`) is removed by a commit on `main`, with
+a note that says why. `git revert` brings it back. During a run the set does not change, so both
+arms of every comparison are read by the same diagnostics.
 
 Journal: one step of kind `diagnostic`, once any diagnostic was admitted.
 
@@ -13,6 +13,7 @@ Not covered: diagnostics that a harness came with, which nobody admitted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from meta_agent.core.errors import CandidateError
@@ -27,40 +28,40 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 
 class Admitted(NamedTuple):
-    """A diagnostic that a run of this workspace took in."""
+    """A diagnostic that a run of this workspace admitted."""
 
     candidate: Candidate
     seq: int  # of its merge in the ledger
 
     @property
     def metric(self) -> str:
-        """The number that it was admitted for."""
+        """Returns the number that it was admitted for."""
         return self.candidate.hypothesis.metric
 
 
 def admitted(run: Run) -> Iterator[Admitted]:
-    """Every diagnostic that was merged and held, oldest first."""
+    """Yields every diagnostic whose merge was not undone, oldest first."""
     proposed = {
-        made["id"]: made
-        for made in run.ledger.outcomes("candidate", Made)
-        if made["factor"] == "diagnostics"
+        row["id"]: row
+        for row in run.ledger.outcomes("candidate", Made)
+        if row["factor"] == "diagnostics"
     }
     for step in run.ledger.steps(kind="merge"):
         if step.is_done and not step.outcome_as(Merge)["undone"]:
-            for told in (proposed[name] for name in _brought(step.fields) if name in proposed):
-                yield Admitted(candidate_from_json(dict(told)), step.seq)
+            for row in (proposed[name] for name in _brought(step.fields) if name in proposed):
+                yield Admitted(candidate_from_json(dict(row)), step.seq)
 
 
 def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
-    """The candidates that came to `main` by a merge: with a lead, also those that it stood on."""
+    """Yields the candidates that a merge brought to `main`, with those merged along with it."""
     verdict = merge.get("verdict") or {}
     claim = verdict.get("evidence", {}).get("claim") or {}
     yield from (*claim.get("with", ()), merge["candidate"])
 
 
 def tend(run: Run, version: Version) -> Version:
-    """The version without the diagnostics that stopped discriminating."""
-    watched = [one for one in admitted(run) if one.candidate.run != run.id]
+    """Returns the version without the diagnostics that stopped discriminating."""
+    watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version
     outcome = run.once(
@@ -77,55 +78,57 @@ def tend(run: Run, version: Version) -> Version:
 
 def _scored(run: Run, version: Version, watched: list[Admitted]) -> JSON:
     commit, rows = version.commit, []
-    for at, one in enumerate(watched):
+    for at, diagnostic in enumerate(watched):
         tree = run.repo.tree(commit)
-        if not _stands(run, one, tree):
-            continue  # retired, or written anew since
-        standing = fairly(lambda one=one, tree=tree: _standing(run, one, tree))  # type: ignore[misc]
+        if not _stands(run, diagnostic, tree):
+            continue  # it was retired or rewritten since
+        standing = fairly(partial(_standing, run, diagnostic, tree))
         if standing.stays is False:
             when = run.date(0, 800 + at)
-            commit = _retire(run, one, standing, commit, when)
-        rows.append({"metric": one.metric, "admitted": one.candidate.id, **standing.to_json()})
+            commit = _retire(run, diagnostic, standing, commit, when)
+        labels = {"metric": diagnostic.metric, "admitted": diagnostic.candidate.id}
+        rows.append({**labels, **standing.to_json()})
     return {"generation": 0, "commit": commit, "scored": rows}
 
 
-def _stands(run: Run, one: Admitted, tree: HarnessTree) -> bool:
-    """Whether the harness still holds what was admitted."""
-    files = run.repo.tree(one.candidate.commit).files
-    return all(tree.files.get(path) == files.get(path) for path in one.candidate.paths)
+def _stands(run: Run, diagnostic: Admitted, tree: HarnessTree) -> bool:
+    """Returns whether the harness still holds the admitted files unchanged."""
+    files = run.repo.tree(diagnostic.candidate.commit).files
+    return all(tree.files.get(path) == files.get(path) for path in diagnostic.candidate.paths)
 
 
-def _standing(run: Run, one: Admitted, tree: HarnessTree) -> Standing:
-    """How it did on the versions since; code that fails on one tells nothing any more."""
-    since = past_versions(run, after=one.seq)
+def _standing(run: Run, diagnostic: Admitted, tree: HarnessTree) -> Standing:
+    """Returns how it did on the versions since. It does not stay if its code fails."""
+    since = past_versions(run, after=diagnostic.seq)
     try:
         with run.lab.session(tree) as session:
-            number = number_of(session, one.metric)
-            seen = readings(run, session, number, since)
+            number = number_of(session, diagnostic.metric)
+            numbers = readings(run, session, number, since)
     except CandidateError as error:
         return Standing(False, str(error)[:300])
     limit, higher = number.threshold, number.higher_is_bad
-    return still_discriminates(seen.good, seen.bad, threshold=limit, higher_is_bad=higher)
+    return still_discriminates(numbers.good, numbers.bad, threshold=limit, higher_is_bad=higher)
 
 
-def _retire(run: Run, one: Admitted, standing: Standing, onto: str, when: int) -> str:
-    """Undoes the candidate's own edit and nothing else."""
-    candidate = one.candidate
+def _retire(run: Run, diagnostic: Admitted, standing: Standing, onto: str, when: int) -> str:
+    """Undoes only the candidate's own edit. Returns the new commit on `main`."""
+    candidate = diagnostic.candidate
     before = run.repo.tree(candidate.base).files
     edits: Mapping[str, bytes | None] = {path: before.get(path) for path in candidate.paths}
     message = (
-        f"revert(diagnostics): retire {one.metric}\n\n{standing.reason}.\n\n"
+        f"revert(diagnostics): retire {diagnostic.metric}\n\n{standing.reason}.\n\n"
         f"Meta-Agent-Run: {run.id}\nMeta-Agent-Candidate: {candidate.id}\n"
     )
     commit = run.repo.edit_main(edits, onto=onto, message=message, when=when)
-    run.repo.note(commit, _note(one, standing), when=when + 1)
+    run.repo.note(commit, _note(diagnostic, standing), when=when + 1)
     return commit
 
 
-def _note(one: Admitted, standing: Standing) -> str:
+def _note(diagnostic: Admitted, standing: Standing) -> str:
     share = "" if standing.share is None else f"\nAUC: {standing.share:.2f}"
     return (
-        f"RETIRED {one.metric}, admitted as {one.candidate.id}\n\n{standing.reason}\n{share}\n"
+        f"RETIRED {diagnostic.metric}, admitted as {diagnostic.candidate.id}\n\n"
+        f"{standing.reason}\n{share}\n"
         f"good versions since: {standing.good}\nbad versions since: {standing.bad}\n\n"
         "To bring it back: git revert this commit."
     )

@@ -1,1 +1,1 @@
-"""The verbs of the loop, one file each: they call the rooms and journal what came of it."""
+"""The steps of the loop, one file each. Every step journals its outcome."""

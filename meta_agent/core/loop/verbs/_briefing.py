@@ -1,7 +1,7 @@
-"""What the meta-agent is told: the brief of a generation, out of the ledger and the store.
+"""Builds the brief of a generation for the meta-agent, from the ledger and the store.
 
-Everything that a prompt may hold is made here or in `agents`, and nothing of it depends on when or
-where the run happens.
+All content of a prompt is made here or in `proposers`. None of it depends on the time or the
+machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def brief_for(
     host: HostServices,
     situation: Situation | None,
 ) -> Brief:
-    """The brief of a generation; its files are made only when somebody reads them."""
+    """Returns the brief of a generation. Its files are made only when they are read."""
     return Brief(
         generation=generation,
         k=run.config.candidates,
@@ -56,15 +56,15 @@ def brief_for(
         situation=with_leads(run, collected, _with_attempts(run, collected, reading, situation)),
         untrained=reading.untrained,
         bundled=_bundled(run),
-        feedback=tuple(f"{said.subject} ({said.gate}): {said.text}" for said in feedback(run)),
+        feedback=tuple(f"{r.subject} ({r.gate}): {r.text}" for r in feedback(run)),
     )
 
 
 def situation(run: Run) -> Situation:
-    """What the domain's own documentation says, and which ceilings hold."""
+    """Returns what the domain says of itself: its tools, training tasks and ceilings."""
     domain = run.lab.domain
     tasks = domain.tasks("train")
-    view = (tasks or domain.tasks("search"))[0].view  # a frozen policy's set may train on none
+    view = (tasks or domain.tasks("search"))[0].view  # a frozen policy may have no train tasks
     return Situation(
         ceilings=domain.ceilings,
         tools=tuple(view.get("tools", ())),
@@ -97,15 +97,13 @@ def _with_attempts(
 
 
 def tried(run: Run, base: str) -> list[TriedIdea]:
-    """Every hypothesis that any run of this workspace judged, with its verdict.
+    """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
-    What a bundle of this run did better without is settled for the version it became (`base`).
-
-    A candidate that was INVALID only because the version it started from already was, or because
-    machines failed, tells nothing about its own idea: it counts as undecided. What a person did
-    not want merged is as good as rejected.
+    A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
+    machines failed. A candidate whose merge a person declined counts as rejected. A member that a
+    bundle of this run dropped also counts as rejected for the bundle's version (`base`).
     """
-    found, unwanted = [], declined(run.ledger)
+    ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
         if verdict is None:
             continue
@@ -115,23 +113,24 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
             kind = VerdictKind.INCONCLUSIVE
         if candidate["id"] in unwanted:
             kind = VerdictKind.REJECT
-        told = candidate["hypothesis"]["rule"], candidate["base"], kind
-        found.append(TriedIdea(*told, screened_out=verdict["screened_out"]))
+        idea = candidate["hypothesis"]["rule"], candidate["base"], kind
+        ideas.append(TriedIdea(*idea, screened_out=verdict["screened_out"]))
         if candidate["run"] == run.id and "share" in verdict["evidence"]:
-            found.append(TriedIdea(told[0], base, VerdictKind.REJECT))  # dropped beside what stayed
-    return found
+            ideas.append(TriedIdea(idea[0], base, VerdictKind.REJECT))  # the bundle dropped it
+    return ideas
 
 
 def _judged(run: Run) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-    """Every candidate of the workspace that may be spoken of, and its verdict if it has one."""
-    known = {told["candidate"]: told for told in run.ledger.outcomes("verdict", Verdict)}
+    """Yields every candidate of the workspace that authors may see, with its verdict or None."""
+    rows = run.ledger.outcomes("verdict", Verdict)
+    verdicts = {verdict["candidate"]: verdict for verdict in rows}
     for step in _spoken_of(run, "candidate"):
-        made = step.outcome_as(Made)
-        yield made, known.get(made["id"])
+        candidate = step.outcome_as(Made)
+        yield candidate, verdicts.get(candidate["id"])
 
 
 def _spoken_of(run: Run, kind: Kind) -> list[Step]:
-    """Steps of the workspace's runs; none of one that searched on what confirms here."""
+    """Returns the workspace's steps, without runs that searched on this run's confirm tasks."""
     steps = [step for step in run.ledger.steps(kind=kind) if step.is_done]
     left_out = {name for name in {step.run for step in steps} if crosses(run, str(name))}
     return [step for step in steps if step.run not in left_out]
@@ -161,8 +160,8 @@ def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
 
 
 def _before(run: Run, collected: Collected) -> list[Rollout]:
-    seen = collected.untrained
-    return run.lab.rollouts(seen.shard) if seen else []
+    evaluation = collected.untrained
+    return run.lab.rollouts(evaluation.shard) if evaluation else []
 
 
 def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
@@ -171,28 +170,30 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
 
 
 def past(run: Run, base: str) -> list[PastAttempt]:
-    """Every attempt of this workspace: refused ones too, and what waits for the claim."""
+    """Returns every past attempt of this workspace, also refused and not yet judged ones."""
     waiting = _waiting(run)
-    found = [
-        _past_candidate(run, base, candidate, told)
+    attempts = [
+        _past_candidate(run, base, candidate, judgement)
         for candidate, verdict in _judged(run)
-        if (told := verdict or waiting.get(candidate["id"]))
+        if (judgement := verdict or waiting.get(candidate["id"]))
     ]
-    return found + [one for step in _spoken_of(run, "proposal") for one in _refused(run, step)]
+    return attempts + [
+        attempt for step in _spoken_of(run, "proposal") for attempt in _refused(run, step)
+    ]
 
 
 def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
-    """What bundles of this run showed of their members, by candidate: verdicts come at the end."""
-    found: dict[str, Mapping[str, Any]] = {}
+    """Returns provisional verdicts from this run's bundles, by candidate."""
+    by_candidate: dict[str, Mapping[str, Any]] = {}
     for bundle in run.ledger.outcomes("bundle", Bundle, run.id):
         for share in bundle["shares"]:
-            kept = share["candidate"] in bundle["members"]
+            stays = share["candidate"] in bundle["members"]
             where = (
-                "part of what was gone on from" if kept else "in a bundle that did not do better"
+                "part of what was gone on from" if stays else "in a bundle that did not do better"
             )
             reason = f"{where}: what its bundle did with it, less what it did without it"
-            found[share["candidate"]] = {
-                "kind": "KEPT" if kept else "TRIED",
+            by_candidate[share["candidate"]] = {
+                "kind": "KEPT" if stays else "TRIED",
                 "reasons": [f"{reason} (search split, training seed 0)"],
                 "effect": share,
                 "screened_out": False,
@@ -200,34 +201,34 @@ def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
                 "base_invalid": False,
                 "calibration": {"realised": share["delta"]},
             }
-    return found
+    return by_candidate
 
 
 def noted(run: Run) -> list[tuple[str, str]]:
-    """What analysts of this run wrote down for later ones: generation and text, oldest first."""
-    made = run.ledger.outcomes("proposal", Proposal, run.id)
-    return [(f"g{told['generation']}", told["noted"]) for told in made if told.get("noted")]
+    """Returns the analysts' notes for later generations: generation and text, oldest first."""
+    rows = run.ledger.outcomes("proposal", Proposal, run.id)
+    return [(f"g{row['generation']}", row["noted"]) for row in rows if row.get("noted")]
 
 
 def _past_candidate(
     run: Run, base: str, candidate: Mapping[str, Any], verdict: Mapping[str, Any] | None
 ) -> PastAttempt:
     assert verdict is not None
-    known = candidate_from_json(dict(candidate))
+    parsed = candidate_from_json(dict(candidate))
     effect, scored = verdict.get("effect"), verdict.get("calibration")
-    if verdict["kind"] in ("KEPT", "TRIED") and known.hypothesis.metric != "clean_success":
-        scored = None  # its own metric is compared when its verdict is made
+    if verdict["kind"] in ("KEPT", "TRIED") and parsed.hypothesis.metric != "clean_success":
+        scored = None  # the final verdict compares its own metric
     return PastAttempt(
-        name=known.id.removeprefix(f"{run.id}/"),
-        statement=known.hypothesis.statement,
+        name=parsed.id.removeprefix(f"{run.id}/"),
+        statement=parsed.hypothesis.statement,
         verdict=str(verdict["kind"]),
         reasons=tuple(verdict["reasons"]),
-        factor=known.factor,
-        hypothesis=known.hypothesis,
-        same_base=known.base == base,
+        factor=parsed.factor,
+        hypothesis=parsed.hypothesis,
+        same_base=parsed.base == base,
         realised=scored["realised"] if scored else None,
         delta=(effect["delta"], effect["ci_low"], effect["ci_high"]) if effect else None,
-        paths=known.paths,
+        paths=parsed.paths,
         diff=str(candidate.get("diff", "")),
         screened_out=bool(verdict["screened_out"]),
         caveat=_caveat(verdict),
@@ -253,7 +254,7 @@ def _refused(run: Run, step: Step) -> Iterator[PastAttempt]:
 
 
 def _bundled(run: Run) -> bool:
-    """Whether ideas are tried together (`search`); by score alone or in a race, one at a time."""
+    """Returns whether ideas are tried in bundles. `score-only` and races try one at a time."""
     return run.config.strategy != "score-only" and not run.plan.race
 
 
@@ -307,7 +308,7 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
 
 
 def _race_terms(run: Run, generation: int) -> Iterator[str]:
-    """How a race ranks edits and what it claims."""
+    """Yields how a race ranks edits and what it claims."""
     plan = run.plan
     yield (
         f"Search: a race of {plan.race:,} attempts on {plan.search} search tasks. Ideas are "
@@ -329,7 +330,7 @@ def _rounds(run: Run, generation: int) -> str:
 
 
 def _room(run: Run, generation: int) -> str:
-    """What the search's share still paid for when ideas were asked for, where that was asked."""
+    """Returns how many more trainings the search could pay for, or "" if none is recorded."""
     step = run.ledger.step(f"{run.id}/g{generation}/propose/budget")
     if step is None or not step.is_done:
         return ""
@@ -337,7 +338,7 @@ def _room(run: Run, generation: int) -> str:
 
 
 def summary(outcome: JSON) -> str:
-    """Why a generation has nothing to try, in a sentence."""
+    """Returns one sentence about why a generation has nothing to try."""
     refused = len(outcome["refused"])
     if refused:
         return f"nothing to try: {refused} of {refused} attempts were refused"

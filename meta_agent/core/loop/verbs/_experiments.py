@@ -1,11 +1,11 @@
-"""Experiments of those who propose: an edit rolled out or trained for a few steps, with evidence.
+"""Experiments of authors: an edit is rolled out or trained for a few steps, with evidence.
 
-Promises: an edit runs in sandboxes alone, through the lab, after the checks that any candidate has
-to pass; tasks are of the search and train splits. Every attempt is one of the run's, counted
-against the search's share; a generation's are declared before its first. Each experiment is a step
-of the journal, so one that was made is never made again, whoever asks.
+An edit runs only in sandboxes, after the checks that every candidate must pass, and only on search
+and train tasks. Every attempt counts against the search's share. The attempts of a generation are
+declared before its first experiment. Each experiment is one step of the journal, so it is never
+made twice, whichever author asks.
 
-Not covered: proof. One training seed, few steps, and tasks that ideas are chosen on.
+Not covered: proof. There is one training seed, few steps, and tasks that ideas are chosen on.
 """
 
 from __future__ import annotations
@@ -32,62 +32,64 @@ from meta_agent.core.proposals import EditTrial, Grant, Rehearsal
 from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
 
 STEPS: Final = 10
-"""Of a short training: the sign of a repair shows by then."""
+"""Steps of a short training. By then it shows whether a repair helps or harms."""
 TASKS: Final = 128
-"""Search tasks that a short training is measured on, at most."""
+"""Most search tasks that a short training is measured on."""
 _SHOWN_CHARS: Final = 4_000
 _EDIT: Final = Version("the edit", "uncommitted")
 
 
 @dataclass(slots=True)
 class Experiments:
-    """What the authors of one generation may try on the version that they are shown."""
+    """The experiments of one generation's authors on the version that they are shown."""
 
     run: Run
     collected: Collected
     generation: int
     _alone: threading.Lock = field(default_factory=threading.Lock)
-    """One experiment at a time: the two sides of a short training run side by side."""
+    """Runs one experiment at a time. Each runs its two sides in parallel."""
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """What is left now in equal parts; where nothing is trained a race screens edits anyway."""
+        """Grants one author an equal part of the unused attempts, or nothing in a race."""
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
             return Grant()
         declared = for_experiments(run, self.collected.tree, name)
 
-        def asked() -> JSON:
-            left = left_for_experiments(run, declared)
+        def offer() -> JSON:
+            attempts = left_for_experiments(run, declared)
             job = self._job(None)
             due = {"version": self._due(job), "edit": self._price(job)}
             cell = run.plan.steps * attempts_a_step(self.collected.tree) + run.plan.search
-            return {"attempts": left // sharing, **due, "cell": cell}
+            return {"attempts": attempts // sharing, **due, "cell": cell}
 
-        told = run.once(f"{name}/{who}", "budget", {"sharing": sharing}, asked)
-        due = told["version"], told.get("edit", 0), told.get("cell", 0)
-        return Grant(told["attempts"], declared["attempts"], self._steps, *due)
+        terms = run.once(f"{name}/{who}", "budget", {"sharing": sharing}, offer)
+        due = terms["version"], terms.get("edit", 0), terms.get("cell", 0)
+        return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """The attempts of an experiment. CandidateError where its edit fails a check."""
-        found = checked(self.run, self.collected, tree, pair=True)
-        if vetoes := [one for one in found if one.severity == "veto"]:
-            told = "\n".join(f"{veto.code}: {veto.message}" for veto in vetoes)
-            raise CandidateError(told, reason="unfit")
+        """Returns the attempts of an experiment. Raises CandidateError if a check fails."""
+        findings = checked(self.run, self.collected, tree, pair=True)
+        if vetoes := [finding for finding in findings if finding.severity == "veto"]:
+            message = "\n".join(f"{veto.code}: {veto.message}" for veto in vetoes)
+            raise CandidateError(message, reason="unfit")
         if trial is None:
             return self._price(self._job(tree))
         touched = touched_factors(self.collected.tree, tree)
         acts = {factor for factor in touched if factor not in ("data", "recipe")}
         if not acts:
-            told = "curriculum and recipe act in training alone: an attempt shows nothing of them"
-            raise CandidateError(f"{told}; train_edit measures them", reason="unfit")
+            message = (
+                "curriculum and recipe act in training alone: an attempt shows nothing of them"
+            )
+            raise CandidateError(f"{message}; train_edit measures them", reason="unfit")
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Its report, from the journal where it was made before."""
+        """Makes an experiment, or reads it from the journal. Returns its report."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 
-        def made() -> JSON:
+        def measure() -> JSON:
             try:
                 lines = self._tried(tree, trial) if trial else self._trained(tree)
                 return {"ok": True, "text": "\n".join(lines)}
@@ -95,55 +97,67 @@ class Experiments:
                 return {"ok": False, "text": f"It cannot be measured: {str(error)[:1000]}"}
 
         with self._alone:
-            told = self.run.once(key, "experiment", {"edit": tree.tree_hash, "how": how}, made)
-        return Rehearsal(told["ok"], told["text"])
+            report = self.run.once(key, "experiment", {"edit": tree.tree_hash, "how": how}, measure)
+        return Rehearsal(report["ok"], report["text"])
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """What the base policy solves cleanly under each, by task; no check comes before."""
+        """Returns what the base policy solves cleanly under each tree, by task. Checks nothing."""
         with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
             return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
 
     def _sample(self, tree: HarnessTree, tasks: int | None) -> dict[str, bool] | None:
         lab, limit = self.run.lab, tasks or self.run.plan.search
         try:
-            seen = lab.evaluate(tree, lab.untrained(), split="search", limit=limit)
+            evaluation = lab.evaluate(tree, lab.untrained(), split="search", limit=limit)
         except (CandidateError, ConfigError):
             return None
-        return {one.task_key: one.clean for one in lab.rollouts(seen.shard)}
+        return {rollout.task_key: rollout.clean for rollout in lab.rollouts(evaluation.shard)}
 
     # --- an edit rolled out ----------------------------------------------------------------------
 
     def _tried(self, tree: HarnessTree, trial: EditTrial) -> Iterator[str]:
         lab, version = self.run.lab, self.collected
         policy = lab.untrained() if trial.policy == "base" else version.trained
-        seen = lab.evaluate(tree, policy, split=trial.split, limit=trial.tasks)
-        mine = lab.rollouts(seen.shard)
+        evaluation = lab.evaluate(tree, policy, split=trial.split, limit=trial.tasks)
+        rollouts = lab.rollouts(evaluation.shard)
         before = evidence_of(
-            self.run, version.version, version.tree, self._same(trial, policy, mine)
+            self.run, version.version, version.tree, self._same(trial, policy, rollouts)
         )
-        evidence = evidence_of(self.run, _EDIT, tree, mine, earlier=before)
+        evidence = evidence_of(self.run, _EDIT, tree, rollouts, earlier=before)
         whose = "base" if trial.policy == "base" else "version's trained"
         yield f"The {whose} policy on {trial.tasks} {trial.split} tasks, one attempt each:"
-        yield _counted("the edit", seen)
+        yield _counted("the edit", evaluation)
         was = sum(clean for _, _, clean in before.per_task.values())
         yield f"- the version, same tasks: {was} of {sum(n for n, *_ in before.per_task.values())}"
-        yield from ("", "Every attempt in a line:", *map(self.run.extensions.files.story, mine), "")
+        yield from (
+            "",
+            "Every attempt in a line:",
+            *map(self.run.extensions.files.story, rollouts),
+            "",
+        )
         cleanly = {key for key, (_, _, clean) in before.per_task.items() if clean}
-        shown = sorted(mine, key=lambda one: (one.clean == (one.task_key in cleanly), one.clean))
-        yield from (self.run.extensions.files.transcript(one)[:_SHOWN_CHARS] for one in shown[:1])
+        ranked = sorted(
+            rollouts,
+            key=lambda rollout: (rollout.clean == (rollout.task_key in cleanly), rollout.clean),
+        )
+        yield from (
+            self.run.extensions.files.transcript(rollout)[:_SHOWN_CHARS] for rollout in ranked[:1]
+        )
         yield from ("", "What moved, its change against the version's attempts in brackets:", "")
         yield self.run.extensions.evidence.render_text(evidence, moved=True)
 
-    def _same(self, trial: EditTrial, policy: Trained, mine: Sequence[Rollout]) -> list[Rollout]:
-        """The version's attempts at the same tasks: on the search split they are stored."""
+    def _same(
+        self, trial: EditTrial, policy: Trained, rollouts: Sequence[Rollout]
+    ) -> list[Rollout]:
+        """Returns the version's attempts at the same tasks, stored or made now."""
         lab, version = self.run.lab, self.collected
-        known = version.untrained if trial.policy == "base" else version.evaluated
-        if trial.split == "train" or known is None:
-            known = lab.evaluate(version.tree, policy, split=trial.split, limit=trial.tasks)
-        keys = {one.task_key for one in mine}
-        return [one for one in lab.rollouts(known.shard) if one.task_key in keys]
+        evaluation = version.untrained if trial.policy == "base" else version.evaluated
+        if trial.split == "train" or evaluation is None:
+            evaluation = lab.evaluate(version.tree, policy, split=trial.split, limit=trial.tasks)
+        keys = {rollout.task_key for rollout in rollouts}
+        return [rollout for rollout in lab.rollouts(evaluation.shard) if rollout.task_key in keys]
 
     # --- an edit trained for a few steps ---------------------------------------------------------
 
@@ -152,7 +166,10 @@ class Experiments:
         before, after = jobs = self._job(None), self._job(tree)
         lab.prepare(jobs)
         was, now = lab.measure(before), lab.measure(after)
-        sides = (lab.arm_of("", job.tree, {0: seen}) for job, seen in ((before, was), (after, now)))
+        sides = (
+            lab.arm_of("", job.tree, {0: evaluation})
+            for job, evaluation in ((before, was), (after, now))
+        )
         gain = effect(pair(*map(lab.rows, sides)), alpha=0.05)
         yield (
             f"{after.steps} steps from the base policy on either side, training seed 0; then one "
@@ -167,10 +184,10 @@ class Experiments:
         yield from self._learned(tree, lab.train(tree, seed=0, steps=after.steps))
 
     def _learned(self, tree: HarnessTree, trained: Trained) -> Iterator[str]:
-        """The evidence of the first and of the last groups of the edit's training."""
-        kept = self.run.lab.rollouts(trained.shard) if trained.shard else []
-        for first in (True, False) if kept else ():
-            groups = of_steps(kept, first=first, count=EXEMPLAR_STEPS)
+        """Yields the evidence of the first and the last groups of the edit's training."""
+        rollouts = self.run.lab.rollouts(trained.shard) if trained.shard else []
+        for first in (True, False) if rollouts else ():
+            groups = of_steps(rollouts, first=first, count=EXEMPLAR_STEPS)
             metrics = None if first else trained.metrics
             yield from ("", f"## The {'first' if first else 'last'} groups of its training", "")
             yield self.run.extensions.evidence.render_text(
@@ -182,7 +199,7 @@ class Experiments:
         return min(STEPS, self.run.plan.steps)
 
     def _job(self, tree: HarnessTree | None) -> Job:
-        """A short training with its measurement, of an edit or of the version."""
+        """Returns the job of a short training, of an edit or of the version."""
         limit = min(TASKS, self.run.plan.search)
         return Job(tree or self.collected.tree, 0, self._steps, "search", limit)
 
@@ -190,7 +207,7 @@ class Experiments:
         return job.steps * attempts_a_step(job.tree) + job.limit
 
     def _due(self, job: Job) -> int:
-        """What a job still takes: nothing where it is recorded."""
+        """Returns the attempts that a job still needs; 0 if it is recorded."""
         lab = self.run.lab
         if lab.measured(job):
             return 0
@@ -200,28 +217,29 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Static checks; where they pass, contract tests on rollouts that were really made.
+    """Returns the findings of the static checks and, if they pass, of the contract tests.
 
-    With `pair`, an edit may touch two factors that act: one repair may mask another.
+    With `pair`, an edit may touch two factors, because one repair may mask another.
     """
     contract = parse_contract(collected.tree)
     touched = touched_factors(collected.tree, tree)
-    label: tuple[Factor, ...] = tuple(one for one in FACTORS if one in touched)
+    label: tuple[Factor, ...] = tuple(factor for factor in FACTORS if factor in touched)
     both = label if pair and len(label) == 2 else ()
-    found = list(static_check(collected.tree, tree, contract, factors=both))
-    found += [untrained(run, one) for one in label if one not in run.factors]
-    if any(finding.severity == "veto" for finding in found):
-        return found
-    return found + broken_contract(run, collected, tree)
+    findings = list(static_check(collected.tree, tree, contract, factors=both))
+    findings += [untrained(run, factor) for factor in label if factor not in run.factors]
+    if any(finding.severity == "veto" for finding in findings):
+        return findings
+    return findings + broken_contract(run, collected, tree)
 
 
 def touched_factors(before: HarnessTree, after: HarnessTree) -> set[Factor]:
-    """The factors whose files an edit changes, by the contract that stood before it."""
+    """Returns the factors whose files an edit changes, by the contract before the edit."""
     contract = parse_contract(before)
     changed = changed_paths(before, after)
     return {factor for path in changed for factor in contract.factors_matching(path)}
 
 
-def _counted(name: str, seen: Evaluated) -> str:
-    share = seen.clean / seen.planned
-    return f"- {name}: {seen.clean} of {seen.planned} clean ({share:.1%}), {seen.solved} solved"
+def _counted(name: str, evaluation: Evaluated) -> str:
+    share = evaluation.clean / evaluation.planned
+    clean = f"{evaluation.clean} of {evaluation.planned} clean ({share:.1%})"
+    return f"- {name}: {clean}, {evaluation.solved} solved"

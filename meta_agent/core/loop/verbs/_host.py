@@ -1,7 +1,7 @@
-"""The host's side of a proposal: sandboxes to work in, commit messages, and rehearsals.
+"""The host's services for authors: sandboxes, commit messages, rehearsals and experiments.
 
-A rehearsal is what `test` will do later, on a draft that is not admitted: it runs in a fresh
-sandbox, decides nothing, and is told to the author as text with no number that varies.
+A rehearsal runs the checks of `test` on a draft that is not admitted. It runs in a fresh sandbox
+and decides nothing. Its author gets text without any number that varies between runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from meta_agent.core.proposals import CloneSource, EditTrial, Grant, Rehearsal
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
 
 WORKBENCH_SEC = 12 * 3600.0
-"""A proposer's sandbox outlives a slow model's dialogue, and the experiments of all of them."""
+"""Lifetime of an author's sandbox. It must outlive slow models and all experiments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """`HostServices` of one generation."""
+    """Implements `HostServices` for one generation."""
 
     run: Run
     collected: Collected
@@ -53,13 +53,14 @@ class Host:
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Static checks; where they pass, contract tests on rollouts that were really made."""
-        found = checked(self.run, self.collected, tree)
-        vetoed = any(finding.severity == "veto" for finding in found)
-        return Rehearsal(not vetoed, _told(found) or "Static checks and contract tests pass.")
+        """Runs the static checks and, if they pass, the contract tests on stored rollouts."""
+        findings = checked(self.run, self.collected, tree)
+        vetoed = any(finding.severity == "veto" for finding in findings)
+        text = _finding_lines(findings) or "Static checks and contract tests pass."
+        return Rehearsal(not vetoed, text)
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """How the draft's reward and filter order the stored training rollouts."""
+        """Reports how the draft's reward and filter order the stored training rollouts."""
         if self.collected.trained.shard is None:
             return Rehearsal(False, "There are no stored training rollouts to replay.")
         try:
@@ -72,7 +73,7 @@ class Host:
         return self.experiments.lend(who, sharing)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """The attempts of an experiment with an edit that passes all checks."""
+        """Returns the attempts of an experiment. Raises CandidateError if a check fails."""
         return self.experiments.quote(tree, trial)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
@@ -81,7 +82,7 @@ class Host:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """What the base policy solves cleanly under each of these, by task of the search split."""
+        """Returns what the base policy solves cleanly under each tree, by search task."""
         return self.experiments.sample(trees, tasks)
 
     def tell(self, text: str) -> None:
@@ -91,12 +92,12 @@ class Host:
         return self.run.stopping()
 
 
-def _told(found: Sequence[Finding]) -> str:
-    return "\n".join(f"{one.severity}: {one.code}: {one.message}" for one in found)
+def _finding_lines(findings: Sequence[Finding]) -> str:
+    return "\n".join(f"{f.severity}: {f.code}: {f.message}" for f in findings)
 
 
 def _lines(name: str, value: JSON) -> Iterator[str]:
-    """Nested numbers as `name: value` lines, four significant digits."""
+    """Yields nested numbers as `name: value` lines with four significant digits."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _lines(f"{name}.{key}" if name else str(key), inner)

@@ -1,7 +1,7 @@
-"""Two versions are compared by the numbers that both were measured with.
+"""Restricts the comparison of two versions to numbers that the same diagnostics measured.
 
-A diagnostic whose source changed in between has two different numbers under one name. Those of the
-earlier version are left out, so that no change is reported which is one of the instrument.
+If the source of a diagnostic changed in between, one name stands for two different numbers. The
+earlier version's are then left out, because their change would come from the diagnostic.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _NAME: Final = re.compile(rb"""^NAME\s*(?::[^=]*)?=\s*["']([^"']+)["']\s*$""", r
 def by_one_set(
     run: Run, earlier: Evidence | None, tree: HarnessTree, generation: int
 ) -> Evidence | None:
-    """The earlier version's evidence, as far as `tree` measures by the same code."""
+    """Returns the earlier version's evidence, without numbers that `tree` measures differently."""
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:
         return earlier
     changed = _changed(run.repo.tree(str(step.intent["commit"])), tree)
     if changed is None:
         return replace(earlier, measured={})
-    kept = {
+    measured = {
         name: value
         for name, value in earlier.measured.items()
         if name.partition(".")[0] not in changed
     }
-    return replace(earlier, measured=kept)
+    return replace(earlier, measured=measured)
 
 
 def _changed(before: HarnessTree, after: HarnessTree) -> set[str] | None:
-    """The names of diagnostics that differ; None where a file does not say its name plainly."""
+    """Returns the names of diagnostics that differ, or None if a file declares no plain NAME."""
     names: set[str] = set()
     for path in _watching(before) | _watching(after):
         texts = [tree.files[path] for tree in (before, after) if path in tree.files]
         if len(set(texts)) == 1 and len(texts) == 2:
             continue
-        found = [_NAME.search(text) for text in texts]
-        if not all(found):
+        matches = [_NAME.search(text) for text in texts]
+        if not all(matches):
             return None
-        names |= {match.group(1).decode() for match in found if match}
+        names |= {match.group(1).decode() for match in matches if match}
     return names
 
 

@@ -1,14 +1,13 @@
-"""approve: where a person decides, if the run was started with `--approve merge` or `each`.
+"""Asks a person to decide, if the run was started with `--approve merge` or `--approve each`.
 
-Each question is one durable step: asked once, answered on the terminal or by `meta-agent approve`.
-Without a terminal the run parks (`Parked`, exit code 6) with everything it waits for; the same
-command goes on once that is answered. An ABORT is as durable: it ends the run for good.
+Each question is one step of the ledger: asked once, and answered on the terminal or by
+`meta-agent approve`. Without a terminal the run stops (`Parked`, exit code 6) and lists all open
+questions. Once they are answered, the same command goes on. ABORT ends the run for good.
 
-REVISE sends a candidate back to its author, whose revision is a candidate of its own; of an author
-who cannot revise (the rules agent) none comes. A merge that is not wanted is declined: its verdict
-stays what the numbers say. What people said reaches the next authors through `feedback`.
+REVISE sends a candidate back to its author. The revision is a new candidate; the rules agent cannot
+revise. A declined merge does not change the verdict. Feedback reaches the next authors.
 
-Does not cover: who the person is. The ledger says "a person".
+Not covered: who the person is. The ledger says "a person".
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 _NO_MERGE = ("merge", "REVISE")
 
 Revise = Callable[[Candidate, str], Candidate | None]
-"""Gives a candidate back to its author with what a person said; None: it cannot be revised."""
+"""Sends a candidate with a person's feedback to its author. Returns the revision or None."""
 
 
-class Asked(NamedTuple):
-    """One question of a run. `intent` says all that the answer rests on."""
+class Decision(NamedTuple):
+    """One question to a person. `intent` holds everything that the answer rests on."""
 
     name: str
     intent: dict[str, JSON]
@@ -43,7 +42,7 @@ class Asked(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What a person said about something, for the authors of the next candidates."""
+    """A person's remark about a candidate, for the authors of the next candidates."""
 
     subject: str
     gate: str
@@ -60,30 +59,30 @@ def to_test(
     candidates: Sequence[Candidate],
     revise: Revise = lambda _candidate, _feedback: None,
 ) -> list[Candidate]:
-    """The candidates on which money may be spent; a revised one is asked about like a new one."""
+    """Returns the candidates that may be tested. A person is asked about revisions too."""
     if run.config.approve != "each":
         return list(candidates)
-    kept, pending = list[Candidate](), list(candidates)
+    approved, pending = list[Candidate](), list(candidates)
     while pending:
-        replies = _decide(run, [_about(run, "test", one) for one in pending])
+        replies = _decide(run, [_about(run, "test", candidate) for candidate in pending])
         sent_back = []
         for candidate, reply in zip(pending, replies, strict=True):
             if reply.answer == "APPROVE":
-                kept.append(candidate)
+                approved.append(candidate)
                 continue
             revised = revise(candidate, reply.feedback)
             _decline(run, collected, reading, candidate, reply, revised)
             sent_back += [revised] if revised else []
         pending = sent_back
-    return kept
+    return approved
 
 
 def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
-    """Whether a promoted candidate is merged."""
+    """Returns whether a promoted candidate is merged. Asks a person unless `--approve auto`."""
     if run.config.approve == "auto":
         return True
-    asked = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))
-    (reply,) = _decide(run, [asked])
+    question = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))
+    (reply,) = _decide(run, [question])
     if reply.answer == "APPROVE":
         return True
     run.note(f"{candidate.id} was promoted by the gate and not merged: {reply.feedback}")
@@ -91,63 +90,69 @@ def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
 
 
 def feedback(run: Run) -> list[Feedback]:
-    """Everything that people said in this run, oldest first: it belongs before every author."""
+    """Returns all remarks of this run, oldest first. Every author is shown them."""
     steps = run.ledger.steps(run.id, kind="decision")
     decisions = [DecisionView.parse(step) for step in steps if step.is_done]
-    return [Feedback(one.subject, one.gate, one.feedback) for one in decisions if one.feedback]
+    return [
+        Feedback(decision.subject, decision.gate, decision.feedback)
+        for decision in decisions
+        if decision.feedback
+    ]
 
 
 def declined(ledger: Ledger) -> frozenset[str]:
-    """Candidates of any run whose merge a person did not want: not to be proposed as they were."""
-    made = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.is_done]
+    """Returns the candidates of all runs whose merge a person declined."""
+    decisions = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.is_done]
     return frozenset(
-        one.candidate for one in made if one.candidate and (one.gate, one.answer) == _NO_MERGE
+        decision.candidate
+        for decision in decisions
+        if decision.candidate and (decision.gate, decision.answer) == _NO_MERGE
     )
 
 
 # --- one decision --------------------------------------------------------------------------------
 
 
-def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Asked:
+def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Decision:
     short = candidate.id.removeprefix(f"{run.id}/")
     intent = {"gate": gate, "subject": short, "candidate": candidate.id}
-    return Asked(f"{short}/approve/{gate}", {**intent, "commit": candidate.commit, **more})
+    return Decision(f"{short}/approve/{gate}", {**intent, "commit": candidate.commit, **more})
 
 
-def _decide(run: Run, questions: Sequence[Asked]) -> list[Reply]:
-    """All answers, in order. Parks with every question that nobody could be asked."""
+def _decide(run: Run, questions: Sequence[Decision]) -> list[Reply]:
+    """Returns all answers in order. Raises Parked with the questions that nobody could answer."""
     replies, waiting = [], []
-    for asked in questions:
+    for question in questions:
         try:
-            replies.append(_answer(run, asked))
+            replies.append(_answer(run, question))
         except Parked:
-            waiting.append(asked.subject)
+            waiting.append(question.subject)
     if waiting:
         raise _parked(run, waiting)
     return replies
 
 
-def _answer(run: Run, asked: Asked) -> Reply:
-    outcome = run.once(asked.name, "decision", asked.intent, lambda: _ask(run, asked))
+def _answer(run: Run, question: Decision) -> Reply:
+    outcome = run.once(question.name, "decision", question.intent, lambda: _ask(run, question))
     reply = Reply(outcome["answer"], outcome["feedback"])
     if reply.answer == "ABORT":
         why = f": {reply.feedback}" if reply.feedback else ""
         raise Aborted(
-            f"a person ended this run at {asked.subject}{why}",
-            hint="meta-agent report shows what it found; another --seed or --workspace starts anew",
+            f"a person ended this run at {question.subject}{why}",
+            hint="meta-agent report shows its results; another --seed or --workspace starts anew",
         )
     return reply
 
 
-def _ask(run: Run, asked: Asked) -> JSON:
-    run.phase("approve", f"a person is asked about {asked.subject}")
-    step = run.ledger.step(f"{run.id}/{asked.name}")
+def _ask(run: Run, question: Decision) -> JSON:
+    run.phase("approve", f"a person is asked about {question.subject}")
+    step = run.ledger.step(f"{run.id}/{question.name}")
     assert step is not None, "the ledger records the intent of a step before its work"
     reply = run.display.ask(Question(run.ledger, run.id, DecisionView.parse(step)), run.stopping)
     if run.stopping():
         raise Interrupted
     if reply is None:
-        raise _parked(run, [asked.subject])
+        raise _parked(run, [question.subject])
     return _outcome(reply)
 
 
@@ -160,7 +165,7 @@ def _parked(run: Run, subjects: Sequence[str]) -> Parked:
         f"the run waits for a person to decide about {', '.join(subjects)}",
         subjects=tuple(subjects),
         hint=f"meta-agent approve {' '.join(subjects)} --workspace {run.config.workspace} "
-        "(without a name: what is asked), then the same evolve command again",
+        "(without a name it lists the questions), then run the same evolve command again",
     )
 
 
@@ -172,7 +177,7 @@ def _decline(
     reply: Reply,
     revised: Candidate | None,
 ) -> None:
-    """The last word on a candidate that was sent back: nothing of it was measured."""
+    """Records the rejection of a candidate that was sent back before any measurement."""
     if revised:
         became = f"it came back as {revised.id.removeprefix(f'{run.id}/')}"
     else:
@@ -187,9 +192,9 @@ def _decline(
 
 
 def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
-    """Records one answer to several open questions; checks all of them before it records any.
+    """Records one answer to several open questions, after it has checked all of them.
 
-    The ledger has to be owned: a run that is at work asks its own terminal.
+    The caller must own the ledger. A run that is at work asks on its own terminal.
     """
     steps = [_open_step(ledger, run, subject) for subject in subjects]
     for step in steps:
@@ -205,8 +210,10 @@ def _open_step(ledger: Ledger, run: str, subject: str) -> Step:
     if waiting:
         return waiting[-1]
     if steps:
-        said = DecisionView.parse(steps[-1]).answer_sentence
-        raise ConfigError(f"{name} is decided already ({said})", hint="a decision is asked once")
-    every = [DecisionView.parse(step) for step in ledger.steps(run, kind="decision")]
-    known = ", ".join(one.subject for one in every if one.waits) or "nothing"
-    raise ConfigError(f"nobody is asked about {subject!r} in run {run}", hint=f"waiting: {known}")
+        decided = DecisionView.parse(steps[-1]).answer_sentence
+        raise ConfigError(f"{name} is decided already ({decided})", hint="a decision is asked once")
+    decisions = [DecisionView.parse(step) for step in ledger.steps(run, kind="decision")]
+    subjects = ", ".join(decision.subject for decision in decisions if decision.waits) or "nothing"
+    raise ConfigError(
+        f"nobody is asked about {subject!r} in run {run}", hint=f"waiting: {subjects}"
+    )

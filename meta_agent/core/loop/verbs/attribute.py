@@ -1,13 +1,12 @@
-"""Attribution: how much of a promotion is the harness acting, how much the policy it trained.
+"""Attribution: how much of a gain comes from the harness, and how much from the policy it trained.
 
-Four cells on the search split: the old and the new policy, each under the old and the new harness.
-Everything is an evaluation of a policy that exists already (training seed 0), so no confirm task is
-spent. *Harness* is what the new harness adds whichever policy acts, *policy* what the new policy
-adds under whichever harness, *interaction* what they add only together.
+There are four cells on the search split: the old and the new policy, each under the old and the new
+harness. All use policies that exist already (training seed 0), so no confirm task is spent. The
+*harness* effect is what the new harness adds under either policy. The *policy* effect is what the
+new policy adds under either harness. The *interaction* is what they add only together.
 
-It explains a promotion that the gate has decided, and decides nothing: the intervals are over tasks
-with one training seed, so the luck of that training is not in them. A frozen policy has no second
-policy: there the harness effect is all there is.
+It explains a promotion and decides nothing. The intervals are over tasks with one training seed,
+so they leave out the luck of that training. With a frozen policy there is only the harness effect.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _Cell = Mapping[str, float]  # clean success by task
 
 
 def attribute(run: Run, before: str, after: str) -> JSON:
-    """The 2x2 of the step from one version's commit to the next.
+    """Returns the four cells and their effects for two commits.
 
-    None where a declared budget cannot pay for an explanation.
+    Returns None if the budget cannot pay for them.
     """
     if not _paid_for(run, before, after):
         return None
@@ -45,7 +44,7 @@ def attribute(run: Run, before: str, after: str) -> JSON:
 
 
 def _paid_for(run: Run, before: str, after: str) -> bool:
-    """Two cells exist already: each policy under the harness that it was trained by."""
+    """Returns whether the budget pays for the missing cells. Two of four exist already."""
     plan = run.plan
     if plan.trains:
         return pays_for(run, "claim/attribution", attempts=2 * plan.search)
@@ -55,18 +54,18 @@ def _paid_for(run: Run, before: str, after: str) -> bool:
 
 
 def _attributed(run: Run, before: str, after: str) -> JSON:
-    told = {"split": "search", "limit": LIMIT}
+    scope = {"split": "search", "limit": LIMIT}
     try:
         cells = _cells(run, run.repo.tree(before), run.repo.tree(after))
     except CandidateError as error:  # an old policy may be unable to act under a new scaffold
-        return {**told, "failed": str(error)[:500], "n": 0, "cells": {}, "effects": {}}
+        return {**scope, "failed": str(error)[:500], "n": 0, "cells": {}, "effects": {}}
     tasks = sorted(set.intersection(*(set(cell) for cell in cells.values())))
     shares = {name: fmean(cell[task] for task in tasks) for name, cell in cells.items()}
-    return {**told, "n": len(tasks), "cells": shares, "effects": _effects(cells, tasks)}
+    return {**scope, "n": len(tasks), "cells": shares, "effects": _effects(cells, tasks)}
 
 
 def _cells(run: Run, old: HarnessTree, new: HarnessTree) -> dict[str, _Cell]:
-    """By `<policy>_<harness>`: `old_new` is the old policy under the new harness."""
+    """Returns the cells by `<policy>_<harness>`: `old_new` is the old policy, new harness."""
     harnesses, cells = {"old": old, "new": new}, {}
     for whose in ("old", "new") if run.plan.trains else ("old",):
         policy = run.lab.train(harnesses[whose], seed=0, steps=run.plan.steps)
@@ -76,14 +75,15 @@ def _cells(run: Run, old: HarnessTree, new: HarnessTree) -> dict[str, _Cell]:
 
 
 def _cell(run: Run, tree: HarnessTree, policy: Trained) -> _Cell:
-    seen = run.lab.evaluate(tree, policy, split="search", limit=run.plan.search)
-    return _by_task(run, seen)
+    evaluation = run.lab.evaluate(tree, policy, split="search", limit=run.plan.search)
+    return _by_task(run, evaluation)
 
 
-def _by_task(run: Run, seen: Evaluated) -> _Cell:
-    """Clean success; a row that machines lost is left out, as in a pair."""
-    known = [r for r in run.lab.rollouts(seen.shard) if r.error is None or r.error.kind == "policy"]
-    return {rollout.task_key: float(rollout.clean) for rollout in known}
+def _by_task(run: Run, evaluation: Evaluated) -> _Cell:
+    """Returns clean success by task. Attempts that machines lost are left out."""
+    rollouts = run.lab.rollouts(evaluation.shard)
+    counted = [r for r in rollouts if r.error is None or r.error.kind == "policy"]
+    return {rollout.task_key: float(rollout.clean) for rollout in counted}
 
 
 _CONTRASTS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -107,7 +107,7 @@ def _contrast(cells: Mapping[str, _Cell], signs: Mapping[str, float], task: str)
 
 
 def _interval(values: Sequence[float]) -> JSON:
-    """A mean with Student's interval; without two tasks nothing is excluded."""
+    """Returns a mean with Student's interval. Fewer than two tasks exclude nothing."""
     if len(values) < 2:
         return {"delta": fmean(values) if values else 0.0, "ci_low": -1.0, "ci_high": 1.0}
     from scipy.special import stdtrit

@@ -1,7 +1,7 @@
-"""How good predictions are: what a hypothesis said its metric would do, and what it did.
+"""Calibration: how a hypothesis said its metric would move, and how it moved.
 
-Also for candidates that were only screened: there the split and the single training seed say how
-little it is. It judges the proposer, never the candidate.
+It also covers candidates that were only screened, on one training seed. It judges the proposer,
+never the candidate.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
-    """Predicted against realised, or None where that was not measured on both sides.
+    """Returns the predicted and the realised change, or None if a side was not measured.
 
-    Of a bundle's member both sides are the bundle, without it and with it. A metric that only a
-    training shows is realised where the arms' own trainings are among what is stored.
+    For a member of a bundle, the sides are the bundle without it and with it. A training metric
+    needs the stored trainings of both arms.
     """
     if judged.arms is None:
         return None
-    told = candidate.hypothesis
-    realised = _realised(run, collected, judged.arms, told.metric)
+    hypothesis = candidate.hypothesis
+    realised = _realised(run, collected, judged.arms, hypothesis.metric)
     if realised is None:
         return None
     return {
-        "metric": told.metric,
-        "predicted": told.expected_delta,
+        "metric": hypothesis.metric,
+        "predicted": hypothesis.expected_delta,
         "realised": realised,
-        "right_direction": realised > 0 if told.direction == "up" else realised < 0,
+        "right_direction": realised > 0 if hypothesis.direction == "up" else realised < 0,
         "training_seeds": len(judged.arms[1].shards),
     }
 
@@ -39,7 +39,7 @@ def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Ju
 def _realised(
     run: Run, collected: Collected, arms: tuple[ArmRef, ArmRef], metric: str
 ) -> float | None:
-    """Clean success by pairs; another metric as the arms differ in it on their first seed."""
+    """Returns the change: of clean success over pairs, of other metrics on the first seed."""
     if metric == "clean_success":
         old, new = (run.lab.rows(ref) for ref in arms)
         return effect(pair(old, new), alpha=0.25).delta
@@ -48,20 +48,22 @@ def _realised(
 
 
 def _metric(run: Run, collected: Collected, arm: ArmRef, metric: str) -> float | None:
-    """Both arms are read by one set of diagnostics, the version's: a candidate brings none."""
+    """Returns an arm's metric. The version's diagnostics read both arms, never the candidate's."""
     shard = arm.shards[min(arm.shards)]
-    seen, trained = run.lab.rollouts(shard), run.lab.behind(shard)
-    measured = _measured(run, collected, seen) if metric.startswith("measured.") else {}
+    rollouts, trained = run.lab.rollouts(shard), run.lab.behind(shard)
+    measured = _measured(run, collected, rollouts) if metric.startswith("measured.") else {}
     learned = run.lab.rollouts(trained.shard) if trained and trained.shard else []
     metrics = trained.metrics if trained else []
     evidence = run.extensions.evidence.build_evidence(
-        [*learned, *seen], train_metrics=metrics, measured=measured
+        [*learned, *rollouts], train_metrics=metrics, measured=measured
     )
     return evidence.metric(metric)
 
 
-def _measured(run: Run, collected: Collected, seen: list[Rollout]) -> dict[str, dict[str, float]]:
+def _measured(
+    run: Run, collected: Collected, rollouts: list[Rollout]
+) -> dict[str, dict[str, float]]:
     try:
-        return read_by(run, collected.tree, seen)
-    except CandidateError:  # on attempts that are unlike any that it was tried on
+        return read_by(run, collected.tree, rollouts)
+    except CandidateError:  # a diagnostic may fail on attempts of another harness
         return {}

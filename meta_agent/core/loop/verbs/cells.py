@@ -1,17 +1,16 @@
-"""cells: a bundle of ideas, trained together and with each of them left out.
+"""Cells: a bundle of candidates, trained together and with each of them left out.
 
-Repairs mask each other: one that does harm alone may be worth the most beside another, so ideas are
-not ranked one at a time. A *cell* is a set of candidates merged onto what they stand on, trained
-once (seed 0) and rolled out on the search split. The cell with all members, and one without each,
-say what every member adds where all others are present; the best valid cell is gone on from, be it
-one whose bundle failed. Where nothing shows anything, a two-level fraction of the members is left
-(`fraction`): main effects alone, from cells in which each member is in half.
+Repairs mask each other: one that does harm alone may help most beside another. So candidates are
+not ranked one at a time. A *cell* is a set of candidates merged onto a base version, trained once
+(seed 0) and measured on the search split. One cell holds all members of the bundle; the others
+leave out one member each and show what it adds to the rest. The search goes on from the best valid
+cell. If no cell is better, `fraction` tests the members in a two-level fractional design.
 
-A cell is valid relative to what it stands on: it must not earn a veto that the version below it has
-not earned. Among valid cells those come first that have no veto of their own at all.
+A cell is valid if it earns no veto that its base version does not have. Valid cells without any
+veto rank first.
 
-Not covered: which ideas there are (`propose`), and whether any of this is proven (`claim`): the
-shares of members are explanations, with simultaneous intervals over tasks for one training seed.
+Not covered: the choice of candidates (`propose`) and the proof (`claim`). Shares of members only
+explain; their simultaneous intervals are over tasks, for one training seed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
-"""A cell must do so much better on the search split (a share) to be gone on from."""
+"""The search goes on from a cell only if its clean success is higher by this share."""
 ALL: Final = "all"
 RUNS: Final = 8
 """Cells of a two-level fraction (three to seven members)."""
@@ -47,15 +46,15 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A mix with what was measured of it."""
+    """A mix and its measurement on the search split."""
 
     mix: Mix
     evaluated: Evaluated | None
     arm: ArmRef | None
     vetoes: tuple[Finding, ...] = ()
-    """What it earned and the version below it had not; why it could not be measured."""
+    """Vetoes that its base version does not have, or the reason why it was not measured."""
     flawless: bool = False
-    """It has no veto of its own either: it may be claimed and handed over."""
+    """Whether it has no veto at all. Then it may be claimed and handed over."""
 
     @property
     def valid(self) -> bool:
@@ -63,12 +62,12 @@ class Cell(NamedTuple):
 
     @property
     def clean(self) -> float:
-        """Clean success on the search split, a share; -1 where it could not be measured."""
+        """Returns clean success on the search split as a share, or -1 if it was not measured."""
         return self.evaluated.clean / self.evaluated.planned if self.evaluated else -1.0
 
 
 class Share(NamedTuple):
-    """What a member adds to the cell of all others: an explanation, not a proof."""
+    """What a member adds to the cell of all others. It explains and proves nothing."""
 
     candidate: Candidate
     delta: float
@@ -79,7 +78,7 @@ class Share(NamedTuple):
 
 
 def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
-    """The members' merges on top of `base`, in this order. Raises CandidateError on a conflict."""
+    """Merges the members onto `base` in this order. Raises CandidateError on a conflict."""
     commit = base
     for candidate in members:
         commit = run.repo.merge_ahead(onto=commit, **merge_terms(run, candidate))
@@ -87,12 +86,12 @@ def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
 
 
 def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
-    """How a candidate is merged: the same commit each time it is merged onto the same one."""
-    told = candidate.hypothesis
+    """Returns the arguments of a merge. The same merge always gives the same commit."""
+    hypothesis = candidate.hypothesis
     return {
         "ref": candidate.ref,
-        "message": f"merge({told.label}): {candidate.id}\n\n{told.statement}",
-        "trailers": run.trailers(candidate.id, told),
+        "message": f"merge({hypothesis.label}): {candidate.id}\n\n{hypothesis.statement}",
+        "trailers": run.trailers(candidate.id, hypothesis),
         "when": run.date(candidate.generation, 900 + candidate.index),
     }
 
@@ -100,7 +99,7 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 def assembled(
     run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """The first ideas that merge without conflict, at most `most`, and those that have to wait."""
+    """Returns up to `most` ideas that merge without conflict, and the ideas that must wait."""
     members: list[Candidate] = []
     waiting: list[Candidate] = []
     for idea in ideas:
@@ -121,11 +120,11 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """The tip with one idea more, or with it in place of the members that it clashes with.
+    """Returns the tip with one more idea, or with the idea in place of conflicting members.
 
-    The mix then holds the tip's other members, merged anew onto `first`: an idea and a member that
-    write the same line (a rate up, a rate down) are alternatives, and what was written on top of
-    such a member goes with it. None where the idea itself was.
+    An idea and a member that write the same line are alternatives. Then the mix holds the tip's
+    other members, merged anew onto `first`, without those that build on the replaced member.
+    Returns None if the idea itself conflicts with `first`.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
@@ -134,12 +133,12 @@ def beside(
         fitting, clashing = assembled(run, first, [idea, *members], 1 + len(members), quiet=True)
     if idea not in fitting:
         return None
-    name = f"{short(run, idea)} for {' and '.join(short(run, one) for one in clashing)}"
+    name = f"{short(run, idea)} for {' and '.join(short(run, member) for member in clashing)}"
     return mixed(run, first, name, fitting)
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """The bundle, and the bundle without each member; of one member, the bundle alone."""
+    """Returns the whole bundle, and the bundle without each member if it has several."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -148,27 +147,27 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Eight cells in which each member is in half and any two are in a quarter together."""
+    """Returns the mixes of eight cells: each member is in half of them, each pair in a quarter."""
     if not 3 <= len(members) < RUNS:
         return []
     columns = [(1,), (2,), (4,), (1, 2), (1, 4), (2, 4), (1, 2, 4)]
-    found = []
+    mixes = []
     for row in range(RUNS):
         signs = [sum(bool(row & bit) for bit in column) % 2 == 0 for column in columns]
         chosen = [member for member, inside in zip(members, signs, strict=False) if inside]
         if 0 < len(chosen) < len(members):
             name = "only " + " ".join(short(run, member) for member in chosen)
-            found.append(mixed(run, base, name, chosen))
-    return found
+            mixes.append(mixed(run, base, name, chosen))
+    return mixes
 
 
 def short(run: Run, candidate: Candidate) -> str:
-    """A candidate's name within its run."""
+    """Returns a candidate's name within its run."""
     return candidate.id.removeprefix(f"{run.id}/")
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and measures the cells side by side; each is a step of the journal."""
+    """Trains and measures the cells side by side. Each is one step of the journal."""
     jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -183,40 +182,42 @@ def _job(run: Run, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
-    """What these cells have to train."""
+    """Returns the trainings of these cells."""
     return [_job(run, run.repo.tree(mix.commit)) for mix in mixes]
 
 
 def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) -> Cell:
     try:
-        seen = run.lab.measure(job)
+        evaluation = run.lab.measure(job)
     except CandidateError as error:
         cell = Cell(mix, None, None, (failure(error),))
     else:
-        cell = _inspected(run, base, mix, job.tree, seen)
-    told = run.once(
+        cell = _inspected(run, base, mix, job.tree, evaluation)
+    record = run.once(
         f"g{generation}/cell/{mix.commit[:12]}",
         "cell",
         {"members": sorted(mix.ids), "commit": mix.commit, "base": base.version.commit},
-        lambda: _told(generation, base, cell),
+        lambda: _cell_record(generation, base, cell),
     )
-    run.note(f"cell {mix.name}: {told['words']}")
+    run.note(f"cell {mix.name}: {record['words']}")
     return cell
 
 
-def _inspected(run: Run, base: Collected, mix: Mix, tree: HarnessTree, seen: Evaluated) -> Cell:
+def _inspected(
+    run: Run, base: Collected, mix: Mix, tree: HarnessTree, evaluation: Evaluated
+) -> Cell:
     below = run.lab.arm_of("baseline", base.tree, {0: base.evaluated})
-    arm = run.lab.arm_of(mix.name, tree, {0: seen})
-    found = run.lab.inspector.between((below, arm))
-    vetoes = tuple(f for f in found if f.severity == "veto" and f.side != "baseline")
-    own = any(f.severity == "veto" for f in run.lab.inspector.within(arm))
-    return Cell(mix, seen, arm, vetoes, flawless=not own and not vetoes)
+    arm = run.lab.arm_of(mix.name, tree, {0: evaluation})
+    findings = run.lab.inspector.between((below, arm))
+    vetoes = tuple(f for f in findings if f.severity == "veto" and f.side != "baseline")
+    own_veto = any(f.severity == "veto" for f in run.lab.inspector.within(arm))
+    return Cell(mix, evaluation, arm, vetoes, flawless=not own_veto and not vetoes)
 
 
-def _told(generation: int, base: Collected, cell: Cell) -> JSON:
-    seen = cell.evaluated
+def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
+    evaluation = cell.evaluated
     below = base.evaluated.clean / base.evaluated.planned
-    if seen is None:
+    if evaluation is None:
         words = "failed"
     else:
         words = f"{100 * cell.clean:.1f} % clean on search ({100 * (cell.clean - below):+.1f})"
@@ -228,10 +229,10 @@ def _told(generation: int, base: Collected, cell: Cell) -> JSON:
         "commit": cell.mix.commit,
         "base": base.version.id,
         "split": "search",
-        "n": seen.planned if seen else 0,
-        "clean_success": cell.clean if seen else None,
-        "success": seen.solved / seen.planned if seen else None,
-        "delta": cell.clean - below if seen else None,
+        "n": evaluation.planned if evaluation else 0,
+        "clean_success": cell.clean if evaluation else None,
+        "success": evaluation.solved / evaluation.planned if evaluation else None,
+        "delta": cell.clean - below if evaluation else None,
         "valid": cell.valid,
         "flawless": cell.flawless,
         "vetoes": [finding.to_json() for finding in cell.vetoes],
@@ -241,42 +242,43 @@ def _told(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Each member's share in the bundle, with Bonferroni's simultaneous intervals over tasks."""
+    """Returns each member's share, with simultaneous (Bonferroni) intervals over tasks."""
     whole = cells[0]
-    found = []
+    member_shares = []
     for cell in cells[1:]:
         (left_out,) = [m for m in whole.mix.members if m.id not in cell.mix.ids]
         if whole.arm is None or cell.arm is None:
             continue
         refs = cell.arm, whole.arm
         alpha = ALPHA / (2 * (len(cells) - 1))
-        seen = effect(pair(*map(run.lab.rows, refs)), alpha=alpha)
-        found.append(Share(left_out, seen.delta, seen.ci_low, seen.ci_high, alpha, refs))
-    return found
+        gain = effect(pair(*map(run.lab.rows, refs)), alpha=alpha)
+        member_shares.append(Share(left_out, gain.delta, gain.ci_low, gain.ci_high, alpha, refs))
+    return member_shares
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """The bundle without everything that does better absent, where no cell is just that."""
-    kept = kept_of(cells)
-    if not kept or any(cell.mix.ids == frozenset(one.id for one in kept) for cell in cells):
+    """Returns the bundle without its harmful members, or None if a cell has just that set."""
+    members = kept_of(cells)
+    ids = frozenset(member.id for member in members)
+    if not ids or any(cell.mix.ids == ids for cell in cells):
         return None
-    return mixed(run, base, "with " + " ".join(short(run, one) for one in kept), kept)
+    return mixed(run, base, "with " + " ".join(short(run, member) for member in members), members)
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """The members of the bundle, which comes first, that do not do better absent."""
+    """Returns the members without which the bundle does no better. The first cell is the bundle."""
     whole = cells[0]
-    kept = list(whole.mix.members)
+    members = list(whole.mix.members)
     for cell in cells[1:]:
         if cell.valid and (cell.clean > whole.clean or not whole.valid):
-            kept = [member for member in kept if member.id in cell.mix.ids]
-    return kept
+            members = [member for member in members if member.id in cell.mix.ids]
+    return members
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """The best valid cell that is better than what it stands on: those without any veto first.
+    """Returns the best valid cell that beats its base, or None.
 
-    Of equals the one with fewer members.
+    Cells without any veto come first. Among equals, the one with fewer members wins.
     """
     better = [cell for cell in cells if cell.valid and is_better(cell, below)]
 
@@ -287,5 +289,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Whether a cell is worth going on from, over the clean success of what it stands on."""
+    """Returns whether a cell beats the clean success `below` of its base by `WORTHWHILE`."""
     return cell is not None and cell.clean > below + WORTHWHILE

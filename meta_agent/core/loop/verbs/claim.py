@@ -1,17 +1,17 @@
-"""claim: what was found against the start, once, on the confirm split, at the run's whole alpha.
+"""The claim: the search's result against the start, once, on the confirm split, at the run's alpha.
 
-Two claims, told apart on every screen:
+There are two kinds of claim:
 
-* *harness*: over training seeds. Pairs of trainings on seeds from 1 up, which no ranking has seen;
-  a sequential test looks after each pair from the third on, and never needs more than the budget
-  holds for it. It says that the harness is better whichever policy it trains.
-* *version*: this harness with these weights against the start with its own. Both are fixed and the
-  tasks are the unit, so it costs one evaluation of each and is made in every run.
+* *harness*: the harness is better whichever policy it trains. The units are pairs of trainings on
+  seeds from 1 up, which the search never used. A sequential test looks after each pair from the
+  third on, and stays within the budget.
+* *version*: this harness with its weights is better than the start with its own. The tasks are the
+  unit. It costs one evaluation of each side and is made in every run.
 
-Each is one claim at the run's alpha; `--prove` says beforehand which of them moves `main`. The same
-files are never judged twice: there is one claim of either kind in a run.
+`--prove` says beforehand which of them moves `main`. A run makes at most one claim of each kind, so
+the same files are never judged twice.
 
-Not covered: what is handed over (`full`).
+Not covered: which version is handed over (`strategies`).
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ SPLIT: Final[Split] = "confirm"
 
 
 class Sides(NamedTuple):
-    """What is compared: the start, and what was found."""
+    """The two versions compared: the start, and the result of the search."""
 
     before: Version
     after: Version
 
 
 def prove_harness(run: Run, sides: Sides) -> Judged:
-    """Pairs of trainings until the gate decides, or what is held for the claim is spent."""
+    """Buys pairs of trainings until the gate decides or the claim's budget is used up."""
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
     try:
-        for bought in pairs_bought(most, run.plan.target) if most else ():
-            if not _affordable(run, sides, bought.units):
+        for purchase in pairs_bought(most, run.plan.target) if most else ():
+            if not _affordable(run, sides, purchase.units):
                 break
-            judged = _look(run, sides, bought, most)
+            judged = _look(run, sides, purchase, most)
             if judged.verdict.kind is not VerdictKind.INCONCLUSIVE or _given_up(judged):
                 break
     except CandidateError as error:
@@ -60,7 +60,7 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 
 
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
-    """One evaluation of either side's weights on the confirm split; tasks are the unit."""
+    """Evaluates both sides' weights once on the confirm split. Tasks are the unit."""
     limit = run.plan.confirm
     trees = _trees(run, sides)
     run.phase("claim", f"this version against the start, {limit} confirm tasks")
@@ -70,15 +70,15 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
     refs = []
     try:
         for name, tree, trained in zip(("baseline", "found"), trees, weights, strict=True):
-            seen = run.lab.evaluate(tree, trained, split=SPLIT, limit=limit)
-            refs.append(run.lab.arm_of(name, tree, {0: seen}))
+            evaluation = run.lab.evaluate(tree, trained, split=SPLIT, limit=limit)
+            refs.append(run.lab.arm_of(name, tree, {0: evaluation}))
     except CandidateError as error:
         return stopped((failure(error),))
     return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
 
 
 def examine(run: Run, sides: Sides) -> Judged:
-    """The same of a frozen policy: fresh attempts at every confirm task, on either side."""
+    """Makes the version claim for a frozen policy, with fresh attempts at every confirm task."""
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
@@ -100,8 +100,8 @@ def examine(run: Run, sides: Sides) -> Judged:
 # --- looks ---------------------------------------------------------------------------------------
 
 
-def _look(run: Run, sides: Sides, bought: Purchase, most: int) -> Judged:
-    pairs = bought.units
+def _look(run: Run, sides: Sides, purchase: Purchase, most: int) -> Judged:
+    pairs = purchase.units
     run.phase("claim", f"this harness against the start: {pairs} of at most {most} training pairs")
     begin_claim(run)
     plan, trees = run.plan, _trees(run, sides)
@@ -114,28 +114,28 @@ def _look(run: Run, sides: Sides, bought: Purchase, most: int) -> Judged:
     after = run.lab.arm(
         "found", trees[1], seeds=seeds, steps=plan.steps, split=SPLIT, limit=plan.confirm
     )
-    refs, course, seen = (before, after), bought.course, _in_search(run, trees)
+    refs, course, search_gain = (before, after), purchase.course, _in_search(run, trees)
     return _judged(
         run,
         "harness",
         refs,
         course=course,
         look=pairs,
-        final=bought.final,
-        elsewhere=seen,
+        final=purchase.final,
+        elsewhere=search_gain,
     )
 
 
 def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float, ...]:
-    """The difference on the search split, training seed 0: it proves nothing, a collapse counts."""
+    """Returns the gain on the search split (seed 0), so that the gate can see a collapse there."""
     plan = run.plan
     jobs = [Job(tree, 0, plan.steps, "search", plan.search) for tree in trees]
-    start, found = (run.lab.measure(job) for job in jobs)
-    return (found.clean / found.planned - start.clean / start.planned,)
+    before, after = (run.lab.measure(job) for job in jobs)
+    return (after.clean / after.planned - before.clean / before.planned,)
 
 
 def proof_seeds(pairs: int) -> range:
-    """Training seeds that no search has seen."""
+    """Returns the training seeds of the claim, which the search never uses."""
     return range(1, pairs + 1)
 
 
@@ -149,7 +149,7 @@ def _judged(
     final: bool,
     elsewhere: tuple[float, ...] = (),
 ) -> Judged:
-    def told() -> JSON:
+    def judge() -> JSON:
         arms = run.lab.rows(refs[0]), run.lab.rows(refs[1])
         verdict = judge_live(
             *arms,
@@ -175,12 +175,12 @@ def _judged(
         }
 
     name = f"{CLAIM}/{kind}/look{look}"
-    outcome = run.once(name, "live", {"claim": kind, "look": look}, told)
+    outcome = run.once(name, "live", {"claim": kind, "look": look}, judge)
     return Judged(verdict_from_json(outcome["verdict"]), refs)
 
 
 def _given_up(judged: Judged) -> bool:
-    """The gain that is looked for is ruled out, though a smaller one is not."""
+    """Returns whether the test ruled out the target gain, though not a smaller one."""
     return bool(judged.verdict.evidence.get("numbers", {}).get("given_up"))
 
 
@@ -189,7 +189,7 @@ def _trees(run: Run, sides: Sides) -> tuple[HarnessTree, HarnessTree]:
 
 
 def _due(run: Run, sides: Sides, pairs: int) -> list[Job]:
-    """Trainings behind these pairs that are not recorded yet."""
+    """Returns the trainings behind these pairs that are not recorded yet."""
     plan = run.plan
     jobs = [
         Job(tree, seed, plan.steps, SPLIT, plan.confirm)
@@ -200,7 +200,7 @@ def _due(run: Run, sides: Sides, pairs: int) -> list[Job]:
 
 
 def _affordable(run: Run, sides: Sides, pairs: int) -> bool:
-    """Whether the pairs fit, and the claim about the version after them."""
+    """Returns whether the budget pays for these pairs and for the version claim after them."""
     due, after = _due(run, sides, pairs), 2 * run.plan.confirm
     return pays_for(run, f"{CLAIM}/harness/look{pairs}", due, attempts=after)
 

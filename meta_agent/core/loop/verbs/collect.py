@@ -1,9 +1,8 @@
-"""collect and read: roll the current version out, and turn its rollouts into evidence.
+"""Rolls the current version out on the search split, and turns its rollouts into evidence.
 
-A version whose policy is trained is read twice: as the base policy behaves under it, with the first
-groups of its training, and as its trained policy does, with the last ones. A policy learns to live
-with a fault, so what is wrong with a harness is often plain only before training, and what is wrong
-with its training only after.
+A version that trains a policy is read twice: once with the base policy and the first groups of its
+training, and once with the trained policy and the last groups. A policy learns to live with a
+fault. So faults of the harness often show only before training, and faults of training only after.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ def collect(run: Run, version: Version) -> Collected:
     run.lab.label(tree, version.id)
     run.lab.require(tree)
     with must_work(version):
-        found = measured(run, version)
+        collected = measured(run, version)
         before = rolled_out_untrained(run, tree) if plan.trains else None
-    return found._replace(untrained=before)
+    return collected._replace(untrained=before)
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """The version's policy (seed 0) on the search split: of a cell that was chosen, its own."""
+    """Returns the version's policy (seed 0) and its rollouts on the search split."""
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
-    seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
-    return Collected(version, tree, trained, seen)
+    evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+    return Collected(version, tree, trained, evaluation)
 
 
 def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
-    """The base policy under a harness, on the search split."""
+    """Evaluates the base policy under a harness on the search split."""
     return run.lab.evaluate(tree, run.lab.untrained(), split="search", limit=run.plan.search)
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Runs the harness's diagnostics over the rollouts and builds the four layers, twice."""
+    """Runs the harness's diagnostics over the rollouts. Returns evidence and findings."""
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")
     untrained = _untrained(run, collected, generation)
@@ -64,7 +63,7 @@ def read(run: Run, collected: Collected, generation: int, earlier: Evidence | No
     )
     reading = Reading(
         Evidence.from_json(outcome),
-        tuple(Finding.from_json(found) for found in outcome["findings"]),
+        tuple(Finding.from_json(row) for row in outcome["findings"]),
         untrained=untrained,
     )
     if generation == 0:
@@ -77,27 +76,29 @@ def read(run: Run, collected: Collected, generation: int, earlier: Evidence | No
 
 
 def _untrained(run: Run, collected: Collected, generation: int) -> Evidence | None:
-    """What the base policy did, with the groups that its training began with."""
+    """Returns evidence of the base policy and the first training groups, or None if frozen."""
     before = collected.untrained
     if before is None:
         return None
 
-    def told() -> JSON:
+    def read_untrained() -> JSON:
         rollouts = [*_steps(run, collected, first=True), *run.lab.rollouts(before.shard)]
         evidence = evidence_of(run, collected.version, collected.tree, rollouts)
         return {"generation": generation, "version": collected.version.id, **evidence.to_json()}
 
     intent = {"commit": collected.version.commit}
-    return Evidence.from_json(run.once(f"g{generation}/untrained", "untrained", intent, told))
+    return Evidence.from_json(
+        run.once(f"g{generation}/untrained", "untrained", intent, read_untrained)
+    )
 
 
 def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str, JSON]:
-    learned, seen = _steps(run, collected, first=False), collected.evaluated
+    learned, evaluation = _steps(run, collected, first=False), collected.evaluated
     evidence = evidence_of(
         run,
         collected.version,
         collected.tree,
-        [*learned, *run.lab.rollouts(seen.shard)],
+        [*learned, *run.lab.rollouts(evaluation.shard)],
         metrics=collected.trained.metrics,
         earlier=earlier,
     )
@@ -120,7 +121,7 @@ def evidence_of(
     metrics: Sequence[Mapping[str, JSON]] | None = None,
     earlier: Evidence | None = None,
 ) -> Evidence:
-    """Measured attempts, training attempts, and the harness's own diagnostics on both."""
+    """Returns the evidence of these rollouts, with the harness's own diagnostics."""
     with must_work(version):
         return run.extensions.evidence.build_evidence(
             rollouts,
@@ -133,15 +134,15 @@ def evidence_of(
 
 
 def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
-    """The stored training attempts of the first or of the last steps (`EXEMPLAR_STEPS`)."""
+    """Returns the stored training attempts of the first or last `EXEMPLAR_STEPS` steps."""
     shard = collected.trained.shard
     rollouts = run.lab.rollouts(shard) if shard else []
     return of_steps(rollouts, first=first, count=EXEMPLAR_STEPS)
 
 
-def _exemplars(run: Run, seen: list[Rollout]) -> JSON:
-    found = run.extensions.evidence.exemplars(seen, per_mode=2)
-    return {mode: [one.to_json() for one in picked] for mode, picked in found.items()}
+def _exemplars(run: Run, rollouts: list[Rollout]) -> JSON:
+    by_mode = run.extensions.evidence.exemplars(rollouts, per_mode=2)
+    return {mode: [e.to_json() for e in exemplars] for mode, exemplars in by_mode.items()}
 
 
 def _search_arm(run: Run, collected: Collected) -> ArmRef:
@@ -149,45 +150,45 @@ def _search_arm(run: Run, collected: Collected) -> ArmRef:
 
 
 def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> Mapping[str, float]:
-    """What the version's filter and curriculum do, where anything trains."""
+    """Returns what the reward, filter and curriculum do; empty if nothing is trained."""
     if not run.plan.trains:
         return {}
 
-    def asked() -> Mapping[str, float]:
+    def probe() -> Mapping[str, float]:
         with run.lab.session(tree) as session:
             return run.extensions.evidence.probe(session, rollouts, run.lab.domain.tasks("train"))
 
-    return fairly(asked)
+    return fairly(probe)
 
 
 def _views(run: Run) -> dict[str, Mapping[str, JSON]]:
-    """What each task that an agent may be shown gives it."""
+    """Returns what an agent is given, by key, for tasks that may be shown."""
     splits: tuple[Split, ...] = ("search", "train")
     return {task.key: task.view for split in splits for task in run.lab.domain.tasks(split)}
 
 
 def read_by(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:
-    """What the diagnostics of a harness say of rollouts, its own or another's."""
+    """Returns the numbers that a harness's diagnostics measure on rollouts, by diagnostic."""
 
     def measured() -> dict[str, dict[str, float]]:
         with run.lab.session(tree) as session:
-            return {found.name: dict(found.values) for found in session.measure(rollouts)}
+            return {m.name: dict(m.values) for m in session.measure(rollouts)}
 
     return fairly(measured)
 
 
 def _first(collected: Collected, reading: Reading) -> JSON:
-    """The first version as the search split sees it: a starting point, never a claim."""
-    seen = collected.evaluated
-    interval = wilson(seen.clean, seen.planned)
+    """Returns the record of the first version on the search split: a starting point, no claim."""
+    evaluation = collected.evaluated
+    interval = wilson(evaluation.clean, evaluation.planned)
     return {
         "version": collected.version.id,
         "policy": collected.trained.policy,
         "harness_commit": collected.version.commit,
         "split": "search",
-        "n": seen.planned,
-        "success": seen.solved / seen.planned,
-        "clean_success": seen.clean / seen.planned,
+        "n": evaluation.planned,
+        "success": evaluation.solved / evaluation.planned,
+        "clean_success": evaluation.clean / evaluation.planned,
         "ci": [interval.low, interval.high],
         "valid": not reading.invalid,
     }

@@ -1,4 +1,4 @@
-"""learn: verdicts are recorded, noted on their commits, and distilled into skills."""
+"""Records verdicts, writes them as git notes, and distils skills from them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.core.skills import SkillDraft
 
 NOTE_RECORD: Final = "Record: "
-"""Begins the line of a git note that holds its verdict as JSON, and the journal's head."""
+"""Prefix of the line in a git note that holds the verdict and the journal's head as JSON."""
 
 
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records a verdict, and learns from it."""
+    """Records a verdict, and distils a skill from it if it is informative."""
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
@@ -31,7 +31,7 @@ def conclude(
 def record(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """The last word on a candidate: in the ledger, and as a git note on its commit."""
+    """Records the final verdict on a candidate in the ledger and as a note on its commit."""
     verdict = judged.verdict
     run.once(
         f"{candidate.id}/verdict",
@@ -56,7 +56,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Distils a skill from a promotion or an informative failure."""
+    """Writes a skill from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)
@@ -88,10 +88,10 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
 
 
 def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bool:
-    """Whether a verdict says something about the candidate's own idea.
+    """Returns whether a verdict says something about the candidate's own idea.
 
-    Under a version that was INVALID already, everything that leaves the flaw in is INVALID too:
-    that condemns an idea only if mending the flaw was what it promised.
+    If the base version is INVALID, every candidate that keeps its flaw is INVALID too. That counts
+    against an idea only if the idea promised to mend the flaw.
     """
     if machines_failed(verdict.evidence) or not proven(verdict):
         return False
@@ -102,19 +102,21 @@ def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bo
 
 
 def _prediction(run: Run, candidate: Candidate) -> str:
-    """What the hypothesis's own metric did, where it was measured on both sides."""
+    """Returns how the hypothesis's own metric moved, or "" if a side was not measured."""
     step = run.ledger.step(f"{candidate.id}/verdict")
-    told = step.outcome_as(kinds.Verdict).get("calibration") if step and step.is_done else None
-    if not told:
+    prediction = (
+        step.outcome_as(kinds.Verdict).get("calibration") if step and step.is_done else None
+    )
+    if not prediction:
         return ""
-    moved = f"predicted {told['predicted']:+.4g}, realised {told['realised']:+.4g}"
-    return f"{told['metric']}: {moved}"
+    moved = f"predicted {prediction['predicted']:+.4g}, realised {prediction['realised']:+.4g}"
+    return f"{prediction['metric']}: {moved}"
 
 
 def _written(
     run: Run, candidate: Candidate, draft: SkillDraft, lesson: Callable[[], SkillDraft]
 ) -> JSON:
-    """Stores the lesson in the author's words if they make a valid skill, else the draft."""
+    """Stores the author's version of the lesson if it is a valid skill, else the draft."""
     try:
         return _write(run, candidate, lesson())
     except ValueError:
@@ -135,18 +137,18 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
 
 
 def noted(note: str, verdict: Verdict, head: str | None) -> str:
-    """The note for people, and a last line with the verdict again, which `verify` looks for."""
-    told = verdict_to_json(verdict)
-    return recorded_in(note, {key: told[key] for key in ("kind", "effect", "reasons")}, head)
+    """Returns the note with a last line that repeats the verdict as JSON, for `verify`."""
+    fields = verdict_to_json(verdict)
+    return recorded_in(note, {key: fields[key] for key in ("kind", "effect", "reasons")}, head)
 
 
-def recorded_in(note: str, told: Mapping[str, JSON], head: str | None) -> str:
-    """A note that ends in JSON, and in what the journal's chain was when that was recorded."""
-    return f"{note}\n\n{NOTE_RECORD}{json.dumps({**told, 'journal': head}, sort_keys=True)}"
+def recorded_in(note: str, fields: Mapping[str, JSON], head: str | None) -> str:
+    """Returns the note with a last line of JSON, which includes the journal's head."""
+    return f"{note}\n\n{NOTE_RECORD}{json.dumps({**fields, 'journal': head}, sort_keys=True)}"
 
 
 def note_parts(note: str) -> list[tuple[str, Mapping[str, JSON]]]:
-    """A note's parts: each ends in a line that holds its record, or has none."""
+    """Splits a note into its parts, each with the record of its last line, or an empty one."""
     parts: list[tuple[str, Mapping[str, JSON]]] = []
     text: list[str] = []
     for line in note.strip().splitlines():
@@ -159,7 +161,7 @@ def note_parts(note: str) -> list[tuple[str, Mapping[str, JSON]]]:
 
 def _record(line: str) -> Mapping[str, JSON]:
     try:
-        told = json.loads(line.removeprefix(NOTE_RECORD))
+        fields = json.loads(line.removeprefix(NOTE_RECORD))
     except ValueError:
         return {}
-    return told if isinstance(told, Mapping) else {}
+    return fields if isinstance(fields, Mapping) else {}

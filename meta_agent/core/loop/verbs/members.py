@@ -1,8 +1,8 @@
-"""members: the last word on the harness that was claimed, and on what is in it, one verdict each.
+"""Records the verdict on the claimed harness, and one verdict on each of its members.
 
-A member's verdict is the claim's: it was proven together with the others and not alone. Beside it
-stands its share, what the bundle did on the search split with it and without it (training seed 0),
-which explains and proves nothing.
+A member gets the claim's verdict, because the members were proven together and not alone. Its share
+is recorded beside it: the bundle's clean success on the search split (training seed 0) with the
+member, less that without it. The share explains and proves nothing.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, Verd
 
 
 def conclude_members(
-    run: Run, first: Version, found: Found, decided: Judged | None, *, skills: bool
+    run: Run, first: Version, result: Found, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each member's verdict. Only what is proven over training seeds teaches, and of that
-    only members that do something: whose share in their bundle is surely above nothing.
+    """Records each member's verdict. With `skills`, writes a skill for members that surely help.
+
+    A member surely helps if the lower bound of its share is above zero, or if it has no share.
     """
-    told = _shares(run)
-    for member in _acting(found):
-        share = told.get(member.id)
-        judged = _of_member(run, first, found, member, decided, share)
-        generation = found.read[member.generation]
+    shares = _shares(run)
+    for member in _acting(result):
+        share = shares.get(member.id)
+        judged = _of_member(run, first, result, member, decided, share)
+        generation = result.read[member.generation]
         record(run, generation.collected, member, judged, generation.reading)
         if skills and (share is None or share["ci_low"] > 0):
-            learn(run, _with_company(found, member), _lesson(judged, decided), generation.reading)
+            learn(run, _with_company(result, member), _lesson(judged, decided), generation.reading)
 
 
-def conclude_claim(run: Run, found: Found, judged: Judged, parts: JSON = None) -> None:
-    """Records the verdict on the whole, where `verify` finds it, and in a note on its commit.
+def conclude_claim(run: Run, result: Found, judged: Judged, parts: JSON = None) -> None:
+    """Records the verdict on the whole harness in the ledger, and in a note on its commit.
 
-    `parts` is its attribution, where it was merged.
+    `parts` is its attribution if it was merged.
     """
-    commit, name = found.version.commit, f"{run.id}/{CLAIM}"
-    told = {
+    commit, name = result.version.commit, f"{run.id}/{CLAIM}"
+    verdict_row = {
         **verdict_to_json(judged.verdict),
         "candidate": name,
         "commit": commit,
@@ -52,22 +53,22 @@ def conclude_claim(run: Run, found: Found, judged: Judged, parts: JSON = None) -
         "arms": [ref.to_json() for ref in judged.arms] if judged.arms else None,
         "calibration": None,
     }
-    run.once(f"{name}/verdict", "verdict", {"commit": commit}, lambda: told)
-    members = [one.id.removeprefix(f"{run.id}/") for one in _acting(found)]
+    run.once(f"{name}/verdict", "verdict", {"commit": commit}, lambda: verdict_row)
+    members = [member.id.removeprefix(f"{run.id}/") for member in _acting(result)]
     note = run.extensions.notes.claim_note(commit, members, judged.verdict)
     if parts:
         note += "\n" + run.extensions.notes.attribution_note(name, parts)
     text = noted(note, judged.verdict, run.ledger.head(f"{name}/verdict"))
-    run.repo.note(commit, text, when=run.date(len(found.read), 970))
+    run.repo.note(commit, text, when=run.date(len(result.read), 970))
 
 
-def _acting(found: Found) -> list[Candidate]:
-    """All but diagnostics, which have a verdict of their own."""
-    return [one for one in found.candidates if one.factor != "diagnostics"]
+def _acting(result: Found) -> list[Candidate]:
+    """Returns all candidates except diagnostics, which have a verdict of their own."""
+    return [candidate for candidate in result.candidates if candidate.factor != "diagnostics"]
 
 
 def _lesson(judged: Judged, decided: Judged | None) -> Verdict:
-    """What a skill says: the claim's effect. What it came with is in its statement."""
+    """Returns the verdict for a member's skill: its own, with the effect of the claim."""
     effect = decided.verdict.effect if decided else None
     return replace(judged.verdict, effect=effect)
 
@@ -75,18 +76,18 @@ def _lesson(judged: Judged, decided: Judged | None) -> Verdict:
 def _of_member(
     run: Run,
     first: Version,
-    found: Found,
+    result: Found,
     member: Candidate,
     decided: Judged | None,
     share: Mapping[str, Any] | None,
 ) -> Judged:
-    others = [one.id for one in _acting(found) if one is not member]
-    claim: JSON = {"commit": found.version.commit, "against": first.commit, "with": others}
+    others = [other.id for other in _acting(result) if other is not member]
+    claim: JSON = {"commit": result.version.commit, "against": first.commit, "with": others}
     kind, reasons = VerdictKind.INCONCLUSIVE, ["no claim was made"]
     if decided is not None:
         kind, reasons = decided.verdict.kind, list(decided.verdict.reasons[:1])
         if others and kind is not VerdictKind.PROMOTE:
-            kind = VerdictKind.INCONCLUSIVE  # nobody knows which of them is at fault
+            kind = VerdictKind.INCONCLUSIVE  # any member may be at fault
     if others:
         names = ", ".join(name.removeprefix(f"{run.id}/") for name in others)
         reasons.append(f"claimed together with {names}")
@@ -101,23 +102,23 @@ def _of_member(
 
 
 def _shares(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Every member's share in its bundle, as recorded."""
+    """Returns every member's recorded share in its bundle, by candidate."""
     bundles = run.ledger.outcomes("bundle", Bundle, run.id)
     return {share["candidate"]: share for bundle in bundles for share in bundle["shares"]}
 
 
-def _brief(told: Hypothesis) -> str:
-    """A hypothesis in a few words: its rule, or what it does."""
-    does, _, _ = told.statement.partition(" then ")
-    return told.rule or f'"{shorten(does.strip(" ,"), 80, placeholder=" ...")}"'
+def _brief(hypothesis: Hypothesis) -> str:
+    """Returns a hypothesis in a few words: its rule, or the first half of its statement."""
+    does, _, _ = hypothesis.statement.partition(" then ")
+    return hypothesis.rule or f'"{shorten(does.strip(" ,"), 80, placeholder=" ...")}"'
 
 
-def _with_company(found: Found, member: Candidate) -> Candidate:
-    """What its lesson says of it: proven together, not alone."""
-    others = ", ".join(_brief(one.hypothesis) for one in _acting(found) if one is not member)
+def _with_company(result: Found, member: Candidate) -> Candidate:
+    """Returns the member with a statement that names the others it was proven with."""
+    others = ", ".join(_brief(other.hypothesis) for other in _acting(result) if other is not member)
     if not others:
         return member
-    told, company = member.hypothesis, f"(proven together with {others}, not alone)"
-    does, then, hoped = told.statement.partition(" then ")  # a skill keeps what it does
+    hypothesis, company = member.hypothesis, f"(proven together with {others}, not alone)"
+    does, then, hoped = hypothesis.statement.partition(" then ")  # a skill keeps the first half
     statement = f"{does} {company}{then}{hoped}"
-    return replace(member, hypothesis=replace(told, statement=statement))
+    return replace(member, hypothesis=replace(hypothesis, statement=statement))

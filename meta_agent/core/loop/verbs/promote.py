@@ -1,9 +1,9 @@
-"""promote: what is proven comes to `main`, one `--no-ff` merge a member, as it was claimed.
+"""Advances `main` to the proven commit, with one `--no-ff` merge per member.
 
-The commit that was claimed is the end of a chain of such merges on the start, made ahead while
-`main` waited (`cells.mixed`). So `main` moves to it as it stands: what is promoted is what was
-measured, and nothing has to be judged again. Diagnostics were admitted by a rule of their own
-(`discriminate`): they come to `main` also where nothing else does.
+The search has made these merges on top of the start already (`cells.mixed`), and the claim measured
+their last commit. So `main` advances to exactly what was measured, and nothing is judged again.
+Diagnostics are admitted by a rule of their own (`discriminate`) and reach `main` even if nothing
+else is proven.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ from meta_agent.core.loop.verbs.claim import CLAIM
 from meta_agent.core.protocols import JSON, Candidate
 
 
-def promote(run: Run, first: Version, found: Found, decided: Judged) -> JSON:
-    """Moves `main`, and attributes the gain to harness and policy: what it returns."""
-    commit = found.version.commit
-    run.phase("merge", f"{len(found.members)} changes to main")
-    run.once(f"{CLAIM}/ref", "ref", {"onto": first.commit}, lambda: _moved(run, first, commit))
+def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
+    """Advances `main`. Returns the attribution of the gain to harness and policy."""
+    commit = result.version.commit
+    run.phase("merge", f"{len(result.members)} changes to main")
+    run.once(
+        f"{CLAIM}/ref", "ref", {"onto": first.commit}, lambda: _advance_main(run, first, commit)
+    )
     parts = attribute(run, first.commit, commit)
     verdict = verdict_to_json(decided.verdict)
-    merged = partial(_told, run, f"{run.id}/{CLAIM}", found.candidates, commit, verdict)
+    merge_record = partial(
+        _merge_record, run, f"{run.id}/{CLAIM}", result.candidates, commit, verdict
+    )
     run.once(
         f"{CLAIM}/merge",
         "merge",
         {"commit": commit},
-        lambda: {**merged("v1"), "attribution": parts},
+        lambda: {**merge_record("v1"), "attribution": parts},
     )
     return parts
 
 
-def promote_watching(run: Run, first: Version, found: Found) -> Version:
-    """Brings the diagnostics that were admitted to `main`, and nothing else of what was found."""
-    watching = [one for one in found.candidates if one.factor == "diagnostics"]
+def promote_watching(run: Run, first: Version, result: Found) -> Version:
+    """Merges only the admitted diagnostics into `main`. Returns the version with them."""
+    watching = [candidate for candidate in result.candidates if candidate.factor == "diagnostics"]
     if not watching:
         return first
     commit, last = mixed(run, first.commit, "watching", watching).commit, watching[-1]
@@ -49,19 +53,21 @@ def promote_watching(run: Run, first: Version, found: Found) -> Version:
     verdict: JSON = step.fields if step and step.is_done else {}
     if not to_merge(run, last, verdict_from_json(verdict)):
         return first
-    run.once("watching/ref", "ref", {"onto": first.commit}, lambda: _moved(run, first, commit))
-    merged = partial(_told, run, last.id, watching, commit, verdict)
-    run.once("watching/merge", "merge", {"commit": commit}, lambda: merged(first.id))
+    run.once(
+        "watching/ref", "ref", {"onto": first.commit}, lambda: _advance_main(run, first, commit)
+    )
+    merge_record = partial(_merge_record, run, last.id, watching, commit, verdict)
+    run.once("watching/merge", "merge", {"commit": commit}, lambda: merge_record(first.id))
     return Version(first.id, commit)
 
 
-def _moved(run: Run, first: Version, commit: str) -> JSON:
+def _advance_main(run: Run, first: Version, commit: str) -> JSON:
     run.repo.advance(commit, onto=first.commit)
     crash_point("after_ref_cas")
     return {"commit": commit}
 
 
-def _told(
+def _merge_record(
     run: Run,
     name: str,
     members: Sequence[Candidate],

@@ -1,7 +1,6 @@
-"""propose: K hypotheses, one factor each, as commits handed back from a sandbox.
+"""Asks the meta-agent for candidates, and admits the commits that it hands back from a sandbox.
 
-Who has the ideas is decided by the settings and known nowhere else: rules and language models hand
-back drafts, and the quarantine admits either's.
+Rules and language models hand back the same drafts. Both pass the same quarantine.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from meta_agent.core.protocols import (
     Hypothesis,
 )
 
-__all__ = ["admit", "propose", "revise", "told_of"]
+__all__ = ["admit", "candidate_row", "propose", "revise"]
 
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
@@ -49,14 +48,14 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
             candidate.id,
             "candidate",
             {"commit": candidate.commit},
-            partial(told_of, run, candidate),
+            partial(candidate_row, run, candidate),
         )
         run.note(f"{candidate.id}: {candidate.hypothesis.label}: {candidate.hypothesis.statement}")
     return candidates
 
 
-def told_of(run: Run, candidate: Candidate) -> JSON:
-    """A candidate as its step records it."""
+def candidate_row(run: Run, candidate: Candidate) -> JSON:
+    """Returns a candidate and its diff, as its step records them."""
     diff = run.repo.diff(candidate.base, candidate.commit)
     return {**candidate_to_json(candidate), "diff": diff}
 
@@ -80,7 +79,7 @@ def _propose(run: Run, collected: Collected, reading: Reading, generation: int) 
         "candidates": [candidate.id for candidate in admitted],
         "skills": sorted({name for c in admitted for name in c.hypothesis.skills}),
         "admitted": [candidate_to_json(candidate) for candidate in admitted],
-        "refused": [one.to_json() for one in sorted(refused, key=lambda one: one.index)],
+        "refused": [r.to_json() for r in sorted(refused, key=lambda r: r.index)],
         "nothing": proposed.nothing,
         "noted": proposed.noted,
     }
@@ -89,7 +88,7 @@ def _propose(run: Run, collected: Collected, reading: Reading, generation: int) 
 def revise(
     run: Run, collected: Collected, reading: Reading, candidate: Candidate, feedback: str
 ) -> Candidate | None:
-    """A candidate again after what a person said; None where its author cannot or did not.
+    """Returns a candidate's revision after a person's feedback, or None if its author made none.
 
     The revision is a candidate of its own: `g0/c1` of three comes back as `g0/c4`, then `g0/c7`.
     """
@@ -106,7 +105,9 @@ def revise(
         run.note(f"{candidate.id}: no revision came of it: {refused['reason']}")
         return None
     revised = candidate_from_json(outcome["admitted"])
-    run.once(revised.id, "candidate", {"commit": revised.commit}, partial(told_of, run, revised))
+    run.once(
+        revised.id, "candidate", {"commit": revised.commit}, partial(candidate_row, run, revised)
+    )
     run.note(f"{candidate.id} comes back as {revised.id}: {revised.hypothesis.statement}")
     return revised
 
@@ -130,8 +131,8 @@ def _revised(
     try:
         admitted = admit(run, collected.tree, answer, generation)
     except CandidateError as error:
-        told = answer.hypothesis.statement
-        refused = Refused(index, told, str(error), error.reason, answer.spend)
+        statement = answer.hypothesis.statement
+        refused = Refused(index, statement, str(error), error.reason, answer.spend)
         return {"admitted": None, "refused": refused.to_json()}
     return {"admitted": candidate_to_json(admitted), "refused": None}
 
@@ -142,7 +143,7 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Takes a draft's commit through the quarantine, or raises CandidateError with the reason."""
+    """Admits a draft's commit from quarantine. Raises CandidateError with the reason if not."""
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)
@@ -157,7 +158,7 @@ def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candida
     )
     _require_one_commit(run, draft, base.commit)
     factor = _factor(contract, commit.paths, hypothesis)
-    if untrainable := [one for one in (factor, *hypothesis.factors) if one not in run.factors]:
+    if untrainable := [f for f in (factor, *hypothesis.factors) if f not in run.factors]:
         raise CandidateError(untrained(run, untrainable[0]).message, reason="factor_untrained")
     return Candidate(
         id=f"{run.id}/{name}",
@@ -175,9 +176,10 @@ def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candida
 
 
 def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothesis) -> Factor:
-    """The factor that a candidate is judged by: of a label the first that acts through training.
+    """Returns the factor that a candidate is judged by. Raises CandidateError if it does not match.
 
-    As a scaffold a combined change would be ranked on a policy that its other half never trained.
+    A combined change counts as its first factor that acts through training. Judged as a scaffold,
+    it would be ranked on a policy that its other half never trained.
     """
     if not hypothesis.factors:
         factor = contract.factor_of(paths)
@@ -198,8 +200,8 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
 
 
 def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
-    """The sandbox wrote the commit: its message is the host's word for word, or it is refused."""
-    found = run.repo.log(1, ref=draft.tip)[0]
-    message = "\n\n".join(filter(None, [found.subject, found.body]))
-    if found.parents != (base,) or message.split() != draft.message.split():
+    """Raises CandidateError unless the draft is one commit on `base` with the host's message."""
+    commit = run.repo.log(1, ref=draft.tip)[0]
+    message = "\n\n".join(filter(None, [commit.subject, commit.body]))
+    if commit.parents != (base,) or message.split() != draft.message.split():
         raise CandidateError("the commit is not the one the host asked for", reason="commit_text")

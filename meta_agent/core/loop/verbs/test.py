@@ -1,4 +1,4 @@
-"""test: static and contract checks, replay on stored rollouts, then a short live screening."""
+"""Checks that cost no training: static checks, contract tests, and replay on stored rollouts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from meta_agent.core.replay.replay import replay
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SAMPLES = 32
-"""Stored rollouts and tasks that the contract tests see."""
+"""How many stored rollouts and tasks the contract tests use."""
 
 
 def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
-    """Everything that costs no training."""
+    """Runs every check that costs no training. Returns the candidate with its findings."""
     tree = run.repo.tree(candidate.commit)
     run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
     findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
@@ -35,7 +35,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
-    """The harness's contract tests, on rollouts that were really made."""
+    """Runs the harness's contract tests on stored rollouts."""
     tree = run.repo.tree(candidate.commit)
     return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
@@ -49,7 +49,7 @@ def _stage(
         {"commit": candidate.commit},
         lambda: _screen_row(candidate, stage, look()),
     )
-    return [Finding.from_json(found) for found in outcome["findings"]]
+    return [Finding.from_json(row) for row in outcome["findings"]]
 
 
 def _screen_row(candidate: Candidate, stage: str, findings: list[Finding]) -> JSON:
@@ -72,13 +72,13 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """A factor that acts through training alone cannot help a policy that is not trained."""
-    told = f"{factor} acts through training, and {run.config.policy} is frozen"
-    return Finding("factor.untrained", "veto", f"{told}: {', '.join(run.factors)} can count")
+    """Returns a veto: a factor that acts through training cannot help a frozen policy."""
+    reason = f"{factor} acts through training, and {run.config.policy} is frozen"
+    return Finding("factor.untrained", "veto", f"{reason}: {', '.join(run.factors)} can count")
 
 
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """What the contract tests say of a harness, as vetoes."""
+    """Returns the failed contract tests of a harness as vetoes."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
@@ -98,7 +98,7 @@ def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[F
 def _replay(
     run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
 ) -> list[Finding]:
-    """What a replay reads explains and never decides; code that fails in it is out."""
+    """Replays stored rollouts. Numbers only explain; code that fails in it earns a veto."""
     shard = collected.trained.shard
     if shard is None:
         return []
@@ -110,7 +110,7 @@ def _replay(
     )
     if numbers := outcome.get("numbers"):
         run.note(f"{candidate.id} replay: {numbers['reading']}")
-    return [Finding.from_json(found) for found in outcome["findings"]]
+    return [Finding.from_json(row) for row in outcome["findings"]]
 
 
 def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree) -> JSON:
@@ -122,20 +122,20 @@ def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: Harn
 
 
 def _suspect(report: ReplayReport) -> Iterator[Finding]:
-    """A reward that a known trick beats is suspect, for the reader: training may never find it."""
+    """Warns of a reward that a known trick beats. It is no veto: training may never find it."""
     if tricks := report.hackable:
-        named = ", ".join(f"{one.name} {one.beats_after} of {one.tried}" for one in tricks)
+        counts = ", ".join(f"{trick.name} {trick.beats_after} of {trick.tried}" for trick in tricks)
         yield Finding(
             "replay.hackable",
             "warn",
-            f"known-bad attempts beat clean ones once they are changed: {named}",
-            tuple(f"{one.name}: {one.what} {one.worst}" for one in tricks),
-            {one.name: one.after for one in tricks},
+            f"known-bad attempts beat clean ones once they are changed: {counts}",
+            tuple(f"{trick.name}: {trick.what} {trick.worst}" for trick in tricks),
+            {trick.name: trick.after for trick in tricks},
         )
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """The version's stored training rollouts under another harness's reward and filter."""
+    """Replays the version's stored training rollouts under another reward and filter."""
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])
