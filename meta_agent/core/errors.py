@@ -95,7 +95,7 @@ CANDIDATE_KILLS = frozenset({"oom", "died", "timeout", "protocol"})
 
 SANDBOX_ERROR_KINDS = (
     "engine",  # no Docker engine, or it refused
-    "image",  # the image is missing
+    "image",  # the image is missing, or lacks what a task needs
     "start",  # the sandbox did not come up
     "timeout",  # a request outlived its deadline; the sandbox was killed
     "oom",  # the kernel killed it for memory

@@ -6,7 +6,8 @@ changed), `test_sources` (Python files of the tree's tests), `comparisons` (clas
 changed files that compare), `plugins` (packages of the image whose plugins take part; the tree's
 never do by themselves), `own` (names that pytest may have imported from the image, and the tests
 have to find in the tree). Stdlib and pytest only. A report that carries the nonce was written here,
-after the session ended by itself, and these forgeries show in it:
+after the session ended by itself, or before it began: then `unready` says what the image lacks.
+These forgeries show in it:
 
 * printed results: file descriptor 1 belongs to the report alone; tests write to another one;
 * ending the process early: then there is no report, and no report is never a pass;
@@ -54,9 +55,14 @@ def main() -> None:
     report_fd = _private_stdout()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.dont_write_bytecode = True
-    pytest = _import_runner()
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    plugins = Plugins(order["plugins"])
+    try:
+        pytest = _import_runner()
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        plugins = Plugins(order["plugins"])
+    except (ImportError, LookupError) as problem:  # the image's fault: no code of the tree has run
+        unready = {"nonce": order["nonce"], "unready": str(problem), "results": {}}
+        _write_all(report_fd, _as_json(unready).encode())
+        return
     watched = _WATCHED + plugins.modules
     before = _fingerprint(watched)
     sources = frozenset(REALPATH(path) for path in order["sources"])
@@ -113,6 +119,7 @@ def _import_runner() -> Any:
 
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
+    _install_witness()
     return pytest
 
 
@@ -447,5 +454,4 @@ def _install_witness() -> None:
 
 
 if __name__ == "__main__":
-    _install_witness()
     main()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from meta_agent.core.errors import SandboxError
-from meta_agent.core.protocols import Outcome, Sandbox
+from meta_agent.core.protocols import ExecResult, Outcome, Sandbox
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe.grading import _grade, _sites
 
@@ -230,6 +231,32 @@ def test_a_broken_sandbox_raises_and_is_no_score(domain: RealSwe, kind: str, at:
     broken = Dying(domain._factory, kind, at)
     with pytest.raises(SandboxError):
         _grade.grade_patch(domain.files("shelf-1"), "", broken)
+
+
+def test_a_sandbox_without_pytest_raises_and_is_no_score(
+    shelf: Any, domain: RealSwe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_packages(image: str | None) -> Sandbox:
+        sandbox = domain._factory(image)
+        run = sandbox.exec
+
+        def run_without(argv: list[str], **settings: Any) -> ExecResult:
+            return run([argv[0], "-S", *argv[1:]], **settings)
+
+        monkeypatch.setattr(sandbox, "exec", run_without)
+        return sandbox
+
+    with pytest.raises(SandboxError, match="No module named 'pytest'") as raised:
+        _grade.grade_patch(domain.files("shelf-1"), shelf.row["patch"], without_packages)
+    assert raised.value.kind == "image"
+
+
+def test_a_sandbox_without_a_plugin_of_the_task_raises_and_is_no_score(domain: RealSwe) -> None:
+    files = domain.files("shelf-1")
+    assert files.row.source is not None
+    row = replace(files.row, source=replace(files.row.source, plugins=("pytest-nonesuch",)))
+    with pytest.raises(SandboxError, match="pytest-nonesuch"):
+        _grade.run_tests(row, files.graded, factory=domain._factory)
 
 
 @pytest.mark.parametrize("kind", ["oom", "died", "timeout"])

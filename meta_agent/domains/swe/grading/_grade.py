@@ -4,8 +4,8 @@ Promises: a task counts as resolved only if a report came back with this run's n
 behaved, pytest was not altered, every expected test is in the report with an acceptable status
 (SWE-bench's rule: FAIL_TO_PASS must pass or xfail, PASS_TO_PASS may also be skipped), and the same
 patch does not pass tests that cannot be passed (`_twin`). No results is never a pass. A sandbox
-that could not work raises `SandboxError`; one that dies twice while it runs the candidate's code is
-the candidate's doing.
+that could not work, or lacks pytest, raises `SandboxError`; one that dies twice while it runs the
+candidate's code is the candidate's doing.
 
 A set whose tests are not pytest's is graded by its own command (`_command`).
 """
@@ -226,6 +226,8 @@ def _believed(result: ExecResult, nonce: str) -> Report:
     if report is None:
         tail = result.stderr[-300:].decode("utf-8", "replace")
         return Report("no_results", evidence=(f"exit {result.exit_code} without a report: {tail}",))
+    if problem := report.get("unready"):
+        raise SandboxError(f"the tests cannot run in the sandbox: {problem}", kind="image")
     return _checked(report, result.stderr[-300:].decode("utf-8", "replace"))
 
 
