@@ -12,10 +12,10 @@ from meta_agent.core.loop.budget import (
     SEARCH_SHARE,
     allowed,
     attempts_a_step,
+    attempts_left,
     cells_left,
     claim_pairs,
     declared,
-    left,
     one_cell,
     one_pair,
     pays_for,
@@ -106,13 +106,13 @@ def test_the_search_has_its_share_and_no_more(bench: Bench) -> None:
 def test_a_resumed_run_decides_as_it_did_before(bench: Bench) -> None:
     tree = capped(bench, 10 * CELL)
     jobs = [Job(tree, 1, PLAN.steps, "search", PLAN.search)]
-    told = cells_left(bench.run, tree, "g0/a"), left(bench.run, "x")
+    told = cells_left(bench.run, tree, "g0/a"), attempts_left(bench.run, "x")
     assert pays_for(bench.run, "y", jobs)
     for seed in range(30):
         bench.lab.train(tree, seed=seed, steps=PLAN.steps)
-    assert (cells_left(bench.run, tree, "g0/a"), left(bench.run, "x")) == told
+    assert (cells_left(bench.run, tree, "g0/a"), attempts_left(bench.run, "x")) == told
     assert pays_for(bench.run, "y", jobs)
-    assert not pays_for(bench.run, "z", jobs) and left(bench.run, "later") == 0
+    assert not pays_for(bench.run, "z", jobs) and attempts_left(bench.run, "later") == 0
 
 
 def test_a_look_is_bought_only_if_its_trainings_fit(bench: Bench) -> None:
