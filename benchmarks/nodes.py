@@ -103,7 +103,7 @@ class Ready:
     def room(self, needs: Needs) -> dict[str, int]:
         return {"n": 1}
 
-    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Ready:
+    def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Ready:
         return self
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
@@ -132,7 +132,7 @@ class Ready:
     def finished(self, begun: str, within_sec: float) -> str:
         return begun
 
-    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+    def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
         return []
 
     def end(self) -> None: ...
@@ -199,7 +199,13 @@ def lab_over(folder: Path, ready: Ready) -> Iterator[Lab]:
     with Ledger.open(folder / "ledger.sqlite") as ledger:
         ledger.start_run("r", {}, config_hash="h")
         executor = ClusterExecutor(
-            ready, Needs(1), build="", told={}, domain=domain, shared=folder / "shared", tell=print
+            ready,
+            Needs(1),
+            build="",
+            settings={},
+            domain=domain,
+            shared=folder / "shared",
+            tell=print,
         )
         ready.here = executor._here
         yield Lab(
@@ -275,7 +281,7 @@ def spread(most: int, attempts: int) -> None:
             cpus=1,
             gpus=False,
             build="benchmarks.nodes:apparatus",
-            told={"folder": made, "at_once": attempts},
+            settings={"folder": made, "at_once": attempts},
             domain=load_domain("swe"),
             shared=folder / "shared",
             tell=print,

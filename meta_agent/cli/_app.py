@@ -1,4 +1,4 @@
-"""The application and its one outer fence: every ending is a sentence and an exit code."""
+"""The application. It turns every error into a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def _show_version(version: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Co-evolves an LLM policy and the harness around it, and proves its gains."""
@@ -80,7 +81,7 @@ def _root(
 
 @cache
 def command() -> Any:
-    """What parses a command line; Typer would build it anew at every call, which takes 40 ms."""
+    """Returns the parser. It is cached, because Typer takes 40 ms to build it."""
     return typer.main.get_command(app)
 
 
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 def _again(words: Sequence[str]) -> str:
-    """How to resume, for the log of a job; a command that may hold a key is not repeated."""
+    """Returns how to resume. A command line that may hold a key is not repeated."""
     advice = "run the same command again to resume"
     if any(word.startswith(_MAY_HOLD_A_KEY) for word in words):
         return advice
@@ -128,7 +129,7 @@ def _explain(error: MetaAgentError) -> int:
 
 
 def _report_bug(error: Exception) -> int:
-    """Keeps the traceback in a file: a user needs the sentence, a maintainer the rest."""
+    """Writes the traceback to a file, for maintainers. A user needs only the sentence."""
     about = f"meta-agent {__version__}, Python {platform.python_version()}, {platform.platform()}"
     text = f"{about}\narguments: {sys.argv[1:]}\n\n{traceback.format_exc()}"
     stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -1,4 +1,4 @@
-"""`backtest`: a branch on stored rollouts, and how good predictions have been."""
+"""`backtest`: tries a branch on stored rollouts, and shows how good predictions were."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ def backtest(
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="Compare with this. Default: a candidate's base, of others main."),
+        typer.Option(help="Compare with this. Default: the base of a candidate, else main."),
     ] = None,
     rollouts: Annotated[
         str | None,
-        typer.Option(help="A run or a shard. Default: training rollouts of what it is against."),
+        typer.Option(
+            help="Rollouts of a run or shard. Default: the training rollouts of --against."
+        ),
     ] = None,
     max_turns: Annotated[
         int | None, typer.Option(help="Also try this lower ceiling on turns.")
@@ -35,7 +37,8 @@ def backtest(
         int | None, typer.Option(help="Also try this lower ceiling on generated tokens.")
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="How predictions and replays matched what came.")
+        bool,
+        typer.Option("--history", help="Show how predictions and replays matched the results."),
     ] = False,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,

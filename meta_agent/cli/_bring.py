@@ -1,4 +1,4 @@
-"""Commands about agents that somebody brings: init, check, adopt, sandbox image."""
+"""Commands for your own agent: init, check, adopt, sandbox image."""
 
 from __future__ import annotations
 
@@ -30,24 +30,22 @@ FAILED_EXIT_CODE = 1
 def init(
     config: RunConfig,
     command: Annotated[
-        str, typer.Option(help="How a brought agent starts; {prompt}, {harness}, {repo}.")
+        str, typer.Option(help="Command that starts your agent, with {prompt}, {harness}, {repo}.")
     ] = "",
     editable: Annotated[
-        list[str] | None, typer.Option(help="What of it may be edited: a pattern; repeatable.")
+        list[str] | None, typer.Option(help="Pattern of files that may be edited; repeatable.")
     ] = None,
     protected: Annotated[
-        list[str] | None, typer.Option(help="What of it may not; repeatable.")
+        list[str] | None, typer.Option(help="Pattern of files that may not be edited; repeatable.")
     ] = None,
-    image: Annotated[str, typer.Option(help="Local image that has what it needs.")] = "",
+    image: Annotated[str, typer.Option(help="Local image with the packages of your agent.")] = "",
     leave_out: Annotated[
-        list[str] | None, typer.Option(help="Files not to copy: a pattern; repeatable.")
+        list[str] | None, typer.Option(help="Pattern of files that are not copied; repeatable.")
     ] = None,
-    check: Annotated[
-        bool, typer.Option(help="Start a brought agent once, without a model.")
-    ] = True,
+    check: Annotated[bool, typer.Option(help="Start your agent once, without a model.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
+    """Create a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
     from meta_agent.composition.begin import MINE, begin
     from meta_agent.composition.bring import Answers, is_brought
     from meta_agent.composition.inputs import open_or_create
@@ -83,7 +81,7 @@ def init(
 
 @takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Check the promoted harness without a model: its contract, its start, its end."""
+    """Check the promoted harness without a model: its contract, and that it starts and ends."""
     from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
@@ -97,23 +95,23 @@ def check(config: RunConfig, as_json: JsonOption = False) -> None:
 def adopt(
     config: RunConfig,
     into: Annotated[
-        Path | None, typer.Option(help="Your clone: the promoted history becomes a branch of it.")
+        Path | None, typer.Option(help="Your clone, which gets the promoted history as a branch.")
     ] = None,
-    branch: Annotated[str, typer.Option(help="The branch, which must be new.")] = "meta-agent",
+    branch: Annotated[str, typer.Option(help="Name of the new branch.")] = "meta-agent",
     patches: Annotated[
-        Path | None, typer.Option(help="A folder for patches instead, for git am.")
+        Path | None, typer.Option(help="Folder for patches (git am) instead of a branch.")
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", help="A folder for the trained weights, in Hugging Face's layout."),
+        typer.Option("--model", help="Folder for the trained weights, in Hugging Face format."),
     ] = None,
     adapter: Annotated[
         bool,
-        typer.Option("--adapter", help="Of a --lora-rank run: the adapter alone, for its base."),
+        typer.Option("--adapter", help="Write only the adapter of a --lora-rank run."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand over what was made: the harness as a branch or patches, the model as a folder."""
+    """Take results over: the harness as a branch or patches, the model as a folder."""
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
     from meta_agent.core.workspace import open_workspace
@@ -121,10 +119,11 @@ def adopt(
 
     if sum(place is not None for place in (into, patches, model)) != 1:
         raise ConfigError(
-            "adopt writes to one place", hint="--into CLONE, --patches FOLDER, or --model FOLDER"
+            "adopt needs exactly one destination",
+            hint="--into CLONE, --patches FOLDER, or --model FOLDER",
         )
     if adapter and model is None:
-        raise ConfigError("--adapter is of the weights", hint="adopt --model FOLDER --adapter")
+        raise ConfigError("--adapter needs --model", hint="adopt --model FOLDER --adapter")
     if model is not None:
         handed = _hand_over_model(config, model, adapter)
         emit(as_json, lambda: {"schema_version": 1, **handed}, lambda: facts(handed))
@@ -136,7 +135,7 @@ def adopt(
 
 
 def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, str]:
-    """The weights of the newest run, and how they are served."""
+    """Writes the weights of the newest run, and returns how to serve them."""
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
@@ -164,15 +163,15 @@ def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, 
 
 
 def image(
-    requirements: Annotated[Path, typer.Option(help="Packages, one a line: NAME==VERSION.")],
-    tag: Annotated[str, typer.Option(help="Name of the image, as harness.toml gives it.")],
-    wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to look into.")] = None,
-    base: Annotated[str, typer.Option(help="Image to add to.")] = "meta-agent-base:1",
+    requirements: Annotated[Path, typer.Option(help="File with one NAME==VERSION a line.")],
+    tag: Annotated[str, typer.Option(help="Name of the image, as in harness.toml.")],
+    wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to install from.")] = None,
+    base: Annotated[str, typer.Option(help="Image to build on.")] = "meta-agent-base:1",
     engine: EngineOption = "docker",
     force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build an image for an agent: the base and its packages, from wheels alone."""
+    """Build an image for your agent: the base image and its packages, from wheels only."""
     from meta_agent.reports.terminal.text import facts
     from meta_agent.sandboxes import build_agent_image, read_requirements
 
@@ -203,7 +202,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _require_room(config: RunConfig, answers: Answers) -> None:
-    """What is said about an agent has to be about the one that this workspace gets."""
+    """Raises ConfigError if flags are about another agent than that of the workspace."""
     from meta_agent.composition.bring import NO_ANSWERS, is_brought
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.workspace import is_workspace, open_workspace
@@ -216,12 +215,12 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
                 hint=f"meta-agent init --harness {shlex.quote(config.harness)} --workspace DIR",
             )
         if answers != NO_ANSWERS:
-            say(f"{config.workspace}/harness_repo is there already: nothing is read again")
+            say(f"{config.workspace}/harness_repo exists already, so the agent is not read again")
     elif answers != NO_ANSWERS and not is_brought(config.harness):
         raise ConfigError(
             f"the harness {config.harness} is built in: how it starts and what may be edited is "
             "settled",
-            hint="--harness FOLDER brings an agent of your own",
+            hint="--harness FOLDER imports your own agent",
         )
 
 
@@ -242,7 +241,7 @@ def _checked(config: RunConfig) -> list[CheckResult]:
 
 
 def _choose(starts: list[Start]) -> Start | None:
-    """Asks a person; without a terminal nobody is asked."""
+    """Asks the user on a terminal. Returns None without one."""
     if not starts or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     for number, start in enumerate(starts, 1):
@@ -257,7 +256,7 @@ def _as_json(checks: list[CheckResult]) -> dict[str, Any]:
 
 
 def _end(checks: list[CheckResult]) -> None:
-    """Says what failed and how it can be mended."""
+    """Prints failed checks and how to fix them."""
     failed = [row for row in checks if not row.ok]
     for row in failed:
         say(f"FAILED {row.name}: {row.detail}")

@@ -1,4 +1,4 @@
-"""`meta-agent calibrate`: what this budget can see, measured before it is spent."""
+"""`meta-agent calibrate`: measures the smallest gain that a budget can prove."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def calibrate(
         typer.Option(
             "--effect",
             metavar="POINTS",
-            help="A gain that you want to see: how much has to be bought for it?",
+            help="Also say how many attempts it takes to see this gain.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the harness against itself: luck, false promotions, the smallest visible gain."""
+    """Compare the harness with itself: noise, false promotions, the smallest visible gain."""
     from meta_agent.composition.used import require_used
 
     require_used(config)

@@ -1,4 +1,4 @@
-"""`meta-agent compare`: ways to search side by side, at equal budget."""
+"""`meta-agent compare`: runs search strategies side by side, at equal budget."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compare(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Two recorded runs: ids here, or workspaces. Without: conditions are run.",
+            help="Two recorded runs (ids or workspaces). Default: run the conditions.",
             show_default=False,
         ),
     ] = None,
@@ -63,25 +63,25 @@ def compare(
         typer.Option(
             "--conditions",
             "--arms",
-            help=f"Ways to search: {WAYS}.",
+            help=f"Search strategies: {WAYS}.",
         ),
     ] = "full,static,score-only",
     seeds: Annotated[
         int,
-        typer.Option("--seeds", help="Runs a condition, from --seed upwards; paired by seed."),
+        typer.Option("--seeds", help="Runs of each condition, from --seed upwards."),
     ] = 5,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the comparison: a workspace per run.")
+        Path, typer.Option("--out", help="Folder for the workspaces of the runs.")
     ] = DEFAULT_FOLDER,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the result as a page.", show_default=False)
     ] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Show what has finished; run nothing.")
+        bool, typer.Option("--read-only", help="Show finished runs; run nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare ways to search at equal budget, or two recorded runs; goes on where it ended."""
+    """Compare search strategies at equal budget, or two recorded runs. Resumes if repeated."""
     if runs:
         _two_runs(config.workspace, runs, as_json)
         return
@@ -131,7 +131,7 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
 
 
 def _recorded(here: Path, name: str) -> RunState:
-    """The newest run of a workspace of that name, else the run of that name here."""
+    """Returns the newest run of the workspace `name`, or else the run `name` of this one."""
     from meta_agent.cli._review import reading
     from meta_agent.core.workspace import is_workspace
     from meta_agent.reports import reduce

@@ -1,4 +1,4 @@
-"""The command that shows a run to somebody who has not made one yet."""
+"""`meta-agent demo`: shows a recorded run to new users."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from meta_agent.cli._output import emit, stdout_for_data
 
 def demo(
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0, max=3600, help="How long it takes.")
+        float, typer.Option("--seconds", min=0, max=3600, help="Length of the playback.")
     ] = 40.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a recorded run back on the real screens: no model, no key, nothing is trained."""
+    """Play a recorded run on the real screens, without a model, a key or training."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.reports import open_display
     from meta_agent.reports.terminal.text import summary

@@ -1,9 +1,9 @@
-"""Every flag that is a setting, once; commands name those they take and receive a `RunConfig`.
+"""Defines each setting's flag once. A command names its flags and receives a `RunConfig`.
 
-A setting's flag says only what was typed: defaults, ranges and precedence are the business of
-`meta_agent.core.config`. Flags by role repeat (`--model proposer=openai/x --model analyst=...`).
+A flag holds only what was typed. `meta_agent.core.config` has the defaults, ranges and precedence.
+Flags by role are repeated (`--model proposer=openai/x --model analyst=...`).
 
-Does not cover: flags that are no settings (`--json`, `--dry-run`). They stay with their commands.
+Not covered: flags that are not settings, such as `--json`. They are defined with their commands.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Flag(NamedTuple):
     type: Any
     group: str
     help: str
-    names: tuple[str, ...] = ()  # where it is not `--` and the field's name
+    names: tuple[str, ...] = ()  # if it is not `--` and the field's name
     metavar: str | None = None
 
     def parameter(self, field: str) -> inspect.Parameter:
-        """The flag as a parameter that Typer reads; None: not given."""
+        """Returns the flag as a parameter for Typer. Its value is None if it is not given."""
         names = self.names or ("--" + field.replace("_", "-"),)
         option = typer.Option(
             *names,
@@ -60,99 +60,117 @@ FLAGS: Final[dict[str, Flag]] = {
         _RUN,
         f"Task domain: {DOMAINS}. [default: swe; with --grade: graded]",
     ),
-    "tasks": Flag(Path, _RUN, "Task file of your own. [default: the built-in suite]"),
-    "grade": Flag(Path, _RUN, "Grader of your own: a file with grade(task, answer)."),
-    "threshold": Flag(float, _RUN, "From which number of a grader a task counts as solved."),
-    "map": Flag(str, _RUN, "Fields of the task file by our names.", metavar="THEIRS=OURS,..."),
+    "tasks": Flag(Path, _RUN, "Your task file. [default: the built-in suite]"),
+    "grade": Flag(Path, _RUN, "Your grader: a Python file that defines grade(task, answer)."),
+    "threshold": Flag(float, _RUN, "A task is solved if its grader returns at least this number."),
+    "map": Flag(str, _RUN, "Renames fields of the task file.", metavar="THEIRS=OURS,..."),
     "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
-    "candidates": Flag(int, _RUN, "Ideas bundled in a generation, at most. [default: 6]"),
-    "strategy": Flag(str, _RUN, f"How to search: {WAYS}. [default: full]"),
+    "candidates": Flag(int, _RUN, "The most ideas in a generation. [default: 6]"),
+    "strategy": Flag(str, _RUN, f"Search strategy: {WAYS}. [default: full]"),
     "prove": Flag(
         str,
         _RUN,
-        "What moves main: harness (over training seeds) or version. [default: harness for nano]",
+        "Which proof advances main: harness (over seeds) or version. [default: harness for nano]",
     ),
     "hand_over": Flag(
-        str, _RUN, "proven, or best (labelled unproven). [default: proven where there is one]"
+        str,
+        _RUN,
+        "Version handed over: proven or best, maybe unproven. [default: proven if there is one]",
     ),
-    "budget": Flag(int, _RUN, "Cap on all attempts but those at vault tasks."),
-    "seed": Flag(int, _RUN, "Root of every random number. [default: 0]"),
-    "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
+    "budget": Flag(int, _RUN, "The most attempts at tasks, without those at vault tasks."),
+    "seed": Flag(int, _RUN, "Seed of all random numbers. [default: 0]"),
+    "train_steps": Flag(int, _RUN, "Optimizer steps of one training. [default: 30]"),
     "lora_rank": Flag(
-        int, _RUN, "Train an hf: policy by adapters of this rank; 0: all weights. [default: 0]"
+        int,
+        _RUN,
+        "Rank of the adapters that an hf: policy trains; 0 trains all weights. [default: 0]",
     ),
     "precision": Flag(
-        str, _RUN, "What an hf: policy computes in: float32 or bfloat16. [default: float32]"
+        str, _RUN, "Number format of an hf: policy: float32 or bfloat16. [default: float32]"
     ),
     "tokens_per_pass": Flag(
-        int, _RUN, "Tokens of hf: training held in memory at once. [default: 8192]"
+        int, _RUN, "Tokens that hf: training holds in memory at once. [default: 8192]"
     ),
     "max_staleness": Flag(
         int,
         _RUN,
-        "Events by which sampling may be behind hf: training: 0, or 1, beside it. [default: 0]",
+        "Updates by which sampling may lag behind hf: training: 0 or 1. [default: 0]",
     ),
     "train_gpus": Flag(int, _RUN, "GPUs that train an hf: policy together. [default: 1]"),
     "checkpoint_every": Flag(
-        int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
+        int, _RUN, "Steps between the saved states from which hf: training resumes. [default: 5]"
     ),
     "engines": Flag(
-        int, _RUN, "vLLM servers that sample for a trained policy; 0: its own child. [default: 0]"
+        int, _RUN, "vLLM servers that sample for a trained policy; 0 uses its trainer. [default: 0]"
     ),
-    "gpus_per_engine": Flag(int, _RUN, "GPUs that each of them takes. [default: 1]"),
+    "gpus_per_engine": Flag(int, _RUN, "GPUs of each server of --engines. [default: 1]"),
     "context_tokens": Flag(
-        int, _RUN, "Longest conversation on them. [default: the model's, or the domain's ceiling]"
+        int,
+        _RUN,
+        "Longest conversation on --engines. [default: the model's, or the domain's ceiling]",
     ),
-    "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
-    "profile": Flag(str, _RUN, "Sizes: default or tiny. [default: default]"),
+    "samples": Flag(int, _RUN, "Attempts of a frozen policy at each confirm task. [default: 2]"),
+    "profile": Flag(str, _RUN, "Preset sizes: default or tiny. [default: default]"),
     "harness": Flag(
         str,
         _RUN,
         "Harness of a new workspace: seed, competent, folder, https://... [default: seed]",
     ),
-    "skills": Flag(Path, _RUN, "Skills library shared between workspaces."),
+    "skills": Flag(Path, _RUN, "Folder of a skills library that workspaces share."),
     "policy": Flag(
         str,
         _MODELS,
-        "The model that acts: nano, hf:PATH, vllm:PATH, provider/model. [default: nano]",
+        "Model that attempts tasks: nano, hf:PATH, vllm:PATH, provider/model. [default: nano]",
     ),
     "meta_model": Flag(
-        str, _MODELS, "The meta-agent: rules, provider/model, replay:RUN. [default: rules]"
+        str,
+        _MODELS,
+        "Model that improves the agent: rules, provider/model, replay:RUN. [default: rules]",
     ),
-    "models": Flag(_PAIRS, _MODELS, "The model of one role. Repeat.", ("--model",), "ROLE=MODEL"),
+    "models": Flag(
+        _PAIRS, _MODELS, "The model of one role. May be repeated.", ("--model",), "ROLE=MODEL"
+    ),
     "base_urls": Flag(
         _PAIRS,
         _MODELS,
-        "A compatible server, of all roles or one. Repeat.",
+        "OpenAI-compatible server of all roles or one. May be repeated.",
         ("--base-url",),
         "[ROLE=]URL",
     ),
     "key_env": Flag(
         _PAIRS,
         _MODELS,
-        "The variable that holds that server's key. Repeat.",
+        "Environment variable with the key of --base-url. May be repeated.",
         ("--key-env",),
         "[ROLE=]NAME",
     ),
     "replay_match": Flag(
-        str, _MODELS, "A replayed request must fit: exact or position. [default: exact]"
+        str, _MODELS, "How a replay finds a recorded answer: exact or position. [default: exact]"
     ),
     "max_usd": Flag(
-        _PAIRS, _LIMITS, "Cap on money, of the run or a role. Repeat.", ("--max-usd",), "[ROLE=]USD"
+        _PAIRS,
+        _LIMITS,
+        "The most money for the run or a role. May be repeated.",
+        ("--max-usd",),
+        "[ROLE=]USD",
     ),
     "max_tokens": Flag(
         _PAIRS,
         _LIMITS,
-        "Cap on API tokens, of the run or a role. Repeat.",
+        "The most API tokens for the run or a role. May be repeated.",
         ("--max-tokens",),
         "[ROLE=]COUNT",
     ),
     "approve": Flag(
-        str, _LIMITS, "A person decides: auto (nothing), merge, or each candidate. [default: auto]"
+        str,
+        _LIMITS,
+        "What a person approves: auto (nothing), merge, or each (candidate). [default: auto]",
     ),
-    "log": Flag(str, _MACHINE, "Trackers: wandb, mlflow, trackio, tensorboard; with commas."),
+    "log": Flag(
+        str, _MACHINE, "Trackers, separated by commas: wandb, mlflow, trackio, tensorboard."
+    ),
     "notify": Flag(
-        str, _MACHINE, "URL to call where a person is needed, a cap is met, or the run ends."
+        str, _MACHINE, "URL to call if a person is needed, a cap is reached, or the run ends."
     ),
     "sandbox": Flag(
         str, _MACHINE, "Where harness code runs: auto, docker, podman or process. [default: auto]"
@@ -160,21 +178,23 @@ FLAGS: Final[dict[str, Flag]] = {
     "allow_unsafe_process": Flag(
         bool,
         _MACHINE,
-        "Let code written by an LLM run in the process sandbox.",
+        "Allow code written by a model to run in the process sandbox.",
         ("--allow-unsafe-process", "--allow-unsafe"),
     ),
-    "concurrency": Flag(int, _MACHINE, "Rollouts at once against a server. [default: 8]"),
+    "concurrency": Flag(
+        int, _MACHINE, "Attempts that call a server at the same time. [default: 8]"
+    ),
     "threads": Flag(
-        int, _MACHINE, "CPU threads of a training child; part of the result. [default: 1]"
+        int, _MACHINE, "CPU threads of one training; they affect its result. [default: 1]"
     ),
     "jobs": Flag(
-        int, _MACHINE, "Training children at once. [default: CPU cores; of an hf: policy what fits]"
+        int, _MACHINE, "Trainings at the same time. [default: CPU cores; for hf: as many as fit]"
     ),
     "executor": Flag(
         str, _MACHINE, "Where trainings run: local, ray or ray:ADDRESS. [default: local]"
     ),
     "python": Flag(
-        str, _MACHINE, "The interpreter that has what a grader imports. [default: this one]"
+        str, _MACHINE, "Python with the packages that a grader imports. [default: this one]"
     ),
     "workspace": Flag(
         Path,
@@ -186,7 +206,7 @@ FLAGS: Final[dict[str, Flag]] = {
 
 
 class Grouped(TyperCommand):
-    """Help with one list per group of options: a long list in one piece is not read."""
+    """Shows help with one list per group of options, because one long list is hard to read."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -201,10 +221,10 @@ class Grouped(TyperCommand):
 
 
 def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command these settings as flags; it is called with the resolved `config`."""
+    """Adds these settings to a command as flags. It is called with the resolved `config`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        # `RunConfig` is no name here at run time: importing it costs what `--help` must not.
+        # `RunConfig` is not imported here at run time: `--help` would become slow.
         written = inspect.signature(command, eval_str=True, locals={"RunConfig": Any})
         own_options = [
             parameter for name, parameter in written.parameters.items() if name != "config"
@@ -228,14 +248,14 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def resolve_flags(**flags: Any) -> Any:
-    """Flags over variables over the workspace's file over defaults: a `RunConfig`."""
+    """Returns a `RunConfig`: flags win over variables, the workspace's file and defaults."""
     from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
-    """Flags as fields: pairs become tables by role, an amount for all the run's own cap."""
+    """Returns flags as fields. Pairs become tables by role; an amount alone caps the run."""
     from meta_agent.core.config import ALL_ROLES
 
     fields = dict(flags)

@@ -1,4 +1,4 @@
-"""Commands about a harness's history: show, diff, blame, timeline, revert."""
+"""Commands for the history of a harness: show, diff, blame, timeline, revert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a candidate is; without one, what the run was and came to."""
+    """Show a candidate, or without a name the run and its result."""
     from meta_agent.reports import reduce
     from meta_agent.reports.terminal import text
 
@@ -47,7 +47,7 @@ def diff(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a candidate, version or commit changed; with a second name, from the first to it."""
+    """Show what a candidate, version or commit changed, or the diff of two of them."""
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports.terminal import text
     from meta_agent.studies.story import resolve
@@ -64,14 +64,14 @@ def diff(
 
 
 def blame(
-    file: Annotated[str, typer.Argument(help="A file of the harness, as git names it.")],
+    file: Annotated[str, typer.Argument(help="Path of a file in the harness repository.")],
     at: Annotated[
-        str, typer.Option("--at", help="In which version.", autocompletion=completer("names"))
+        str, typer.Option("--at", help="Version of the file.", autocompletion=completer("names"))
     ] = "main",
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which promotion brought each line of a file, and what the verdict on it was."""
+    """Show for each line of a file which promotion wrote it, with its verdict."""
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports.terminal import story
     from meta_agent.studies.story import blame as blamed
@@ -86,7 +86,7 @@ def blame(
 
 
 def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
-    """What changed the harness, or what is known of it, oldest first: all runs together."""
+    """List the changes of the harness and the verdicts of all runs, oldest first."""
     from meta_agent.reports.terminal import story
 
     with reading(workspace) as (_, ledger):
@@ -98,7 +98,7 @@ def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> 
 def revert(
     name: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Take back what a promotion brought to main; the next run measures what is left."""
+    """Revert a promotion on main. The next run measures the result."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.terminal import story

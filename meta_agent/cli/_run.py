@@ -1,4 +1,4 @@
-"""Commands that do work: evolve, train."""
+"""Commands that run the loop or a training: evolve, train."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def evolve(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Say what would run and what it may cost; contact nobody, and stop."
+            "--dry-run", help="Only say what would run and what it may cost. Contacts nobody."
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the loop, or resume it: the same command takes an unfinished run up again."""
+    """Run the loop. The same command resumes an unfinished run."""
     from meta_agent.composition import library
 
     if dry_run:
@@ -67,7 +67,7 @@ def evolve(
     "workspace",
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Train once under the workspace's promoted harness, without the loop."""
+    """Train once with the workspace's promoted harness, without the loop."""
     from meta_agent.composition import library
 
     result = _work(lambda display: library.train(config, display))

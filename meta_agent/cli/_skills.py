@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from meta_agent.core.skills import Skill
     from meta_agent.skills import SkillLibrary
 
-skills_app = typer.Typer(help="Skills.", no_args_is_help=True, rich_markup_mode=None)
+skills_app = typer.Typer(
+    help="Show, find, try and share skills.", no_args_is_help=True, rich_markup_mode=None
+)
 
 LibraryOption = Annotated[
     Path | None,
@@ -30,7 +32,7 @@ LibraryOption = Annotated[
 
 
 def _names_here(context: typer.Context, begun: str) -> list[str]:
-    """Completion with the skills that are there now."""
+    """Returns a shell completion of the present skills."""
     try:
         place = _library(context.params.get("library"), context.params.get("workspace"))
         return [skill.name for skill in place.all() if skill.name.startswith(begun)]
@@ -41,7 +43,7 @@ def _names_here(context: typer.Context, begun: str) -> list[str]:
 NameArgument = Annotated[
     str,
     typer.Argument(
-        help="A skill, by as much of its name as is its own.", autocompletion=_names_here
+        help="A skill, by its name or an unambiguous beginning of it.", autocompletion=_names_here
     ),
 ]
 
@@ -50,7 +52,7 @@ NameArgument = Annotated[
 def list_skills(
     library: LibraryOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Every skill with its standing and what trials found; those shipped with meta-agent, too."""
+    """List all skills, also shipped ones, with their standing and the results of trials."""
     from meta_agent.reports.terminal.skills import table
 
     place = _library(library, workspace)
@@ -66,7 +68,7 @@ def show(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """A skill whole: its words, its trigger, its trials, and where it came from."""
+    """Show a skill with its text, trigger, trials and origin."""
     from meta_agent.reports.terminal.skills import whole
     from meta_agent.skills.worth import trials
 
@@ -85,16 +87,18 @@ def show(
 
 @skills_app.command()
 def search(
-    words: Annotated[list[str] | None, typer.Argument(help="What it should be about.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Words that the skill should be about.")
+    ] = None,
     rollouts: RolloutsOption = None,
     solved_at: SolvedAtOption = None,
     fields: FieldsOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=50, help="How many, at most.")] = 3,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="The most skills to list.")] = 3,
     library: LibraryOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Skills whose trigger shows in rollouts, then those whose words fit."""
+    """Find skills whose trigger appears in rollouts, then those whose words match."""
     from meta_agent.core.errors import ConfigError
     from meta_agent.reports.terminal.skills import matches as drawing
     from meta_agent.skills import search as looked_for
@@ -129,7 +133,7 @@ def validate(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What public validators refuse, and what neither checks. Exit 1 where there is anything."""
+    """Report what public validators refuse, and more. Exits with 1 if there is a problem."""
     from meta_agent.reports.terminal.text import lines
     from meta_agent.skills import validate as problems_of
 
@@ -149,13 +153,13 @@ def trial(
     config: RunConfig,
     name: NameArgument,
     seeds: Annotated[int, typer.Option(min=1, help="Pairs of runs, from --seed upwards.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder of the runs; repeating goes on.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the runs. The same command resumes.")] = Path(
         "skill-trials"
     ),
     library: LibraryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Runs with the skill and runs without, at equal budget; its standing follows from them."""
+    """Run with and without a skill at equal budget, and set its standing from the results."""
     from meta_agent.composition.evolve import evolve
     from meta_agent.composition.used import require_used
     from meta_agent.reports.terminal.display import beside
@@ -195,7 +199,7 @@ def retire(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a skill out of the library's sight; it stays in its folder .retired."""
+    """Retire a skill. The library keeps it in its folder .retired."""
     from meta_agent.core.errors import ConfigError
     from meta_agent.reports.terminal.text import facts
 
@@ -213,14 +217,14 @@ def retire(
 @skills_app.command()
 def export(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Default: all not in quarantine.")
+        list[str] | None, typer.Argument(help="Default: all that are not in quarantine.")
     ] = None,
-    into: Annotated[Path, typer.Option(help="The project.")] = Path(),
+    into: Annotated[Path, typer.Option(help="Folder of the project.")] = Path(),
     library: LibraryOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy skills to where coding agents look: .agents/skills and .claude/skills of a project."""
+    """Copy skills to a project for coding agents: .agents/skills and .claude/skills."""
     from meta_agent.reports.terminal.text import lines
     from meta_agent.skills import export as hand_on
 
@@ -238,7 +242,7 @@ def add(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take skills of others into quarantine, with origin, digest and licence; nothing is run."""
+    """Import skills into quarantine, with origin, digest and licence. Runs nothing."""
     from meta_agent.skills.exchange import take_in
 
     with stdout_for_data():
@@ -255,7 +259,7 @@ def sync(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take in what is new in a shared library; a plain folder gets what was tried here."""
+    """Import new skills of a shared library. A plain folder also gets the trials made here."""
     from meta_agent.skills.exchange import level
 
     with stdout_for_data():

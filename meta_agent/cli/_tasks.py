@@ -1,4 +1,4 @@
-"""Commands about task files: check one, make one from a package of your own."""
+"""Commands for task files: check one, or make one from your package."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.domains.tasks import Author, Made
 
-tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
+tasks_app = typer.Typer(
+    help="Check task files and make new ones.", no_args_is_help=True, rich_markup_mode=None
+)
 
 OutOption = Annotated[Path, typer.Option("--out", help="The task file to write (JSON lines).")]
-CountOption = Annotated[int, typer.Option(min=1, help="The search ends at so many tasks.")]
+CountOption = Annotated[int, typer.Option(min=1, help="Stop at this many tasks.")]
 RepeatsOption = Annotated[
-    int, typer.Option(min=2, help="Runs of a suite. A test whose results differ decides nothing.")
+    int, typer.Option(min=2, help="Runs of a test suite. Tests whose results differ are ignored.")
 ]
 ImagesOption = Annotated[
     Path | None,
     typer.Option("--images", help="Folder of image tars. [default: FILE.images, and beside FILE]"),
 ]
 JobsOption = Annotated[
-    int | None, typer.Option(min=1, help="Sandboxes at once. [default: CPU cores]")
+    int | None, typer.Option(min=1, help="Sandboxes at the same time. [default: CPU cores]")
 ]
 ImageOption = Annotated[
     str | None,
     typer.Option(
-        help="Local image with the dependencies: meta-agent sandbox image.", show_default=False
+        help="Local image with the dependencies (see meta-agent sandbox image).", show_default=False
     ),
 ]
-PythonOption = Annotated[str, typer.Option(help="The interpreter in the image that has pytest.")]
+PythonOption = Annotated[str, typer.Option(help="The interpreter of the image with pytest.")]
 TestsOption = Annotated[
     list[str] | None, typer.Option("--tests", help="Pattern of test files; repeatable.")
 ]
@@ -47,13 +49,15 @@ SourcesOption = Annotated[
 ]
 PluginOption = Annotated[
     list[str] | None,
-    typer.Option("--plugin", help="A pytest plugin of the image: pytest-asyncio; repeatable."),
+    typer.Option(
+        "--plugin", help="A pytest plugin in the image, such as pytest-asyncio; repeatable."
+    ),
 ]
 AuthorOption = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="A model that writes the faults and the reports: provider/model. [default: by rule]",
+        help="Model that writes faults and reports: provider/model. [default: rules do]",
     ),
 ]
 _OF_AUTHOR = ("base_urls", "key_env", "max_usd", "max_tokens")
@@ -71,18 +75,18 @@ def tasks_check(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="Task file (or folder); none for a domain with tasks of its own.",
+            help="Task file or folder; none for a domain with its own tasks.",
             show_default=False,
         ),
     ] = None,
     jobs: JobsOption = None,
     images: ImagesOption = None,
     manifest: Annotated[
-        Path | None, typer.Option(help="Where hashes and answers go. [default: FILE.checked.json]")
+        Path | None, typer.Option(help="File for hashes and answers. [default: FILE.checked.json]")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a task file: golds pass, empty attempts and cheats fail, no task is in two splits."""
+    """Check a task file: solutions pass, cheats and empty attempts fail, splits do not overlap."""
     from dataclasses import replace
 
     from meta_agent.composition.inputs import asked_of
@@ -104,14 +108,14 @@ def tasks_check(
 @takes("domain", "sandbox", "workspace")
 def tasks_images(
     config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="File of repository tasks, or Harbor's folder.")],
+    file: Annotated[Path, typer.Argument(help="File of repository tasks, or a Harbor folder.")],
     images: ImagesOption = None,
     pull: Annotated[
-        bool, typer.Option("--pull", help="Ask registries for what is missing.")
+        bool, typer.Option("--pull", help="Pull missing images from registries.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a task file's images available: from here, from tars, or (--pull) from registries."""
+    """Get the images of a task file: local ones, from tars, or with --pull from registries."""
     from meta_agent.domains.swe import fetch_images
     from meta_agent.reports.terminal.text import lines
 
@@ -146,7 +150,7 @@ def tasks_synth(
     author: AuthorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plant faults in a package; keep those that its own tests catch."""
+    """Make tasks by planting faults in a package. Keeps those that its tests catch."""
     from meta_agent.domains.tasks import Bench, SynthPlan, read_package, sandboxes, synthesize
 
     plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
@@ -181,7 +185,7 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
 @takes("sandbox", "workspace")
 def tasks_mine(
     config: RunConfig,
-    path: Annotated[Path, typer.Argument(help="A git repository of yours.")],
+    path: Annotated[Path, typer.Argument(help="Your git repository.")],
     out: OutOption,
     count: CountOption = 40,
     repeats: RepeatsOption = 2,
@@ -199,7 +203,7 @@ def tasks_mine(
     sources: SourcesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn bug-fix commits that touch source and tests into tasks."""
+    """Make tasks from bug-fix commits that change source and tests."""
     from meta_agent.domains.tasks import MinePlan, mine, sandboxes
 
     plan = MinePlan(

@@ -1,7 +1,7 @@
 """Opens the model that writes tasks (`tasks synth --author`), recorded and capped like a run's.
 
-Promises: questions, answers and cost are kept beside the task file (`NAME.asked`), and an
-interrupted search asks nothing twice. The cap on money counts all searches for that file.
+Promises: questions, answers and costs are stored beside the task file (`NAME.asked`). A search that
+was interrupted asks nothing twice. The cap on money counts all searches for that file.
 """
 
 from __future__ import annotations

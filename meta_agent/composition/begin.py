@@ -1,6 +1,6 @@
-"""`meta-agent init --domain mine`: the start of a domain of one's own, a grader and three tasks.
+"""`meta-agent init --domain mine`: writes a grader and three tasks, to begin your own domain.
 
-Writes two files into a folder, and never over one that is there.
+It writes two files into a folder and never replaces a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tools(task):  # optional: functions that the agent may call; answer.calls ha
 
     return [word_count]
 '''
-# By their hashes these three make a set that `evolve` takes.
+# By their hashes, these three rows fall into splits that `evolve` accepts.
 _TASKS: Final = """\
 {"prompt": "How many words has: the quick brown fox? Answer with a number.", "gold": "4"}
 {"prompt": "What is the capital of France? Answer with one word.", "gold": "Paris"}
@@ -38,22 +38,26 @@ _TASKS: Final = """\
 
 
 def begin(folder: Path) -> dict[str, JSON]:
-    """Writes the start; what it wrote, and the next command."""
+    """Writes both files. Returns their paths and the next commands.
+
+    Raises ConfigError if one of them exists.
+    """
     for name in (GRADER, TASKS):
         if (folder / name).exists():
             raise ConfigError(
-                f"{folder / name} is there already, and nothing is written over it",
+                f"{folder / name} exists and is not replaced",
                 hint=f"meta-agent tasks check {TASKS} --grade {GRADER}",
             )
     (folder / GRADER).write_text(_GRADER, encoding="utf-8")
     (folder / TASKS).write_text(_TASKS, encoding="utf-8")
-    own = f"{TASKS} --grade {GRADER}"
+    arguments = f"{TASKS} --grade {GRADER}"
     return {
         "grader": str(folder / GRADER),
         "tasks": str(folder / TASKS),
-        "write": "your rows and your grader over them; a few dozen rows at least",
+        "write": "replace both with your tasks and your grader; give at least a few dozen tasks",
         "next": [
-            f"meta-agent tasks check {own}",
-            f"meta-agent evolve --tasks {own} --policy provider/model --meta-model provider/model",
+            f"meta-agent tasks check {arguments}",
+            f"meta-agent evolve --tasks {arguments} --policy provider/model "
+            "--meta-model provider/model",
         ],
     }

@@ -1,10 +1,10 @@
-"""Somebody's agent as the harness of a workspace: read, described, checked before money is spent.
+"""Imports an agent as the harness of a workspace, and checks it before money is spent.
 
-Its files are copied into the harness repository as one commit that names where they came from; the
-original is only read. A `harness.toml` among them is taken as it is. Where there is none it is
-written: from what the owner says (`Answers`), and for the rest from what the files show.
+Its files are copied into the harness repository as one commit, which names their source. The
+original is only read. A `harness.toml` among the files is used unchanged. If there is none, it is
+written from the owner's answers (`Answers`), and for the rest from what the files suggest.
 
-Does not cover: what the agent needs installed. That comes from its image
+Not covered: the packages that the agent needs. They come from its image
 (`meta-agent sandbox image`).
 """
 
@@ -35,7 +35,7 @@ from meta_agent.core.workspace import BUILT_IN_HARNESSES
 
 SUBJECT: Final = "feat: the agent this workspace starts from"
 CHECK_SEC: Final = 300.0
-# Patterns of what an agent's author rarely wants edited; those that match nothing are left out.
+# Files that an agent's author rarely wants edited. Patterns without a match are not written.
 PROTECTED: Final = (
     *("tests/**", "test/**", "docs/**", "LICENSE*", "COPYING*", "NOTICE*", "README*"),
     *("CHANGELOG*", "pyproject.toml", "setup.py", "setup.cfg", "requirements*.txt", "uv.lock"),
@@ -51,7 +51,7 @@ Choose = Callable[[list["Start"]], "Start | None"]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the owner says; what is empty is found out."""
+    """The owner's answers about an agent. An empty field is guessed from the files."""
 
     command: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Answers:
 
     @property
     def about_contract(self) -> bool:
-        """Whether any of it belongs into harness.toml."""
+        """Whether an answer would be written into harness.toml."""
         return bool(self.command or self.editable or self.protected or self.image)
 
 
@@ -78,7 +78,7 @@ class Start:
 
     @property
     def line(self) -> str:
-        """As one would type it."""
+        """The command as one types it in a shell."""
         return shlex.join(self.command)
 
 
@@ -91,27 +91,30 @@ class Brought(NamedTuple):
 
 
 def is_brought(harness: str) -> bool:
-    """Whether a `--harness` is somebody's, and not one of ours."""
+    """Returns whether a `--harness` is an imported agent and not a built-in harness."""
     return harness not in BUILT_IN_HARNESSES
 
 
 def bring(
     source: str, answers: Answers = NO_ANSWERS, *, choose: Choose = lambda _: None
 ) -> Brought:
-    """Reads and describes an agent. `choose` is asked where there are several ways to start it."""
+    """Reads and describes an agent. Calls `choose` if there is not exactly one way to start it.
+
+    Raises ConfigError if flags contradict its harness.toml, or if no way to start it is chosen.
+    """
     foreign = read_foreign(source, leave_out=answers.leave_out)
     files = dict(foreign.files)
     notes = [f"not taken: {path} ({why})" for path, why in sorted(foreign.left_out.items())]
     if CONTRACT_FILE in files:
         if answers.about_contract:
             raise ConfigError(
-                f"{source} has a {CONTRACT_FILE} of its own, which the flags would contradict",
-                hint=f"change it there, or leave the flags out (--leave-out {CONTRACT_FILE})",
+                f"{source} has a {CONTRACT_FILE}, and flags about its contents were given, too",
+                hint=f"leave the flags out, or ignore the file: --leave-out {CONTRACT_FILE}",
             )
     else:
-        text, found = _describe(source, files, answers, choose)
+        text, contract_notes = _describe(source, files, answers, choose)
         files[CONTRACT_FILE] = text.encode()
-        notes = [*found, *notes]
+        notes = [*contract_notes, *notes]
     parse_contract(HarnessTree("", "", files))
     trailers = {"Imported-From": foreign.source, IMPORT_TRAILER: foreign.commit or ""}
     return Brought(files, with_trailers(SUBJECT, trailers), tuple(notes))
@@ -125,14 +128,14 @@ def create_brought(
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> HarnessRepo:
-    """The harness repository of a workspace, from an agent; `tell` hears what was found."""
+    """Creates the harness repository of a workspace from an agent. Notes go to `tell`."""
     brought = bring(source, answers, choose=choose)
     for note in brought.notes:
         tell(note)
     return HarnessRepo.create(path, brought.files, brought.message)
 
 
-# --- describing it ------------------------------------------------------------------------------
+# --- writing harness.toml -----------------------------------------------------------------------
 
 
 def _describe(
@@ -152,7 +155,7 @@ def _describe(
     if start.env:
         table["env"] = dict(start.env)
     document = {"harness": table, "factors": {"scaffold": list(editable)}}
-    prompts = sorted(path for path in files if any(matches(one, path) for one in PROMPTS))
+    prompts = sorted(path for path in files if any(matches(pattern, path) for pattern in PROMPTS))
     notes = [f"command: {start.line} ({start.why})"]
     notes.append(f"prompts and settings found: {', '.join(prompts[:8]) or 'none'}")
     notes.append(f"editable: {', '.join(editable)}; protected: {', '.join(protected) or 'none'}")
@@ -161,23 +164,23 @@ def _describe(
 
 def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Choose) -> Start:
     if answers.command:
-        return Start(answers.command, "as asked")
-    found = starts(files)
-    chosen = found[0] if len(found) == 1 else choose(found)
+        return Start(answers.command, "from --command")
+    candidates = starts(files)
+    chosen = candidates[0] if len(candidates) == 1 else choose(candidates)
     if chosen is None:
-        listed = "; ".join(f"{start.line} ({start.why})" for start in found) or "none was found"
+        listed = "; ".join(f"{start.line} ({start.why})" for start in candidates) or "none"
         raise ConfigError(
-            f"how {source} is started is not clear; candidates: {listed}",
+            f"cannot tell how {source} is started; candidates: {listed}",
             hint='--command "python3 {harness}/FILE.py {prompt}"',
         )
     return chosen
 
 
 def starts(files: Mapping[str, bytes]) -> list[Start]:
-    """Ways to start an agent that its files suggest."""
-    found = [*_scripts(files), *_modules(files)]
-    if found:
-        return found
+    """Returns the ways to start an agent that its files suggest."""
+    declared = [*_scripts(files), *_modules(files)]
+    if declared:
+        return declared
     return [
         Start((_interpreter(name), f"{{harness}}/{name}", "{prompt}"), name)
         for name in STARTERS
@@ -186,31 +189,31 @@ def starts(files: Mapping[str, bytes]) -> list[Start]:
 
 
 def _scripts(files: Mapping[str, bytes]) -> list[Start]:
-    """The programs that a package declares, run from the files here and not from an image."""
+    """Returns the scripts of a pyproject.toml. They run the imported files, not installed ones."""
     try:
         project = tomllib.loads(files.get("pyproject.toml", b"").decode("utf-8"))
         scripts = dict(project.get("project", {}).get("scripts", {}))
     except (ValueError, AttributeError, TypeError):
         return []
-    found = []
+    script_starts = []
     for name, target in sorted(scripts.items()):
         module, colon, function = str(target).partition(":")
         if colon and module.replace(".", "").isidentifier() and function.isidentifier():
             code = f"import sys; from {module} import {function}; sys.exit({function}())"
             env = {"PYTHONPATH": _import_root(files, module)}
-            found.append(Start(("python3", "-c", code, "{prompt}"), f"script {name}", env))
-    return found
+            script_starts.append(Start(("python3", "-c", code, "{prompt}"), f"script {name}", env))
+    return script_starts
 
 
 def _modules(files: Mapping[str, bytes]) -> list[Start]:
-    found = []
+    module_starts = []
     for path in sorted(files):
         parts = PurePosixPath(path).parts
         if parts[-1] == "__main__.py" and len(parts) == 2 + (parts[0] == "src"):
             root = "{harness}/src" if parts[0] == "src" else "{harness}"
             command = ("python3", "-m", parts[-2], "{prompt}")
-            found.append(Start(command, path, {"PYTHONPATH": root}))
-    return found
+            module_starts.append(Start(command, path, {"PYTHONPATH": root}))
+    return module_starts
 
 
 def _import_root(files: Mapping[str, bytes], module: str) -> str:
@@ -224,14 +227,14 @@ def _interpreter(name: str) -> str:
 
 
 def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
-    return tuple(one for one in patterns if any(matches(one, path) for path in files))
+    return tuple(pattern for pattern in patterns if any(matches(pattern, path) for path in files))
 
 
-# --- checking it --------------------------------------------------------------------------------
+# --- checking a harness -------------------------------------------------------------------------
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """The contract, the command or the entry, and the harness's own `check` command."""
+    """Checks the contract, then the command or entry, then runs the harness's `check` command."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:
@@ -248,7 +251,7 @@ def _own_check(tree: HarnessTree, contract: HarnessContract, opener: Opener) -> 
         ran = sandbox.exec(contract.check, cwd="harness", timeout_sec=CHECK_SEC)
     finally:
         sandbox.close()
-    told = (ran.stdout + ran.stderr).decode("utf-8", "replace").strip()[-1000:]
+    output = (ran.stdout + ran.stderr).decode("utf-8", "replace").strip()[-1000:]
     name = f"check: {shlex.join(contract.check)}"
     ended = f"exit {ran.exit_code}" + (", out of time" if ran.timed_out else "")
-    return CheckResult(name, ran.exit_code == 0, "" if ran.exit_code == 0 else f"{ended}\n{told}")
+    return CheckResult(name, ran.exit_code == 0, "" if ran.exit_code == 0 else f"{ended}\n{output}")

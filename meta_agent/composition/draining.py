@@ -1,7 +1,7 @@
-"""How a run is stopped, and the word by which its end is recorded.
+"""Stops a run on a signal, and names the reason why a run ended.
 
-Ctrl-C and SIGTERM drain: the step in flight is finished and recorded, and a training is sealed. A
-second Ctrl-C ends the process at once. Each leaves a run that the same command resumes.
+After Ctrl-C or SIGTERM the run finishes and records the present step, or seals its training. A
+second Ctrl-C ends the process at once. In both cases the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _ASK_TO_STOP: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 _STOPPING: Final = (
-    b"\nstopping: a training that keeps seals makes one after this optimizer step, any other step "
-    b"in flight is finished; Ctrl-C again ends it now\n"
+    b"\nstopping: the present step is finished first (a training with seals stops at its next "
+    b"optimizer step); Ctrl-C again ends it now\n"
 )
 
 

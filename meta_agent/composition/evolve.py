@@ -1,8 +1,7 @@
-"""One run: open it, tend the harness, search and prove (`steps.full`), open the vault once.
+"""One run: opens it, tends the harness's diagnostics, searches and proves, opens the vault once.
 
-The loop itself reads top to bottom in `steps/ways/full.py`, one generation in
-`steps/ways/search.py`.
-Every durable step is journalled: running the same command again resumes.
+The loop is in `strategies/full.py`, one generation of it in `strategies/search.py`. Every durable
+step is journalled, so the same command resumes a run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from meta_agent.strategies.strategies import STRATEGIES
 
 
 def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> RunState:
-    """Runs, or resumes, what `config` describes; a run that is done is only read."""
+    """Runs or resumes the run of these settings. A run that is done is only read."""
     with open_run(config, display, stop=stop) as run:
         if not run.finished:
             with telling_replay(run):
@@ -46,7 +45,7 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
         with must_work(version):
             trained = run.lab.train(tree, seed=0, steps=config.train_steps)
-            seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+            evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
         run.finish()
     return {
         "schema_version": 1,
@@ -56,8 +55,8 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         "checkpoint": trained.path,
         "steps": trained.steps,
         "split": "search",
-        "n": seen.planned,
-        "success": seen.solved / seen.planned,
-        "clean_success": seen.clean / seen.planned,
+        "n": evaluation.planned,
+        "success": evaluation.solved / evaluation.planned,
+        "clean_success": evaluation.clean / evaluation.planned,
         "metrics": trained.metrics,
     }

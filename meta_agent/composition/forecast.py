@@ -1,7 +1,7 @@
-"""`evolve --dry-run`: what would run, what it may cost, and what it could prove.
+"""`evolve --dry-run`: says what would run, what it may cost, and what it could prove.
 
-Nobody is contacted and nothing is started or written. What `evolve` would refuse from the settings
-and the workspace alone is refused here, too.
+It contacts nobody, and starts and writes nothing. It raises the same errors as `evolve`, as far as
+they follow from the settings and the workspace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from meta_agent.llm_clients.asking.estimate import (
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The settings in force, the sizes that follow, and the estimate."""
+    """The effective settings, the sizes that follow from them, and the estimated cost."""
 
     config: RunConfig
     plan: Plan
@@ -55,7 +55,7 @@ class Forecast:
 
 
 def forecast(config: RunConfig) -> Forecast:
-    """The forecast of a run with these settings; a replay has those of its recording."""
+    """Returns the forecast of a run. A replay uses the settings of its recording."""
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
     require_supported(config)
@@ -73,9 +73,9 @@ def forecast(config: RunConfig) -> Forecast:
 
 
 def _recorded(config: RunConfig) -> tuple[list[Step], float]:
-    """What was ever calibrated in a workspace, and what its runs left of the error of a claim.
+    """Returns the calibrations of a workspace, and the alpha that its earlier claims left.
 
-    No workspace is made for the sake of a forecast.
+    It does not create a workspace.
     """
     if not (config.workspace / SETTINGS_FILE).is_file():
         return [], ALPHA
@@ -87,12 +87,12 @@ def _recorded(config: RunConfig) -> tuple[list[Step], float]:
 
 
 def _finite(value: JSON) -> JSON:
-    """JSON has no word for what has no upper end (a free model under a cap): null."""
+    """Replaces infinite numbers by None: JSON has none, and a free model has no upper bound."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _domain_of(config: RunConfig) -> Domain:
-    """The sandbox is named so that no engine is asked for one."""
+    """Loads the domain. The backend is named, so that no container engine is contacted."""
     return load_run_domain(config, sandbox="process")

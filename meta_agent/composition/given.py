@@ -1,7 +1,8 @@
-"""What `meta_agent.optimize` was given as Python, as settings and files in `<workspace>/given/`.
+"""Turns the Python arguments of `meta_agent.optimize` into settings and files.
 
-A function goes with what it uses: modules by import, functions and classes beside it by source,
-plain values by their literal. Does not cover: what cannot be written down (sockets, data frames).
+The files are written to `<workspace>/given/`. A function is written with everything that it uses:
+modules as imports, functions and classes of its module as source, plain values as literals. Not
+covered: values without a literal, such as sockets and data frames.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def config_of(
     workspace: Path | str | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """The settings that these arguments stand for; what is Python is written down."""
+    """Returns the settings of these arguments, after Python objects are written to files.
+
+    Raises ConfigError if an object cannot be written.
+    """
     root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
     flags: dict[str, Any] = {**settings, "workspace": root}
     files: dict[str, str] = {}
@@ -86,7 +90,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str]]:
-    """The harness that an agent stands for, and the files to write for it."""
+    """Returns the harness of an agent, and the files to write for it."""
     if agent is None:
         return None, {}
     folder = str(root / GIVEN / _AGENT)
@@ -96,7 +100,10 @@ def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str
         return folder, {**_contract(command), f"{_AGENT}/agent.py": text}
     if isinstance(agent, Path) or (isinstance(agent, str) and _is_path(agent)):
         if not Path(agent).is_dir():
-            raise ConfigError(f"there is no folder {agent}", hint="agent: a folder, or a prompt")
+            raise ConfigError(
+                f"there is no folder {agent}",
+                hint="agent takes a folder, a command, a prompt or a function",
+            )
         return str(agent), {}
     if not isinstance(agent, str):
         return folder, _contract([str(word) for word in agent])
@@ -106,7 +113,10 @@ def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str
 
 
 def _is_path(text: str) -> bool:
-    """A prompt may be longer than any name, and one word with a slash is no prompt."""
+    """Returns whether this is a path and no prompt: one word with a slash, or a folder.
+
+    A prompt can be too long for a path, which raises OSError.
+    """
     if "/" in text and not any(map(str.isspace, text)):
         return True
     with suppress(OSError, ValueError):
@@ -115,15 +125,17 @@ def _is_path(text: str) -> bool:
 
 
 def _contract(command: Sequence[str]) -> dict[str, str]:
-    told = json.dumps(list(command))
-    text = f'[harness]\nname = "agent"\ncommand = {told}\nimage = "base"\neditable = ["**"]\n'
+    command_toml = json.dumps(list(command))
+    text = (
+        f'[harness]\nname = "agent"\ncommand = {command_toml}\nimage = "base"\neditable = ["**"]\n'
+    )
     text += 'protected = ["harness.toml"]\n[factors]\nscaffold = ["**"]\n'
-    about = "An agent that was given as a command; it finds its model at OPENAI_BASE_URL.\n"
+    about = "This agent was given as a command. It calls its model at OPENAI_BASE_URL.\n"
     return {f"{_AGENT}/harness.toml": text, f"{_AGENT}/README.md": about}
 
 
 def _prompted(prompt: str) -> dict[str, str]:
-    """The harness `open` with this system prompt."""
+    """Returns the files of the shipped harness `chat/open` with this system prompt."""
     shipped = shipped_harness("chat/open")
     files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
     prompts = f"{_AGENT}/agent/prompts.py"
@@ -131,14 +143,16 @@ def _prompted(prompt: str) -> dict[str, str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SYSTEM":
             lines = files[prompts].splitlines(keepends=True)
-            told = f"SYSTEM = {prompt!r}\n"
+            assignment = f"SYSTEM = {prompt!r}\n"
             assert node.end_lineno is not None
-            files[prompts] = "".join([*lines[: node.lineno - 1], told, *lines[node.end_lineno :]])
+            files[prompts] = "".join(
+                [*lines[: node.lineno - 1], assignment, *lines[node.end_lineno :]]
+            )
     return files
 
 
 def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:
-    """A module that holds these functions under these names, with all that they use."""
+    """Returns the source of a module with these functions and everything that they use."""
     written: dict[str, str] = {}
     for name, function in functions.items():
         _collect(function, written)
@@ -153,16 +167,16 @@ def _collect(function: Any, written: dict[str, str]) -> None:
     except (OSError, TypeError) as error:
         raise ConfigError(
             f"the source of {function!r} cannot be read",
-            hint="give a function that is defined in a file or a notebook cell, or a file",
+            hint="define it in a file or a notebook cell, or give a path to a file",
         ) from error
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise ConfigError(f"{function!r} has no name", hint="def, not lambda")
+        raise ConfigError(f"{function!r} has no name", hint="define it with def, not lambda")
     if name in written:
         return
-    written[name] = ""  # its place, should it call itself
-    known = inspect.getclosurevars(function) if inspect.isfunction(function) else None
-    used = {**known.globals, **known.nonlocals} if known else {}
+    written[name] = ""  # a function may call itself
+    closure = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+    used = {**closure.globals, **closure.nonlocals} if closure else {}
     for inner in _inner_names(text) - set(used):
         if inner in getattr(function, "__globals__", {}) and not hasattr(builtins, inner):
             used[inner] = function.__globals__[inner]
@@ -174,7 +188,7 @@ def _collect(function: Any, written: dict[str, str]) -> None:
 
 
 def _inner_names(text: str) -> set[str]:
-    """All names that are read, also in functions and classes inside."""
+    """Returns all names that the source reads, also in nested functions and classes."""
     return {
         node.id
         for node in ast.walk(parse_python(text))
@@ -206,5 +220,5 @@ def _literal(value: Any, word: str, user: str) -> str:
         pass
     raise ConfigError(
         f"{user} uses {word}, a {type(value).__name__} that cannot be written down",
-        hint=f"make {word} inside of {user}, or give a file",
+        hint=f"create {word} inside {user}, or give a path to a file",
     )

@@ -1,4 +1,4 @@
-"""What a run says before it starts: what it will measure, and what its sizes cannot prove."""
+"""The lines that a run prints before it starts: what it measures and what it cannot prove."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def headline(
     resumed: bool,
     purpose: str = "",
 ) -> list[str]:
-    """The first lines of a run; one with a purpose of its own has no generations."""
+    """Returns the first lines of a run. A run with a `purpose` has no generations."""
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"
     keys = ", ".join(keys_found()) or "none"
@@ -43,19 +43,21 @@ def headline(
 
 
 def cautions(plan: Plan, domain: Domain) -> list[str]:
-    """What a reader should know before trusting numbers of this run."""
-    told = list(Capabilities.of(domain).notes)
+    """Returns warnings about the numbers of this run."""
+    lines = list(Capabilities.of(domain).notes)
     if plan.halved:
-        told.append(f"small set, used whole: {plan.split}; train tasks are among the former")
+        lines.append(
+            f"small task set, all of it is used: {plan.split}; the former include the train tasks"
+        )
     if plan.race:
-        told.append("what looks better and is unproven collects on a staging branch, lead")
+        lines.append("edits that look better and are unproven are collected on the branch lead")
     if not plan.provable:
-        told.append(
+        lines.append(
             f"{plan.confirm} confirm tasks cannot prove any effect at alpha "
             f"{plan.budget.at(0):.3g}: the best p-value they allow is "
             f"{0.5**plan.confirm:.2g}. Give more tasks the split confirm"
         )
-    return told
+    return lines
 
 
 def _asks(config: RunConfig) -> bool:

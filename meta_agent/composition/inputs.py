@@ -1,4 +1,4 @@
-"""What a run starts from: its tasks, its workspace, and the harness in it."""
+"""Loads what a run starts from: its tasks, its workspace, and the harness in it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def open_or_create(
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Workspace:
-    """The workspace of these settings, made where there is none. The rest is for brought agents."""
-    door_of(config.domain)  # nothing is made for a domain that is not there
+    """Opens the workspace of these settings, or creates it.
+
+    `answers`, `choose` and `tell` are for imported agents.
+    """
+    door_of(config.domain)  # raises before a folder is created
 
     def create(path: Path) -> HarnessRepo:
         if is_brought(config.harness):
@@ -81,7 +84,7 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
 
 
 def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
-    """What these settings ask of a domain."""
+    """Returns the options by which these settings open a domain."""
     return Asked(
         name=config.domain,
         tasks=config.tasks,
@@ -96,6 +99,6 @@ def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
 
 
 def base_policy(config: RunConfig) -> str:
-    """`nano` is the warm start of the suite that is asked for; swe's is called plainly that."""
+    """Returns the name of the policy before training. `nano` has other weights for each suite."""
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

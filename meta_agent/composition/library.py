@@ -5,13 +5,13 @@
         tasks=rows, grade=grade, policy="openai/NAME", meta_model="openai/NAME"
     )
 
-What is given as Python is written down first, as files in `<workspace>/given/`: a run has to be
-resumed, verified and killed like any other, and a function in memory cannot be. So a function has
-to be self-contained: what it uses is imported inside of it, or stands beside it as functions,
-modules and plain values. The loop runs in a thread of its own, which makes it safe in a notebook,
-where another loop is running already; Ctrl-C drains it, and the same call resumes it.
+Python arguments are first written to files in `<workspace>/given/`, so that the run can be killed,
+resumed and verified like any other. A function must therefore be self-contained: it imports what it
+needs, or uses functions, modules and plain values of its own module. The loop runs in a thread of
+its own, because a notebook already runs an event loop. After Ctrl-C it stops at the end of the
+present step, and the same call resumes it.
 
-Does not cover: functions that close over what cannot be written down (sockets, data frames).
+Not covered: functions that use values without a literal, such as sockets and data frames.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Grade = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to. Shares, not points; None where nothing was measured.
+    """The result of a run. Rates are shares from 0 to 1, and None if not measured.
 
-    `before` and `after` are of the vault's tasks, with the trainings of this very run: a fresh one
-    may do less.
+    `before` and `after` are clean success on the vault's tasks, with the trainings of this run. A
+    fresh training may do worse.
     """
 
     run: str
@@ -53,18 +53,18 @@ class Result:
     promoted: tuple[str, ...]
     harness_commit: str
     weights: Path | None
-    """Of a policy that was trained; None for one behind a server."""
+    """The weights of a trained policy; None for a policy behind a server."""
     usd: float | None
     claim: str
-    """What may be said of the difference, and what not."""
+    """What the evidence supports about the difference between before and after."""
     state: RunState = field(repr=False)
 
     def to_json(self) -> dict[str, JSON]:
-        """The document of `evolve --json`."""
+        """Returns the document of `evolve --json`."""
         return self.state.to_json()
 
     def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
-        """The promoted history as a branch of a clone of yours."""
+        """Writes the promoted history to a branch of the repository `into`."""
         from meta_agent.core.history import HarnessRepo, adopt_branch
         from meta_agent.core.workspace import open_workspace
 
@@ -96,7 +96,7 @@ class Result:
 
     @classmethod
     def of(cls, state: RunState) -> Result:
-        """From what the ledger says."""
+        """Makes the result from the ledger's state of a run."""
         product = state.product
         visible = dict(state.visible or {})
         return cls(
@@ -106,7 +106,9 @@ class Result:
             before=state.baseline.clean_success if state.baseline else None,
             after=state.final.clean_success if state.final else None,
             promoted=tuple(
-                str(one.candidate) for one in state.versions if one.candidate and not one.undone
+                str(version.candidate)
+                for version in state.versions
+                if version.candidate and not version.undone
             ),
             harness_commit=str(product["harness_commit"] or ""),
             weights=Path(str(product["weights"])) if product["weights"] else None,
@@ -130,38 +132,38 @@ def optimize(
     on_event: Callable[[Event], None] | None = None,
     **settings: Any,
 ) -> Result:
-    """Runs the loop, or resumes it, and says what came of it.
+    """Runs the loop, or resumes it, and returns its result.
 
     Args:
         tasks: rows (objects with a `prompt`), or a file or folder of them.
-        grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file with it.
-        tools: `tools(task) -> [function, ...]`, what the agent may call.
+        grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file that defines it.
+        tools: `tools(task) -> [function, ...]`, the functions that the agent may call.
         agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.
-        policy: the model that acts; see `meta-agent evolve --help`.
-        meta_model: the model that improves the agent; `rules` asks none.
-        budget: cap on attempts.
-        threshold: from which number of `grade` a task counts as solved.
-        workspace: where everything goes.
-        on_event: hears of everything that the display would show.
+        policy: the model that attempts the tasks; see `meta-agent evolve --help`.
+        meta_model: the model that improves the agent; `rules` needs none.
+        budget: the largest number of attempts.
+        threshold: a task is solved if `grade` returns at least this number.
+        workspace: the folder for everything that a run writes.
+        on_event: called with each event that the display would show.
         settings: any other setting of `meta-agent evolve`, by its field's name.
     """
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "tasks": tasks,
         "grade": grade,
         "tools": tools,
         "agent": agent,
         "policy": policy,
     }
-    given |= {"meta_model": meta_model, "budget": budget, "threshold": threshold}
-    given |= {"workspace": workspace, **settings}
+    arguments |= {"meta_model": meta_model, "budget": budget, "threshold": threshold}
+    arguments |= {"workspace": workspace, **settings}
     stop = threading.Event()
-    return _Work(lambda: _shown(stop, on_event, config_of(**given))).result(stop)
+    return _Work(lambda: _run_with_display(stop, on_event, config_of(**arguments))).result(stop)
 
 
 async def optimize_async(**arguments: Any) -> Result:
-    """The same for code that is async already; cancelling it drains the run."""
+    """Does the same as `optimize` in async code. If cancelled, the run stops after its step."""
     stop, on_event = threading.Event(), arguments.pop("on_event", None)
-    work = _Work(lambda: _shown(stop, on_event, config_of(**arguments)))
+    work = _Work(lambda: _run_with_display(stop, on_event, config_of(**arguments)))
     try:
         while work.thread.is_alive():
             await asyncio.sleep(0.05)
@@ -172,7 +174,7 @@ async def optimize_async(**arguments: Any) -> Result:
 
 
 def run(config: RunConfig, display: Display, stop: threading.Event | None = None) -> Result:
-    """The loop for settings that are resolved already: what `meta-agent evolve` does."""
+    """Runs the loop with resolved settings, as `meta-agent evolve` does."""
     from meta_agent.composition.evolve import evolve
 
     require_used(config)
@@ -180,7 +182,7 @@ def run(config: RunConfig, display: Display, stop: threading.Event | None = None
 
 
 def train(config: RunConfig, display: Display) -> JSON:
-    """One training, without the loop: what `meta-agent train` does."""
+    """Trains once without the loop, as `meta-agent train` does."""
     from meta_agent.composition.evolve import train_alone
 
     require_used(config)
@@ -188,14 +190,14 @@ def train(config: RunConfig, display: Display) -> JSON:
 
 
 def forecast(config: RunConfig) -> Forecast:
-    """What a run would do and cost: what `meta-agent evolve --dry-run` says. Contacts nobody."""
-    from meta_agent.composition.forecast import forecast as told
+    """Returns what a run would do and cost, as `evolve --dry-run` does. Contacts nobody."""
+    from meta_agent.composition.forecast import forecast as forecast_run
 
     require_used(config)
-    return told(config)
+    return forecast_run(config)
 
 
-def _shown(
+def _run_with_display(
     stop: threading.Event, on_event: Callable[[Event], None] | None, config: RunConfig
 ) -> Result:
     display: Display = open_display(live=False)
@@ -212,15 +214,15 @@ def _share(value: float | None) -> str:
 
 
 class _Work:
-    """A run in a thread of its own, with its result or its error."""
+    """Runs a function in a thread, and keeps its result or its error."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
-        self._found: Result | None = None
+        self._result: Result | None = None
         self._error: BaseException | None = None
 
         def run() -> None:
             try:
-                self._found = work()
+                self._result = work()
             except BaseException as error:
                 self._error = error
 
@@ -228,7 +230,7 @@ class _Work:
         self.thread.start()
 
     def result(self, stop: threading.Event) -> Result:
-        """Waits; Ctrl-C stops the run after the step in flight, and raises what that raises."""
+        """Waits for the result, or raises the error. Ctrl-C stops the run after its step."""
         while self.thread.is_alive():
             try:
                 self.thread.join(0.2)
@@ -236,8 +238,8 @@ class _Work:
                 stop.set()
         if self._error is not None:
             raise self._error
-        assert self._found is not None
-        return self._found
+        assert self._result is not None
+        return self._result
 
 
 __all__ = ["Event", "Result", "forecast", "optimize", "optimize_async", "run", "train"]

@@ -1,4 +1,4 @@
-"""What a node of a cluster makes of a run's settings: the same apparatus as the driver's."""
+"""Builds the apparatus of a run on a node of a cluster, as the driver builds its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from meta_agent.policies.engine_room import engines_for
 from meta_agent.sandboxes import reap
 
 
-def apparatus(told: Mapping[str, JSON]) -> Apparatus:
-    """For `build` of `backtest.cluster.open_cluster`: carries the units of this run out."""
-    config = RunConfig.from_json(told["config"])
-    run, backend = told["run"], told["backend"]
+def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
+    """Returns what carries out the units of a run. It is the `build` of `open_cluster`."""
+    config = RunConfig.from_json(run_settings["config"])
+    run, backend = run_settings["run"], run_settings["backend"]
     reap(backends=("docker", backend))
     domain = load_run_domain(config, sandbox=backend, run=run)
     workspace = open_workspace(config.workspace)
@@ -27,4 +27,4 @@ def apparatus(told: Mapping[str, JSON]) -> Apparatus:
     logs = workspace.root / "logs"
     engines = engines_for(config, settings.base_policy, domain, logs, lambda _: None)
     policies = policies_of(config, None, engines=engines)
-    return Apparatus(settings, domain, policies, sandboxes_of(backend, run, told["images"]))
+    return Apparatus(settings, domain, policies, sandboxes_of(backend, run, run_settings["images"]))

@@ -1,8 +1,8 @@
-"""The steps that open a run, one function each; `open_run` is their order.
+"""Opens a run: `open_run` calls the steps in order, and each step is one function.
 
-`open_run` makes the workspace where there is none, takes up an unfinished run with the same
-settings, opens the models that it asks, and says what is about to happen. A replay takes its name,
-clock and settings from the recording.
+`open_run` creates the workspace if there is none, resumes an unfinished run with the same settings,
+opens the run's models, and prints its first lines. A replay takes its name, clock and settings from
+the recording.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def open_run(
     purpose: str = "",
     stop: threading.Event | None = None,
 ) -> Iterator[Run]:
-    """Everything a run needs; closes it all, and records why it ended.
+    """Opens a run with everything it needs. On exit, closes it and records why it ended.
 
-    `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
-    `stop` drains several runs at once; without it, this run listens for signals itself.
+    `purpose` separates the runs of other commands from those of `evolve` with the same settings.
+    `stop` stops several runs at once; without it, this run handles signals itself.
     """
     requested, recording = _requested(config)
     config = _effective(requested, recording)
@@ -73,11 +73,11 @@ def open_run(
         reap(backends=("docker", backend))
         began = _Began.of(requested, ledger, run_id, recording)
         with (
-            _with_listeners(config, ledger, began, workspace, display) as shown,
-            _models(requested, ledger, began, workspace, shown) as client,
+            _with_listeners(config, ledger, began, workspace, display) as run_display,
+            _models(requested, ledger, began, workspace, run_display) as client,
         ):
             place = _Place(config, purpose, workspace, ledger, domain, backend, stopping, began)
-            run = _assemble(place, shown, client)
+            run = _assemble(place, run_display, client)
             if not run.finished:
                 _announce(run, place, client)
             try:
@@ -91,7 +91,7 @@ def open_run(
 
 
 def _backend(config: RunConfig) -> Backend:
-    """Returns the sandbox backend. An error in the tasks is raised before one of the backend."""
+    """Returns the sandbox backend. If that fails, raises an error in the tasks first."""
     try:
         return backend_of(config)
     except PreflightError:
@@ -100,7 +100,7 @@ def _backend(config: RunConfig) -> Backend:
 
 
 def name_of(config: RunConfig, purpose: str = "") -> str:
-    """A run's name: the same settings are the same run."""
+    """Returns a run's name. The same settings give the same name, and so the same run."""
     return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
 
 
@@ -120,7 +120,7 @@ class _Began(NamedTuple):
         row, clock = ledger.run(run_id), ledger.step(f"{run_id}/clock")
         if row is not None and recording and row.config_hash != config.config_hash:
             raise ConfigError(
-                f"this workspace holds the run {run_id} itself, which cannot be repeated over it",
+                f"this workspace holds the run {run_id} itself; a replay needs another workspace",
                 hint="meta-agent evolve --workspace ANOTHER (with the recording as a path)",
             )
         now = recording.clock if recording else int(time.time())
@@ -130,14 +130,14 @@ class _Began(NamedTuple):
 
 
 def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
-    """The settings to act by. A recording of a frozen policy alone has rules that propose again."""
+    """Returns the effective settings. If a recording used rules, they propose again."""
     if recording is None or recording.settings.get("meta_model") != "rules":
         return requested
     return requested.model_copy(update={"meta_model": "rules"})
 
 
 def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
-    """The settings that are asked for; a replay takes the rest from its recording."""
+    """Returns the requested settings, and the recording of a replay, which completes them."""
     if not config.meta_model.startswith(REPLAY):
         return config, None
     recording = recording_of(config.meta_model, config.workspace)
@@ -145,7 +145,7 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
-    """The settings that a recorded run acted by, without its models; and its name by them."""
+    """Returns a recorded run's effective settings, with its models' names, and the run's name."""
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
     if recording:
@@ -157,7 +157,7 @@ def settled(config: RunConfig) -> tuple[RunConfig, str]:
 def _with_listeners(
     config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
 ) -> Iterator[Display]:
-    """Gives a display that also tells trackers and a person's URL of the run."""
+    """Yields a display that also reports to trackers and to the URL of `--notify`."""
     if began.done or not (config.trackers or config.notify):
         yield display
         return
@@ -184,7 +184,7 @@ def _figures(ledger: Ledger, run: str) -> dict[str, JSON]:
 def _models(
     config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
 ) -> AbstractContextManager[Client | None]:
-    """The models of a run that has something left to do."""
+    """Opens the models of a run, unless it is done."""
     if began.done:
         return nullcontext()
     return open_models(
@@ -193,13 +193,13 @@ def _models(
 
 
 def first_version(run: Run) -> Version:
-    """What `main` was at when the run began, also when the run is resumed later."""
+    """Returns the version of `main` at the first start of the run, also when it is resumed."""
     outcome = run.once("start", "start", {}, lambda: {"commit": run.repo.head()})
     return Version("v0", outcome["commit"])
 
 
 class _Place(NamedTuple):
-    """Where a run takes place, before anything of it is opened."""
+    """The parts of a run that are known before its lab is opened."""
 
     config: RunConfig
     purpose: str
@@ -217,7 +217,7 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
     plan = replace(plan_for(config, place.domain), alpha=alpha_of(ledger, run_id))
     if not place.began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=place.began.config_hash)
-    shown = recorded(display, ledger, run_id)
+    run_display = recorded(display, ledger, run_id)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": place.began.at})["at"]
     repo = HarnessRepo.open(place.workspace.harness_repo)
     domain = Halves(place.domain) if plan.halved else place.domain
@@ -227,9 +227,9 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
         plan,
         ledger,
         repo,
-        _lab(place, domain, repo, shown, client),
+        _lab(place, domain, repo, run_display, client),
         SkillLibrary(config.skills_library),
-        shown,
+        run_display,
         clock,
         place.stopping.is_set,
         extensions_of(config, run_id, client),
@@ -238,23 +238,25 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
 
 
 def _lab(
-    place: _Place, domain: Domain, repo: HarnessRepo, shown: Display, client: Client | None
+    place: _Place, domain: Domain, repo: HarnessRepo, display: Display, client: Client | None
 ) -> Lab:
     """Opens the lab of a run. A run that is done gets one that only reads."""
     config, workspace, began = place.config, place.workspace, place.began
     run_id, backend, stopping = began.run_id, place.backend, place.stopping.is_set
     images = {} if began.done else images_of(repo, backend)
     placed = placing(config, domain)
-    engines = engines_for(config, base_policy(config), domain, workspace.root / "logs", shown.note)
+    engines = engines_for(
+        config, base_policy(config), domain, workspace.root / "logs", display.note
+    )
     executor = None
     if not began.done:
-        executor = executor_of(config, run_id, backend, images, domain, shown, stopping)
+        executor = executor_of(config, run_id, backend, images, domain, display, stopping)
     return Lab(
         lab_settings(config, run_id, workspace, placed.workers),
         ledger=place.ledger,
         store=RolloutStore(workspace.rollouts),
         domain=domain,
-        on_step=shown.metric,
+        on_step=display.metric,
         stopping=stopping,
         policies=policies_of(config, client, placed.devices, engines),
         open_sandbox=sandboxes_of(backend, run_id, images),
@@ -263,7 +265,7 @@ def _lab(
 
 
 def _announce(run: Run, place: _Place, client: Client | None) -> None:
-    """Says what is about to happen. Raises ConfigError if the harness does not fit the tasks."""
+    """Prints the first lines of a run. Raises ConfigError if the harness does not fit the tasks."""
     config, purpose = place.config, place.purpose
     resumed = place.began.resumed
     run.display.begin(headline(config, run.plan, place.workspace, place.backend, resumed, purpose))
@@ -286,7 +288,7 @@ def lab_settings(
     workspace: Workspace,
     workers: int,
 ) -> LabSettings:
-    """What a lab of these settings needs to know."""
+    """Returns the settings of a run's lab."""
     return LabSettings(
         run=run_id,
         base_policy=base_policy(config),

@@ -1,7 +1,7 @@
-"""Where units take place, of which images, and whether they fit: said before anything is loaded.
+"""Decides where units run and with which images, and whether they fit, before anything is loaded.
 
-Does not cover: how much a training takes (`training.memory`), and what devices there are
-(`training.devices`).
+Not covered: how much memory a training takes (`policies.training.memory`), and which devices there
+are (`policies.training.devices`).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _HF = "hf:"
 
 
 class Placing(NamedTuple):
-    """Trainings side by side."""
+    """How many trainings run at the same time, and where."""
 
     workers: int
     devices: tuple[str, ...] = ()
-    """Of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+    """CUDA_VISIBLE_DEVICES of each child process. If empty, all children see all devices."""
     memory: Memory | None = None
-    """Of one device of a training, predicted; None: too small to matter."""
+    """Predicted memory of a training on one device; None for a small policy."""
 
 
 def train_settings(config: RunConfig) -> TrainSettings:
-    """How a child holds and trains the policy of these settings."""
+    """Returns how a child process loads and trains the policy of these settings."""
     if not config.policy.startswith(_HF):
         return TrainSettings(corrected=config.engines > 0)
     behind = config.max_staleness
@@ -60,18 +60,18 @@ def train_settings(config: RunConfig) -> TrainSettings:
 
 
 def _alone(config: RunConfig) -> TrainSettings:
-    """With engines no second child samples beside the one that trains."""
+    """Returns the settings of the child that trains. With engines no second child samples."""
     settings = train_settings(config)
     return replace(settings, max_staleness=0) if config.engines else settings
 
 
 def threads_of(config: RunConfig) -> int:
-    """Of one training: of its ranks and, where rollouts are made ahead, of a child that samples."""
+    """Returns the threads of one training: of its ranks, and of a child that samples ahead."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Of one unit on a cluster that has any. A single engine shares the only GPU of a training."""
+    """Returns the GPUs of one unit. A single engine shares the only GPU of a training."""
     if not config.policy.startswith(_HF):
         return 0
     engines = config.engines * config.gpus_per_engine
@@ -79,7 +79,7 @@ def gpus_of(config: RunConfig) -> int:
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
-    """Raises ConfigError where a training of an `hf:` policy does not fit."""
+    """Returns how trainings are placed. Raises ConfigError if an `hf:` training does not fit."""
     if not config.trainable:  # two evaluations would have twice the rollouts under way
         return Placing(1)
     if not config.policy.startswith(_HF):
@@ -101,7 +101,7 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
     places = 1 if config.engines else len(groups) or _places_here(gpus[0], memory, config)
     if groups and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
-            f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
+            f"--jobs is {config.jobs}, but the engines on these GPUs serve one training at a time",
             hint="--jobs 1",
         )
     return Placing(config.jobs or places, groups, memory)
@@ -125,7 +125,7 @@ def _available(gpus: list[Device], count: int) -> int:
         return gpus[0].free_bytes // count
     if len(gpus) < count:
         raise ConfigError(
-            f"train_gpus is {count}, and {len(gpus)} GPUs are visible",
+            f"train_gpus is {count}, but only {len(gpus)} GPUs are visible",
             hint=f"--train-gpus {len(gpus)}",
         )
     return sorted((device.free_bytes for device in gpus), reverse=True)[count - 1]
@@ -138,7 +138,7 @@ def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
-    """Returns the IDs of the images of the run's sandboxes, so that every machine has the same."""
+    """Returns the image IDs of a run's sandboxes, so that all machines use the same images."""
     image = parse_contract(repo.tree(repo.head())).image
     return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[image] * (image != "base")]))
 
@@ -173,7 +173,7 @@ def executor_of(
         cpus=threads_of(config),
         gpus=gpus_of(config),
         build="meta_agent.composition.nodes:apparatus",
-        told=settings,
+        settings=settings,
         domain=domain,
         shared=config.workspace / "shared" / run_id,
         tell=display.note,

@@ -1,4 +1,4 @@
-"""What is refused before any work: settings that do not fit each other, and missing packages."""
+"""Refuses a run before any work: settings that contradict each other, or missing packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meta_agent.trackers import require_trackers
 
 
 def preflight(config: RunConfig) -> None:
-    """Raises the first reason why these settings cannot be run on this machine."""
+    """Raises an error if these settings cannot be run on this machine."""
     require_supported(config)
     if config.trainable:
         require_training()
@@ -31,24 +31,24 @@ def preflight(config: RunConfig) -> None:
 
 
 def require_supported(config: RunConfig) -> None:
-    """Raises ConfigError where a name is unknown, or policy and tasks do not fit each other."""
+    """Raises ConfigError if a name is unknown, or if policy and tasks do not fit each other."""
     door_of(config.domain)
     STRATEGIES[config.strategy]
     if config.policy != "nano" and not config.own_tasks:
         raise ConfigError(
-            f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "
+            f"--policy {config.policy} needs tasks: the built-in suites are made for the nano "
             "policy (a few tokens a turn, a context of a hundred)",
             hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
     if config.executor != "local" and not config.trainable:
         raise ConfigError(
-            f"--executor {config.executor} is for a policy that is trained here, and "
-            f"{config.policy} is asked from one machine, which holds its keys",
+            f"--executor {config.executor} is for a policy that is trained here, but "
+            f"{config.policy} is called from this machine, which holds its keys",
             hint="leave it out, or --policy nano or hf:PATH",
         )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(
-            "the nano policy is made for the built-in suites, and these tasks are others",
+            "the nano policy can only attempt the built-in suites, and these are other tasks",
             hint="--policy provider/model, vllm:PATH or hf:PATH",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
@@ -66,7 +66,7 @@ def require_training() -> None:
 
 
 def _says_how(config: RunConfig) -> bool:
-    """Whether a brought harness has a `harness.toml` of its own, or was taken already."""
+    """Returns whether an imported harness has a `harness.toml` or is in the workspace already."""
     folder = Path(config.harness)
     return is_workspace(config.workspace) or (folder / CONTRACT_FILE).is_file()
 
@@ -81,7 +81,7 @@ def needs_tasks(config: RunConfig) -> ConfigError:
 
 
 def backend_of(config: RunConfig) -> Backend:
-    """Where untrusted code runs: edits by language models, and what a policy does to real code."""
+    """Returns the sandbox backend. Untrusted code: edits by models, and actions on real code."""
     return resolve_backend(
         config.sandbox,
         code_by_llm=config.meta_model != "rules" or config.own_tasks,

@@ -1,4 +1,4 @@
-"""A run that is fed from a recording says so in the ledger: what it was, and how well it fits."""
+"""Records in the ledger that a run is a replay, of which recording, and how far it drifted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta_agent.llm_clients.asking.client import Client
 
 @contextmanager
 def telling_replay(run: Run) -> Iterator[None]:
-    """Tells at the end, however the run ends: only then the drift is known."""
+    """Records the replay when the run ends or fails, because the drift is known only then."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The composition root: it looks extensions up and gives the core what it needs of them."""
+"""The composition root: looks up extensions and passes them to the core."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
 PROPOSERS: Final = Registry[Callable[[str, RunConfig], Proposer]](
     "proposer", registry.PROPOSERS, {}
 )
-"""Proposers of other packages: a factory is called with what follows the colon, and the settings.
+"""Proposers of other packages. A factory takes the text after the colon, and the settings.
 
-The built-in ones, rules and the team of language models, are opened in `proposer_of`.
+`proposer_of` opens the built-in ones: rules, and the team of language models.
 """
 
 
 def sandboxes_of(
     backend: str, run: str, images: Mapping[str, str] = MappingProxyType({})
 ) -> SandboxOpener:
-    """Returns what opens the sandboxes of a run.
+    """Returns the function that opens a run's sandboxes.
 
-    `images` maps names of images to the IDs that they had when the run was opened: sandboxes are
-    made of those.
+    `images` maps names of images to their IDs at the start of the run. Sandboxes use these IDs.
     """
 
     def opened(*, limits: SandboxLimits, image: str | None = None) -> Sandbox:
@@ -50,7 +49,7 @@ def extensions_of(config: RunConfig, run: str, models: ModelClient | None) -> Ex
 
 
 def proposer_of(config: RunConfig, run: str, models: ModelClient | None) -> Proposer:
-    """Returns who proposes edits: rules, another package, or the models that the settings name."""
+    """Returns the proposer: rules, another package, or the models that the settings name."""
     if config.meta_model == RULES:
         return proposers.RulesAgent()
     if not config.team_is_asked:
@@ -67,7 +66,7 @@ def proposer_of(config: RunConfig, run: str, models: ModelClient | None) -> Prop
 
 
 class _NoModels:
-    """Stands for the models of a run that is only read."""
+    """Stands in for the models of a run that is only read. Raises ConfigError if called."""
 
     def __init__(self, meta_model: str) -> None:
         self._meta_model = meta_model

@@ -1,9 +1,9 @@
-"""The models that a run asks: servers of ours are started, then the one client is opened.
+"""Opens the models that a run calls: starts their vLLM servers, then opens the client.
 
-Servers come first, because the client has to know where they listen; a model that two roles share
-runs once. Nothing is started for a run that only repeats a recording.
+Servers are started first, because the client needs their addresses. A model that two roles share is
+started once. A replay starts no server.
 
-Not covered: what the models are asked (`agents`, `backtest.policies`).
+Not covered: what the models are asked (`proposers`, `policies`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
 
 
 POLICIES: Final = Registry[Callable[[str, RunConfig], Policies]]("policy", registry.POLICIES, {})
-"""Policies of other packages: a factory is called with what follows the colon, and the settings.
+"""Policies of other packages. A factory takes the text after the colon, and the settings.
 
-They are not trained here. The built-in ones are opened in `policies_of`.
+They are not trained here. `policies_of` opens the built-in ones.
 """
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises where a model server would have to be started and cannot be, or a script be read."""
+    """Raises an error if a model server cannot be started, or if a script cannot be read."""
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -55,7 +55,7 @@ def open_models(
     started_at: int,
     tell: Callable[[str], None],
 ) -> Iterator[Client | None]:
-    """The client of a run, and the servers behind it; None where no model is asked."""
+    """Yields the client of a run, after its servers are started. Yields None if it needs none."""
     if not asks_models(config):
         yield None
         return
@@ -80,7 +80,7 @@ def policies_of(
     devices: Sequence[str] = (),
     engines: Engines | None = None,
 ) -> Policies:
-    """Where the acting policy of a run comes from; children take turns at `devices`."""
+    """Returns the acting policies of a run. Child processes take turns on `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)
@@ -93,7 +93,7 @@ def policies_of(
 
 
 def _tells_tokens(config: RunConfig) -> bool:
-    """Whether the policy's server may give token ids: one that people run themselves."""
+    """Returns whether the policy's server may return token ids: only self-hosted servers do."""
     provider = config.policy.replace(":", "/").partition("/")[0]
     runs_here = config.policy.startswith(PREFIX) or "policy" in config.base_urls
     return runs_here and provider in _OWN_PROTOCOL
@@ -113,7 +113,7 @@ def _start(
 
 
 def _paths(config: RunConfig) -> Mapping[Path, list[Role]]:
-    """Returns the model folders that have to be served, with the roles that ask each."""
+    """Returns the model folders that need a server, with the roles that call each."""
     roles_by_path: dict[Path, list[Role]] = {}
     if config.meta_model.startswith(REPLAY):
         return roles_by_path

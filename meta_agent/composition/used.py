@@ -1,7 +1,7 @@
-"""Which mode uses which flag: what would change nothing is refused, not ignored.
+"""Says which mode uses which flag. A flag without effect is refused, and not ignored.
 
-Only what was typed counts: variables and a workspace's file speak for many runs. Does not cover a
-replay, whose settings are those of its recording.
+Only flags on the command line are checked, because variables and a workspace's file are set for
+many runs. Not covered: a replay, which takes its settings from its recording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meta_agent.core.settings import flag_of
 
 
 class Use(NamedTuple):
-    """Where a flag has a meaning, for us and in words."""
+    """When a flag has an effect, as a test of the settings and in words."""
 
     by: Callable[[RunConfig], bool]
     words: str
@@ -27,10 +27,10 @@ def _proves(config: RunConfig) -> bool:
 
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
 _FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
-_HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH")
+_HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy of the form hf:PATH")
 _ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
-_OWN: Final = Use(lambda config: config.own_tasks, "tasks of your own (--tasks, --domain)")
-_ASKING: Final = Use(asks_models, "a run that asks a model (--policy or --meta-model P/MODEL)")
+_OWN: Final = Use(lambda config: config.own_tasks, "your own tasks (--tasks, --domain)")
+_ASKING: Final = Use(asks_models, "a run that calls a model (--policy or --meta-model P/MODEL)")
 
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _TRAINED,
@@ -63,11 +63,11 @@ USES: Final[Mapping[str, Use]] = {
     "role_max_usd": _ASKING,
     "role_max_tokens": _ASKING,
 }
-"""By setting; what is not here every mode uses."""
+"""Maps settings to modes. A setting that is not listed applies to every mode."""
 
 
 def require_used(config: RunConfig) -> None:
-    """Raises ConfigError at the first flag that was typed and that this mode does not use."""
+    """Raises ConfigError for the first flag on the command line that this mode does not use."""
     if config.meta_model.startswith("replay:"):
         return
     for field, use in USES.items():

@@ -1,12 +1,12 @@
-"""What a budget can see, said before it is spent: the least gain that it finds four times in five.
+"""Estimates the smallest gain that a budget finds with 80 % power, before it is spent.
 
-Where `meta-agent calibrate` has measured these settings the figure is its own: same tasks and
-grader, same policy, same budget. Elsewhere it is worked out from what A/A runs of nano-swe showed;
-on one's own file, of whose trainings nothing is known, from the luck of its attempts alone. A run
-records the figure at its start; summary and report repeat it, and claim nothing about gains below.
+If `meta-agent calibrate` measured the same tasks, grader, policy and budget, its figure is used.
+Otherwise the figure is estimated from A/A runs of nano-swe. For other tasks nothing is known about
+their trainings, so the figure counts only the noise of single attempts. A run records the figure at
+its start. Summary and report repeat it, and claim nothing about smaller gains.
 
-Does not cover: measuring (`calibration`), and a gain that was proven although it is smaller: one
-run may be lucky, the figure is about runs like it.
+Not covered: the measurement (`calibration`). A single run may prove a smaller gain by luck; the
+figure is about many such runs.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON
 
 KIND: Final = "calibration"
-"""The ledger's word for a calibration."""
+"""The kind of a calibration in the ledger."""
 _STORED_SPREAD: Final = 0.035
-"""Between training seeds of nano-swe's competent harness, 32 A/A runs on 512 tasks."""
+"""Standard deviation between training seeds of nano-swe's competent harness (32 A/A runs)."""
 _STORED_SEED: Final = 0.0316
-"""What of it is the training seed's; the rest is the luck of single attempts."""
+"""The part of it due to the training seed; the rest is the noise of single attempts."""
 _STORED_TASKS: Final = 512
+"""The tasks of those runs."""
 _STORED_LEVEL: Final = 0.67
-"""Of those runs: what a training that collapses loses."""
+"""Success rate of those runs, which is what a collapsed training loses."""
 _HALF: Final = 0.5
-"""Of one's own tasks: the share that is taken to be solved, at which attempts differ most."""
+"""The assumed success rate of a user's tasks, at which attempts differ most."""
 _RATES: Final = (0.20, 0.38)
-"""Of tasks, as a beta distribution: a third is solved, many never or always."""
+"""Beta distribution of tasks' success rates: a third is solved, many never or always."""
 _SWAPPED: Final = 0.1
-"""Of tasks, at which an edit that helps no one moves the rate: the 16 % that are no luck."""
+"""Share of tasks whose rate moves by a neutral edit: the 16 % of differences not due to luck."""
 _MODELLED: Final = 4096
 _DRAWS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The smallest gain that is found with 80 % probability. Shares, not points."""
+    """The smallest gain that is found with 80 % probability, as a share from 0 to 1."""
 
     effect: float | None
-    """None: no gain is."""
+    """None if no gain can be found."""
     low: float | None
     high: float | None
     basis: str
@@ -59,14 +60,14 @@ class Visible:
 
     @property
     def words(self) -> str:
-        """What a run says of itself at its start and its end."""
+        """The sentence that a run prints at its start and its end."""
         if self.effect is None:
-            said = "this budget cannot see any gain, so none will be claimed"
+            text = "this budget cannot see any gain, so none will be claimed"
         else:
             size = f"{'' if self.calibrated else 'about '}{100 * self.effect:.1f} points"
-            said = f"this budget cannot see gains below {size}; no claim is made about them"
+            text = f"this budget cannot see gains below {size}; no claim is made about them"
         advice = "" if self.calibrated else "; meta-agent calibrate measures it"
-        return f"{said} ({self.basis}{advice})"
+        return f"{text} ({self.basis}{advice})"
 
     def to_json(self) -> dict[str, JSON]:
         return {**asdict(self), "words": self.words}
@@ -77,15 +78,15 @@ class Visible:
 
 
 def declare(run: Run) -> None:
-    """Says what this run can see, once and for all: a later calibration changes no promise."""
+    """Notes and journals the figure of this run. A later calibration does not change it."""
 
-    def told() -> JSON:
+    def figure() -> JSON:
         steps = run.ledger.steps(kind=KIND)
         held = held_claim(run)
-        told = visible(run.config, run.plan, steps, run.lab.domain.evaluator_hash, held)
-        return told.to_json()
+        evaluator_hash = run.lab.domain.evaluator_hash
+        return visible(run.config, run.plan, steps, evaluator_hash, held).to_json()
 
-    run.note(run.once("visible", "visible", {}, told)["words"])
+    run.note(run.once("visible", "visible", {}, figure)["words"])
 
 
 def visible(
@@ -95,50 +96,50 @@ def visible(
     evaluator_hash: str,
     held: Plan | None = None,
 ) -> Visible:
-    """By the newest calibration that fits, else worked out for what the budget holds."""
-    wanted = terms(config, plan, evaluator_hash)
-    fitting = [step for step in calibrations if step.is_done and _fits(step.intent, wanted)]
+    """Returns the figure of the newest calibration that fits, or else an estimate."""
+    required = terms(config, plan, evaluator_hash)
+    fitting = [step for step in calibrations if step.is_done and _fits(step.intent, required)]
     if fitting:
         return _measured(fitting[-1].fields)
     return _assumed(config, held or plan)
 
 
 def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]:
-    """What a calibration and a run must have in common. How many generations is in the budget."""
-    told = plan.to_json()
+    """Returns what a calibration and a run must have in common."""
+    sizes = plan.to_json()
     decides = ("steps", "looks", "confirm", "alpha", "min_effect", "frozen", "target")
     return {
         "evaluator_hash": evaluator_hash,
         "policy": config.policy,
         "candidates": plan.budget.candidates,
-        **{name: told[name] for name in decides},
+        **{name: sizes[name] for name in decides},
     }
 
 
-def _fits(intent: Mapping[str, object], wanted: Mapping[str, JSON]) -> bool:
-    return all(intent.get(name) == value for name, value in wanted.items())
+def _fits(intent: Mapping[str, object], required: Mapping[str, JSON]) -> bool:
+    return all(intent.get(name) == value for name, value in required.items())
 
 
-def _measured(told: Mapping[str, JSON]) -> Visible:
-    seen = told["smallest_effect"]
+def _measured(record: Mapping[str, JSON]) -> Visible:
+    effect = record["smallest_effect"]
     around = ""
-    if seen["low"] is not None and seen["high"] is not None:
-        around = f", {100 * seen['low']:.1f} to {100 * seen['high']:.1f}"
+    if effect["low"] is not None and effect["high"] is not None:
+        around = f", {100 * effect['low']:.1f} to {100 * effect['high']:.1f}"
     basis = (
-        f"80 % power{around}; calibrated on {told['runs']} A/A {told['unit']} of "
-        f"{told['harness_commit'][:10]}"
+        f"80 % power{around}; calibrated on {record['runs']} A/A {record['unit']} of "
+        f"{record['harness_commit'][:10]}"
     )
-    return Visible(seen["effect"], seen["low"], seen["high"], basis, True)
+    return Visible(effect["effect"], effect["low"], effect["high"], basis, True)
 
 
 def _assumed(config: RunConfig, plan: Plan) -> Visible:
-    source, known_by = _taken(config, plan)
+    source, known_by = _assumptions(config, plan)
     effect = plan.gate().least(source) if plan.provable else None
     return Visible(effect, None, None, f"80 % power{known_by}", False)
 
 
-def _taken(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
-    """What attempts and trainings are taken to be like where nothing was measured, and why."""
+def _assumptions(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
+    """Returns the model of attempts and trainings if nothing was measured, and its reason."""
     if not plan.trains:
         more = f" and one more at {plan.extra}" if plan.extra else ""
         return _agents(), (
@@ -161,7 +162,7 @@ def _taken(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
 
 
 def _nano_swe() -> Modelled:
-    """Two kinds of tasks, with the mean and the luck of the stored runs."""
+    """Returns two kinds of tasks, with the mean and the noise of the stored runs."""
     luck = (_STORED_SPREAD**2 - _STORED_SEED**2) * _STORED_TASKS
     apart = math.sqrt(_STORED_LEVEL * (1 - _STORED_LEVEL) - luck)
     return Modelled(np.array([_STORED_LEVEL - apart, _STORED_LEVEL + apart]), _STORED_SEED)
@@ -176,7 +177,7 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """How many confirm tasks would show a gain of this size, of the sizes that are tried."""
+    """Returns the smallest of the tried numbers of confirm tasks that shows this gain, or None."""
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)
         if tasks > plan.confirm and wider.provable and _shows(wider, effect):

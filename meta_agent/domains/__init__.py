@@ -1,10 +1,10 @@
 """Domains: task sets with fixed splits, an environment, and a sealed grader.
 
-`load_domain` is the door to what is built in. Every other way in is a row of `DOORS`: one module
-with `open_domain(asked)`, imported when it is asked for, so that a run on one never pays for, or
-fails on, what another one needs. A row names the harness that its tasks start from, and the module
-that `tasks check` tries them by. `package.module:Factory` and the entry points of the group
-`meta_agent.domains` go through the row `plugged`.
+`load_domain` opens the built-in nano suites. Every other kind of domain is a row of `DOORS`. A row
+names a module with `open_domain(options)`, which is imported on first use, so that one domain never
+needs the packages of another. It also names the harness that its tasks start from, and the module
+by which `tasks check` tries them. `package.module:Factory` and the entry points of the group
+`meta_agent.domains` use the row `plugged`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from meta_agent.domains._asked import Asked
 
 __all__ = ["DOORS", "Asked", "Door", "door_of", "load_domain", "open_domain"]
 
-# The nano suites: module and class. Imported when asked for.
+# The nano suites by module and class. A module is imported on first use.
 _NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
 
 
 class Door(NamedTuple):
-    """One way in."""
+    """How one kind of domain is opened and checked, and the harness its tasks start from."""
 
     module: str
     check: str
     harness: str
     needs_file: bool = True
-    """Whether there is nothing to load without `--tasks`."""
+    """Whether the domain cannot be opened without `--tasks`."""
 
 
 _IN: Final = "meta_agent.domains"
@@ -49,16 +49,19 @@ _WITH_DETAIL: Final = ("verifiers",)
 
 
 def load_domain(name: str) -> Domain:
-    """Returns a domain of the nano suites, or says which there are."""
+    """Returns a domain of the nano suites. Raises ConfigError if there is none of that name."""
     if name not in _NANO:
-        known = ", ".join(sorted(_NANO))
-        raise ConfigError(f"no domain {name!r} in suite 'nano'", hint=f"choose one of: {known}")
+        names = ", ".join(sorted(_NANO))
+        raise ConfigError(f"no domain {name!r} in suite 'nano'", hint=f"choose one of: {names}")
     domain: Domain = getattr(import_module(f"{_IN}.nano.{name}"), _NANO[name])()
     return domain
 
 
 def door_of(name: str) -> tuple[Door, str]:
-    """The way in that a `--domain` names, and what it says of the rest."""
+    """Returns the door that a `--domain` names, and the detail after its colon.
+
+    Raises ConfigError if there is no such domain.
+    """
     first, colon, rest = name.partition(":")
     if first in DOORS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
         return DOORS[first], rest
@@ -66,18 +69,21 @@ def door_of(name: str) -> tuple[Door, str]:
         raise ConfigError(f"--domain {name} names no package", hint=f"--domain {first}:NAME")
     plugged = entry_points(DOMAINS)
     if not colon and name not in plugged:
-        known = ", ".join(sorted({*DOORS, *plugged} - {"plugged"}))
+        names = ", ".join(sorted({*DOORS, *plugged} - {"plugged"}))
         raise ConfigError(
-            f"there is no domain {name!r}; there are {known}",
+            f"there is no domain {name!r}; there are {names}",
             hint="--domain package.module:Factory for one of your own, or --grade FILE.py",
         )
     return DOORS["plugged"], name
 
 
-def open_domain(asked: Asked) -> Domain:
-    """The domain behind a name, a file or a factory; `asked.name` is the whole `--domain`."""
-    door, detail = door_of(asked.name)
-    if door.needs_file and asked.tasks is None:
-        raise ConfigError(f"--domain {asked.name} needs tasks", hint="--tasks FILE")
-    opened: Domain = import_module(door.module).open_domain(replace(asked, detail=detail))
+def open_domain(options: Asked) -> Domain:
+    """Opens the domain of a name, a file or a factory. `options.name` is the whole `--domain`.
+
+    Raises ConfigError if it needs tasks and has none.
+    """
+    door, detail = door_of(options.name)
+    if door.needs_file and options.tasks is None:
+        raise ConfigError(f"--domain {options.name} needs tasks", hint="--tasks FILE")
+    opened: Domain = import_module(door.module).open_domain(replace(options, detail=detail))
     return opened

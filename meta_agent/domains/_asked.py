@@ -1,4 +1,4 @@
-"""What a run asks of a domain: everything that a door may need, in one value."""
+"""The options by which a run opens a domain, for every kind of domain in one value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`name` is what stands before the colon of `--domain`, `detail` what stands behind it."""
+    """Options of a domain. `detail` is the part of `--domain` after its colon."""
 
     name: str
     tasks: Path | None = None
@@ -21,7 +21,7 @@ class Asked:
     threshold: float | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
-    """The interpreter that has what a grader or a package of environments needs."""
+    """The interpreter with the packages that a grader or a package of environments imports."""
     images: Path | None = None
     judge: str | None = None
-    """The model that grades, where the grader's file leaves it to one."""
+    """The model that grades, if the grader's file asks for one."""

@@ -1,10 +1,10 @@
-"""A place where an attempt may try programs: a sandbox of its own, started by the first one.
+"""A sandbox in which an attempt may try programs. The first program starts it.
 
-Promises: a program that kills its sandbox gets that as its answer, and the next one a fresh
-sandbox, so that nobody can turn an attempt into an infrastructure error; text is bounded and says
-how the program ended. What happens here is the attempt's own business: no grader reads it.
+Promises: if a program kills its sandbox, its answer says so and the next program gets a fresh
+sandbox. An attempt therefore cannot cause an infrastructure error this way. The output is clipped
+and says how the program ended. No grader reads it.
 
-Does not cover: state between programs other than the files they leave.
+Not covered: state between programs, other than the files they leave.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from meta_agent.core.protocols import ExecResult, Sandbox, ToolResult
 
 RUN_SEC: Final = 20.0
 OUTPUT_CHARS: Final = 4000
-MAX_SANDBOXES: Final = 4  # of one attempt: who kills more of them has to do without
+MAX_SANDBOXES: Final = 4  # for one attempt; one that kills them all gets no other
 _KILLED: Final = frozenset({"oom", "died", "timeout"})
 
 
@@ -32,7 +32,7 @@ class Scratch:
     def python(
         self, code: str, stdin: str = "", *, files: Mapping[str, str] | None = None
     ) -> ToolResult:
-        """What a program printed, and how it ended."""
+        """Runs a program. Returns its output and how it ended."""
         try:
             done = self._run(code, stdin, files or {})
         except SandboxError as problem:
@@ -40,7 +40,9 @@ class Scratch:
                 raise
             self.close()
             return ToolResult(f"[the sandbox was killed: {problem.kind}]", ok=False)
-        return _told(done) if done else ToolResult("[no sandbox left to run this in]", ok=False)
+        return (
+            _tool_result(done) if done else ToolResult("[no sandbox left to run this in]", ok=False)
+        )
 
     def close(self) -> None:
         """Ends the sandbox; the next program starts another."""
@@ -65,7 +67,7 @@ class Scratch:
 
 
 def clipped(text: str, limit: int = OUTPUT_CHARS) -> str:
-    """The beginning and the end of a long text: results stand first, errors last."""
+    """Returns the beginning and the end of a long text: results come first, errors last."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -76,7 +78,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _told(done: ExecResult) -> ToolResult:
+def _tool_result(done: ExecResult) -> ToolResult:
     text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
     end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
     ok = done.exit_code == 0 and not done.timed_out

@@ -1,1 +1,1 @@
-"""The ways to search (`--strategy`): `strategies.py` is their table, each is a class."""
+"""Search strategies (`--strategy`). Each is a class; `strategies.py` has the table."""

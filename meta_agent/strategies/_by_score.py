@@ -1,11 +1,11 @@
-"""`score-only`: keep a change if the score on the search split went up, else forget it.
+"""`score-only`: keeps a change if the score on the search split went up, and drops it otherwise.
 
-How autoresearch goes about it, and hence the rival of a gate: one training seed, the very tasks
-that the proposer saw, raw success, no validity detectors and no statistics. A candidate that does
-not run is out, as there. What it promotes is looked at afterwards by others (`arms`). It goes on
-until its budget is spent or nobody has an idea.
+This is how autoresearch works, so the gate is compared with it. It uses one training seed, the
+tasks that the proposer saw, and raw success; it has no validity detectors and no statistics. A
+candidate that does not run is rejected. The search ends when the budget is spent or the proposer
+has no idea left.
 
-Its verdicts prove nothing, so no skill is made of them (`proven`).
+Not covered: proof. Its verdicts prove nothing, so no skill is learnt from them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 
 
 class ScoreOnly:
-    """Keep if better, else reset."""
+    """Tries one change at a time and keeps it if the raw score is higher."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         version, evidence = first, None
@@ -51,15 +51,18 @@ class ScoreOnly:
                 raise
             run.note(f"no further candidate: {reached}")
         trained = run.lab.train(run.repo.tree(version.commit), seed=0, steps=run.plan.steps)
-        kept = version.commit != first.commit
+        has_changed = version.commit != first.commit
         words = "kept by its score alone"
-        return HandedOver(version, trained, "unproven" if kept else "start", words)
+        return HandedOver(version, trained, "unproven" if has_changed else "start", words)
 
 
 def _generation(
     run: Run, version: Version, generation: int, earlier: Evidence | None
 ) -> tuple[Version, Evidence] | None:
-    """One change, kept or forgotten; None where there is none, or nothing left to try it with."""
+    """Tries one change. Returns the next version and its evidence.
+
+    Returns None if there is no idea, or if the budget does not pay for a candidate.
+    """
     if not pays_for(run, f"g{generation}", attempts=_price(run, version)):
         return None
     collected = collect(run, version)
@@ -68,35 +71,35 @@ def _generation(
     if not proposed:
         return None
     (candidate,) = proposed
-    judged = _judged(run, collected, test(run, collected, candidate))
+    judged = _judge(run, collected, test(run, collected, candidate))
     conclude(run, collected, candidate, judged, reading)
     if judged.verdict.kind is VerdictKind.PROMOTE:
-        version = _kept(run, version, candidate)
+        version = _merge(run, version, candidate)
     return version, reading.evidence
 
 
 def _price(run: Run, version: Version) -> int:
-    """A candidate's training, and what the version itself still takes, read untrained too."""
+    """Returns the attempts that one candidate costs, with those that its version still needs."""
     tree, plan = run.repo.tree(version.commit), run.plan
-    each = one_cell(plan, tree)
-    known = run.lab.trained(Job(tree, 0, plan.steps, "search", plan.search))
-    return each + plan.search + (0 if known else each)
+    cell_price = one_cell(plan, tree)
+    is_trained = run.lab.trained(Job(tree, 0, plan.steps, "search", plan.search))
+    return cell_price + plan.search + (0 if is_trained else cell_price)
 
 
-def _judged(run: Run, collected: Collected, tested: Tested) -> Judged:
+def _judge(run: Run, collected: Collected, tested: Tested) -> Judged:
     if tested.vetoed:
         return stopped(tested.findings)
     plan, lab, cid = run.plan, run.lab, tested.candidate.id
     tree = run.repo.tree(tested.candidate.commit)
     try:
-        seen = lab.measure(Job(tree, 0, plan.steps, "search", plan.search))
+        evaluation = lab.measure(Job(tree, 0, plan.steps, "search", plan.search))
     except CandidateError as error:
         return stopped((failure(error), *tested.findings))
     before = lab.arm_of("baseline", collected.tree, {0: collected.evaluated})
-    return _compared(run, (before, lab.arm_of(cid, tree, {0: seen})))
+    return _compare_scores(run, (before, lab.arm_of(cid, tree, {0: evaluation})))
 
 
-def _compared(run: Run, refs: tuple[ArmRef, ArmRef]) -> Judged:
+def _compare_scores(run: Run, refs: tuple[ArmRef, ArmRef]) -> Judged:
     before, after = (run.lab.rows(ref) for ref in refs)
     old, new = _score(before), _score(after)
     word, kind = ("kept", VerdictKind.PROMOTE) if new > old else ("reset", VerdictKind.REJECT)
@@ -114,8 +117,8 @@ def _score(arm: Arm) -> float:
     return sum(bool(row.success) for row in arm.rows()) / arm.planned
 
 
-def _kept(run: Run, version: Version, candidate: Candidate) -> Version:
-    def merged() -> JSON:
+def _merge(run: Run, version: Version, candidate: Candidate) -> Version:
+    def merge() -> JSON:
         commit = run.repo.merge(onto=version.commit, **merge_terms(run, candidate))
         return {
             "candidate": candidate.id,
@@ -125,5 +128,5 @@ def _kept(run: Run, version: Version, candidate: Candidate) -> Version:
             "undone": False,
         }
 
-    told = run.once(f"{candidate.id}/merge", "merge", {"onto": version.commit}, merged)
-    return Version(told["version"], told["commit"])
+    record = run.once(f"{candidate.id}/merge", "merge", {"onto": version.commit}, merge)
+    return Version(record["version"], record["commit"])

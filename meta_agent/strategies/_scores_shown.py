@@ -1,7 +1,7 @@
-"""`no-diagnostics`: the loop with everything, whose proposer sees scores and nothing else.
+"""`no-diagnostics`: the same loop as `full`, but its proposer sees scores and nothing else.
 
-What the layers below the score are worth is the difference to `full`: the gate is the same one, and
-so is what is recorded for people.
+The difference to `full` shows what the evidence below the score is worth. The gate and the records
+for people are those of `full`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SHOWN = ("score.", "tasks_")
 
 
 class ScoresShown(Full):
-    """The loop with a proposer that is told how much was solved, and not how."""
+    """Runs `full` with a proposer that sees how many tasks were solved, and not why."""
 
     def shows(self, reading: Reading) -> Reading:
         return Reading(_scores(reading.evidence), findings=(), behind=False)

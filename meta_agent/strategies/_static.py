@@ -1,8 +1,8 @@
-"""`static`: no search at all; the harness of the start, and the whole budget into one training.
+"""`static`: searches nothing and spends the whole budget on one training of the first harness.
 
-The rival that a search has to beat: somebody who trusts the harness and trains longer. The
-checkpoint with the highest clean success on the search split is handed over, which favours this
-rival: clean success is what the vault counts. A frozen policy is measured as it is.
+A search has to beat this baseline, which keeps the harness and trains longer. It hands over the
+checkpoint with the highest clean success on the search split. That favours the baseline, because
+the vault counts clean success, too. A frozen policy is measured without training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from meta_agent.core.loop.verbs.train_on import one_long
 
 
 class Static:
-    """The harness of the start, trained for as long as the budget lasts."""
+    """Trains the first harness for as long as the budget lasts."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         trained = one_long(run, first) if run.plan.trains else None

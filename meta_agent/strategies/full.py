@@ -1,13 +1,13 @@
-"""`full`: search, prove once, train to the end, hand over the best.
+"""`full`: searches, proves the result once, trains it to the end, and hands over the best version.
 
-    found   = search      read twice, bundle, leave one out, go on from the best valid cell
-    proof   = claim       this harness against the start, over training seeds
-    weights = train on    from the proof seed that is best on search, with all that is left
-    claim                 this version (harness with these weights) against the start with its own
-    hand over             `main` is what is proven, `lead` what is estimated best; both have weights
+    search       reads twice, bundles ideas, leaves each out once, goes on from the best valid cell
+    claim        compares the harness with the start, over training seeds
+    train on     trains the proof seed that is best on search with the rest of the budget
+    claim        compares the version (harness and weights) with the start and its own weights
+    hand over    puts the proven version on `main` and the one with the best estimate on `lead`
 
-What is handed over must be valid by itself: an edit that wins only inside an invalid bundle never
-is. What a search leaves unproven is said in the first line, with what a proof would take.
+A version is handed over only if it is valid by itself: an edit that wins only inside an invalid
+bundle is not handed over. The first line of the result says what is unproven and what proof takes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """Both claims about what was found; `harness` is None where it was not made."""
+    """Both claims about the result of a search. `harness` is None if that claim was not made."""
 
     harness: Judged | None
     version: Judged
@@ -46,76 +46,79 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Whether more than one training says so; of a frozen policy there is none."""
+        """Whether skills may be learnt: the gain is proven, over training seeds if it trains."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """The claim that moves `main`."""
+        """Returns the claim that decides whether `main` advances."""
         return self.harness if kind == "harness" else self.version
 
 
 class Full:
-    """The loop with everything."""
+    """Runs the whole loop: search, claims, training and handover."""
 
     def shows(self, reading: Reading) -> Reading:
-        """What a proposer may see of the evidence."""
+        """Returns the part of the evidence that a proposer may see."""
         return reading
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         if run.plan.race:
             return examined(run, first, race(run, first, self.shows))
         say_what_can_be_proven(run)
-        found = search(run, first, self.shows)
-        return hand_over(run, first, found)
+        search_result = search(run, first, self.shows)
+        return hand_over(run, first, search_result)
 
 
-def hand_over(run: Run, first: Version, found: Found) -> HandedOver:
-    """Proves what a search found, trains it on, and says what it is."""
-    sides = Sides(first, found.version)
+def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
+    """Makes the claims about the result of a search, trains it on, and returns the handover."""
+    sides = Sides(first, search_result.version)
     start = run.lab.train(first_tree(run), seed=0, steps=run.plan.steps)
-    if not found.acting:
-        watched = promote_watching(run, first, found)
+    if not search_result.acting:
+        watched = promote_watching(run, first, search_result)
         trained = train_on(run, first, start)
         return HandedOver(watched, trained, "start", "nothing that was tried did better on search")
     harness = prove_harness(run, sides) if _proves_harness(run) else None
     if harness and _is_invalid(harness):
-        return _invalid(run, first, train_on(run, first, start), found, harness)
-    basis = _basis(run, found.version, harness)
-    after = 2 * (run.plan.confirm + run.plan.search)  # the claim about the version, attribution
-    weights = train_on(run, found.version, basis, reserved=after)
+        return _hand_over_start(run, first, train_on(run, first, start), search_result, harness)
+    basis = _basis(run, search_result.version, harness)
+    reserved = 2 * (run.plan.confirm + run.plan.search)  # the claim about the version, attribution
+    weights = train_on(run, search_result.version, basis, reserved=reserved)
     version = prove_version(run, sides, (start, weights))
     if _is_invalid(version):
         if harness is None or harness.arms is None:
-            return _invalid(run, first, start, found, version)
-        run.note(f"what was trained on is INVALID: {version.verdict.reasons[0]}; it is left out")
+            return _hand_over_start(run, first, start, search_result, version)
+        run.note(f"the trained version is INVALID: {version.verdict.reasons[0]}. It is left out")
         weights = basis
     proof = Proof(harness, version)
-    proven = _promoted(run, first, found, proof)
-    return _chosen(run, first, start, found, weights, proof, proven)
+    proven = _promote_proven(run, first, search_result, proof)
+    return _choose(run, first, start, search_result, weights, proof, proven)
 
 
-def examined(run: Run, first: Version, found: Found) -> HandedOver:
-    """What a race found, after its one exam; a frozen policy's weights are whose they are."""
+def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
+    """Makes the one claim about the result of a race. A frozen policy is not trained."""
     weights = run.lab.untrained()
-    if not found.acting:
-        watched = promote_watching(run, first, found)
+    if not search_result.acting:
+        watched = promote_watching(run, first, search_result)
         return HandedOver(watched, weights, "start", "no edit was accepted")
-    version = examine(run, Sides(first, found.version))
+    version = examine(run, Sides(first, search_result.version))
     if _is_invalid(version):
-        return _invalid(run, first, weights, found, version)
+        return _hand_over_start(run, first, weights, search_result, version)
     proof = Proof(None, version, trains=False)
-    proven = _promoted(run, first, found, proof)
-    return _chosen(run, first, weights, found, weights, proof, proven)
+    proven = _promote_proven(run, first, search_result, proof)
+    return _choose(run, first, weights, search_result, weights, proof, proven)
 
 
-def prove(run: Run) -> str:
-    """Which claim moves `main`: where a training is dear, the one that needs none."""
+def deciding_claim(run: Run) -> str:
+    """Returns the claim that advances `main`: "harness" takes more trainings, "version" none."""
     return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
 
 
 def _proves_harness(run: Run) -> bool:
-    return prove(run) == "harness" and claim_pairs(run.plan, allowed(run), first_tree(run)) > 0
+    return (
+        deciding_claim(run) == "harness"
+        and claim_pairs(run.plan, allowed(run), first_tree(run)) > 0
+    )
 
 
 def _is_invalid(judged: Judged) -> bool:
@@ -123,96 +126,103 @@ def _is_invalid(judged: Judged) -> bool:
 
 
 def _basis(run: Run, version: Version, harness: Judged | None) -> Trained:
-    """The weights to go on from: those of the proof seed that is best on search, or of seed 0."""
+    """Returns the weights to train on: of the proof seed that is best on search, or of seed 0."""
     tree, lab, plan = run.repo.tree(version.commit), run.lab, run.plan
     seeds = sorted(harness.arms[1].shards) if harness and harness.arms else []
     price = len(seeds) * plan.search + 2 * plan.confirm
     if not seeds or not pays_for(run, "claim/basis", attempts=price):
         return lab.train(tree, seed=0, steps=plan.steps)
-    made = [lab.train(tree, seed=seed, steps=plan.steps) for seed in seeds]
-    return best_of([on_search(run, tree, trained) for trained in made]).trained
+    trainings = [lab.train(tree, seed=seed, steps=plan.steps) for seed in seeds]
+    return best_of([on_search(run, tree, trained) for trained in trainings]).trained
 
 
-def _promoted(run: Run, first: Version, found: Found, proof: Proof) -> bool:
-    """Brings what is proven to `main`, unless a person declines; what only watches comes anyway."""
-    decided, kept, parts = proof.decides(prove(run)), False, None
-    if decided and decided.verdict.kind is VerdictKind.PROMOTE:
-        last = found.last
-        kept = last is None or to_merge(run, last, decided.verdict)
-    if kept and decided:
-        parts = promote(run, first, found, decided)
+def _promote_proven(run: Run, first: Version, search_result: Found, proof: Proof) -> bool:
+    """Merges proven edits into `main` unless a person declines. Diagnostics are merged anyway.
+
+    Returns True if the proven edits reach `main`.
+    """
+    claim, reaches_main, parts = proof.decides(deciding_claim(run)), False, None
+    if claim and claim.verdict.kind is VerdictKind.PROMOTE:
+        last = search_result.last
+        reaches_main = last is None or to_merge(run, last, claim.verdict)
+    if reaches_main and claim:
+        parts = promote(run, first, search_result, claim)
     else:
-        promote_watching(run, first, found)
-    conclude_members(run, first, found, decided, skills=proof.teaches)
-    conclude_claim(run, found, decided or proof.version, parts)
-    return kept
+        promote_watching(run, first, search_result)
+    conclude_members(run, first, search_result, claim, skills=proof.teaches)
+    conclude_claim(run, search_result, claim or proof.version, parts)
+    return reaches_main
 
 
-def _invalid(
-    run: Run, first: Version, trained: Trained, found: Found, judged: Judged
+def _hand_over_start(
+    run: Run, first: Version, trained: Trained, search_result: Found, judged: Judged
 ) -> HandedOver:
-    conclude_members(run, first, found, judged, skills=False)
-    conclude_claim(run, found, judged)
-    watched = promote_watching(run, first, found)
+    conclude_members(run, first, search_result, judged, skills=False)
+    conclude_claim(run, search_result, judged)
+    watched = promote_watching(run, first, search_result)
     give_up_lead(run, first)
     words = f"what scored best is INVALID and not handed over: {judged.verdict.reasons[0]}"
     return HandedOver(watched, trained, "start", words)
 
 
-def _chosen(
+def _choose(
     run: Run,
     first: Version,
     start: Trained,
-    found: Found,
+    search_result: Found,
     weights: Trained,
     proof: Proof,
     proven: bool,
 ) -> HandedOver:
     if proven:
         run.repo.drop_lead()
-        return HandedOver(found.version, weights, "proven", _proven_words(run, proof))
+        return HandedOver(search_result.version, weights, "proven", _proven_words(run, proof))
     best = proof.harness if proof.harness and proof.harness.verdict.effect else proof.version
-    seen = best.verdict.effect
-    worse = seen is not None and seen.delta <= 0
-    main = Version(first.id, run.repo.head())  # the start, with what only watches
-    told = _estimate(best) + _missing(run, proof)
-    if worse:
+    effect = best.verdict.effect
+    is_worse = effect is not None and effect.delta <= 0
+    main = Version(first.id, run.repo.head())  # the start, with its diagnostics
+    estimate = _estimate(best) + _missing(run, proof)
+    if is_worse:
         give_up_lead(run, first)
-        return HandedOver(main, start, "start", f"what was found is no better: {told}")
+        return HandedOver(main, start, "start", f"what was found is no better: {estimate}")
     if run.config.hand_over == "proven":
-        words = f"the start, though the lead is estimated better and unproven: {told}"
+        words = f"the start, though the lead is estimated better and unproven: {estimate}"
         return HandedOver(main, start, "start", words)
-    return HandedOver(found.version, weights, "unproven", told)
+    return HandedOver(search_result.version, weights, "unproven", estimate)
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """What is no better, or INVALID, is no lead any more; its candidates keep their refs."""
-    told: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
-    run.once("handover/lead", "lead", {"main": first.commit}, lambda: told)
+    """Drops the branch `lead`, whose version is no better or INVALID. Its candidates keep refs."""
+    record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
+    run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()
 
 
 def _proven_words(run: Run, proof: Proof) -> str:
-    about = "this harness, over training seeds" if prove(run) == "harness" else "this version"
-    decided = proof.decides(prove(run))
+    about = (
+        "this harness, over training seeds" if deciding_claim(run) == "harness" else "this version"
+    )
+    decided = proof.decides(deciding_claim(run))
     assert decided is not None
     return f"{about}: {_estimate(decided)}"
 
 
 def _estimate(judged: Judged) -> str:
-    seen = judged.verdict.effect
-    if seen is None:
+    effect = judged.verdict.effect
+    if effect is None:
         return judged.verdict.reasons[0]
-    low, high = 100 * seen.ci_low, 100 * seen.ci_high
-    return f"{100 * seen.delta:+.1f} points [{low:+.1f}, {high:+.1f}] over the start{seen.selected}"
+    low, high = 100 * effect.ci_low, 100 * effect.ci_high
+    points = f"{100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    return f"{points} over the start{effect.selected}"
 
 
 def _missing(run: Run, proof: Proof) -> str:
-    """What it would take to prove it: another run, since a budget is part of what a run is.
+    """Returns what a proof would take, in words; empty if the version was to be proven.
 
-    Its search has another share then, so it may find something else; this run's claim is spent.
+    It takes a new run, because the budget is part of a run and this run's claim is spent.
+    The search of the new run has another share of the budget, so it may find something else.
     """
-    if prove(run) == "version":
+    if deciding_claim(run) == "version":
         return ""
     done = len(proof.harness.arms[1].shards) if proof.harness and proof.harness.arms else 0
     pairs = done + 2 if done else MIN_PAIRS
@@ -223,15 +233,15 @@ def _missing(run: Run, proof: Proof) -> str:
 
 
 def say_what_can_be_proven(run: Run) -> None:
-    """Beforehand: whether the budget holds a claim over training seeds, and what that takes."""
-    if prove(run) != "harness":
+    """Notes whether the budget pays for a claim over training seeds, and what it takes."""
+    if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)
     if pairs := claim_pairs(run.plan, cap, tree):
-        run.note(f"of {cap:,} attempts {pairs} pairs of trainings may prove what is found")
+        run.note(f"the budget of {cap:,} attempts pays for {pairs} pairs of trainings as proof")
         return
     least: JSON = MIN_PAIRS * one_pair(run.plan, tree)
     run.note(
-        f"the budget of {cap:,} attempts cannot prove a harness: that takes {least:,} of its "
-        f"{cap - int(SEARCH_SHARE * cap):,} beside the search; this version alone is judged"
+        f"the budget of {cap:,} attempts cannot prove a harness: the claim takes {least:,}, and "
+        f"{cap - int(SEARCH_SHARE * cap):,} are left beside the search. Only this version is judged"
     )

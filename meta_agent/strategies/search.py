@@ -1,19 +1,19 @@
-"""search: read twice, bundle, leave one out, go on from the best valid cell, and read again.
+"""The search of `full` with a trained policy: it bundles ideas and keeps the best valid cell.
 
-A generation takes its ideas in order of strength, as many as merge without conflict and as the
-search's share of the budget can try, trains them together and without each, and goes on from the
-best cell (`cells`). It ends when neither a bundle nor any of its cells is better than what they
-stand on and no idea waits, or when the budget pays for no further bundle. What still waits is
-then tried one by one on what was found, whose own cell is known: the cheapest experiment that
-decides. What it goes on from is at the branch `lead`; `main` waits for the proof (`claim`).
+A generation takes its ideas in order of strength. It takes as many as merge without conflict and as
+the search's share of the budget can try. It trains them together and without each, and goes on from
+the best cell (`cells`). The search ends when no cell is better than its base and no idea waits, or
+when the budget pays for no further bundle. Ideas that still wait are then tried one by one on the
+result, because its own cell is already measured. The branch `lead` holds the version that the
+search goes on from. `main` does not move before the proof (`claim`).
 
-All of it comes before the claim, which is about one harness that was fixed beforehand. Once it is
-made nothing is searched any more: what came of that could not stand in for what is proven.
+The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
+later search could not replace the proven harness.
 
-What a person has to approve is asked before anything is trained. Diagnostics change no attempt:
-they are judged on past versions (`discriminate`) and join the lead if they are admitted.
+A person is asked for approval before anything is trained. Diagnostics change no attempt: they are
+judged on past versions (`discriminate`) and join the lead if they are admitted.
 
-Not covered: proof, and more training of what was found (`train_on`).
+Not covered: proof, and further training of the result (`train_on`).
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """What the next generation starts from."""
+    """The version, ideas and evidence that the next generation starts from."""
 
     version: Version
     members: tuple[Candidate, ...] = ()
     waiting: tuple[Candidate, ...] = ()
-    """Ideas that clashed or found no room: first in the next bundle, or tried at the end."""
+    """Ideas that conflicted or had no room: first in the next bundle, or tried at the end."""
     evidence: Evidence | None = None
     ended: bool = False
 
 
 class Trial(NamedTuple):
-    """A generation's candidates by what happens to them next."""
+    """A generation's candidates: to be bundled, already judged, or admitted diagnostics."""
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -86,99 +86,107 @@ class Trial(NamedTuple):
 
 
 def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
-    """The best that the search's share of the budget finds."""
-    tip, seen = Tip(first), dict[int, Read]()
+    """Searches with its share of the budget. Returns the best version, which is not proven."""
+    tip, reads = Tip(first), dict[int, Read]()
     try:
         for generation in range(run.config.generations):
-            tip = _generation(run, tip, generation, shows, seen)
+            tip = _generation(run, tip, generation, shows, reads)
             if tip.ended:
                 break
         for idea in tip.waiting:
-            tip = _alone(run, first, tip, idea, seen)
+            tip = _try_alone(run, first, tip, idea, reads)
     except BudgetError as reached:
         if run.config.budget is None:
             raise
         run.note(f"the search ends: {reached}")
     for candidate in tip.waiting:
-        conclude(run, seen[max(seen)].collected, candidate, _untried(), seen[max(seen)].reading)
-    return Found(tip.version, tip.members, seen)
+        conclude(run, reads[max(reads)].collected, candidate, _untried(), reads[max(reads)].reading)
+    return Found(tip.version, tip.members, reads)
 
 
-def _generation(run: Run, tip: Tip, generation: int, shows: Shows, seen: dict[int, Read]) -> Tip:
-    """One bundle and its cells."""
+def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[int, Read]) -> Tip:
+    """Tries one bundle and its cells. Returns where the next generation starts."""
     if generation and not _room(run, tip.version, generation, "read", run.plan.search):
         return tip._replace(ended=True)
     collected = collect(run, tip.version)
     reading = read(run, collected, generation, tip.evidence)
-    seen[generation] = Read(collected, reading)
+    reads[generation] = Read(collected, reading)
     if not _room(run, tip.version, generation, "propose"):
         return tip._replace(ended=True)
     proposed = propose(run, collected, shows(reading), generation)
     again = partial(revise, run, collected, shows(reading))
     ready = to_test(run, collected, reading, proposed, again)
-    trial = _tried(run, collected, generation, ready)
+    trial = _try_ideas(run, collected, generation, ready)
     room = _room(run, tip.version, generation, "bundle")
     ideas = _in_turn(run, tip.waiting, trial.ideas)
     members, waiting = assembled(run, tip.version.commit, ideas, _most(room, run))
     cells = _cells(run, collected, generation, members)
-    chosen = _chosen(run, collected, f"g{generation}/bundle", generation, cells)
+    chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells)
     _conclude(run, collected, reading, trial, cells, chosen)
-    found = _after(run, tip, reading, generation, chosen, trial.admitted, waiting)
-    return found if cells else found._replace(ended=True)  # what waits merges with nothing more
+    next_tip = _next_tip(run, tip, reading, generation, chosen, trial.admitted, waiting)
+    return next_tip if cells else next_tip._replace(ended=True)  # no waiting idea merges
 
 
 def _room(run: Run, version: Version, generation: int, what: str, beside: int = 0) -> int:
-    """Cells that the search may still pay for, so many attempts beside them."""
+    """Returns how many cells the search can still pay for, beside `beside` other attempts."""
     tree, later = run.repo.tree(version.commit), generation > 0
     room = cells_left(run, tree, f"g{generation}/{what}", beside, later=later)
     if not room:
-        run.note("its share of the budget pays for no further bundle")
+        run.note("the search's share of the budget pays for no further bundle")
     return room
 
 
 def _in_turn(run: Run, waiting: Sequence[Candidate], ideas: Sequence[Candidate]) -> list[Candidate]:
-    """Those that waited first; one that was had again, on what it now stands on, as it is now."""
-    again = {one.hypothesis.rule: one for one in ideas if one.hypothesis.rule}
+    """Returns the waiting ideas, then the new ones. A new one of the same rule replaces the old."""
+    renewed = {idea.hypothesis.rule: idea for idea in ideas if idea.hypothesis.rule}
     first = []
     for candidate in waiting:
-        newer = again.get(candidate.hypothesis.rule)
+        newer = renewed.get(candidate.hypothesis.rule)
         if newer:
-            run.note(f"{candidate.id} comes again as {newer.id}")
+            run.note(
+                f"{candidate.id} is replaced by {newer.id}, the same idea for the present version"
+            )
         first.append(newer or candidate)
-    return [*first, *(one for one in ideas if one not in first)]
+    return [*first, *(idea for idea in ideas if idea not in first)]
 
 
 def _most(room: int, run: Run) -> int:
-    """Members whose bundle and leave-one-outs fit; what is pruned later is paid for later."""
+    """Returns how many members a bundle may have, so that it and its leave-one-outs fit."""
     return min(run.config.candidates, room, max(1, room - 1))
 
 
-# --- what waited to the end ----------------------------------------------------------------------
+# --- ideas that wait to the end ------------------------------------------------------------------
 
 
-def _alone(run: Run, first: Version, tip: Tip, idea: Candidate, seen: dict[int, Read]) -> Tip:
-    """One cell of what was found with one idea more; what does no better is out."""
+def _try_alone(run: Run, first: Version, tip: Tip, idea: Candidate, reads: dict[int, Read]) -> Tip:
+    """Measures the present version with one waiting idea more, and takes it if it is better."""
     mix = beside(run, first.commit, tip.version.commit, tip.members, idea)
     tree, name = run.repo.tree(tip.version.commit), short(run, idea)
     if mix is None or not cells_left(run, tree, f"{name}/alone", later=True):
         return tip
-    run.phase("bundle", f"{name} waited: {mix.name}, on {tip.version.id}")
-    base, last = measured(run, tip.version), max(seen)
+    run.phase("bundle", f"{name} is tried at the end: {mix.name}, on {tip.version.id}")
+    base, last = measured(run, tip.version), max(reads)
     cells = measure(run, base, last, [mix])
-    chosen = _chosen(run, base, f"{name}/bundle", last, cells)
+    chosen = _choose_cell(run, base, f"{name}/bundle", last, cells)
     members = mix.members if chosen else tip.members
-    for out in (one for one in (*tip.members, idea) if one not in members):
-        collected, reading = seen[out.generation]
-        conclude(run, collected, out, _out(cells[0], base, taken=chosen is not None), reading)
-    waiting = tuple(one for one in tip.waiting if one is not idea)
+    for dropped in (candidate for candidate in (*tip.members, idea) if candidate not in members):
+        collected, reading = reads[dropped.generation]
+        conclude(
+            run,
+            collected,
+            dropped,
+            _judge_dropped(cells[0], base, taken=chosen is not None),
+            reading,
+        )
+    waiting = tuple(candidate for candidate in tip.waiting if candidate is not idea)
     if not chosen:
         return tip._replace(waiting=waiting)
-    version = _led(run, f"{name}/lead", last, mix.commit, members)
+    version = _move_lead(run, f"{name}/lead", last, mix.commit, members)
     return tip._replace(version=version, members=members, waiting=waiting)
 
 
-def _out(cell: Cell, base: Collected, *, taken: bool) -> Judged:
-    """Of the idea that waited, or of the member that it took the place of."""
+def _judge_dropped(cell: Cell, base: Collected, *, taken: bool) -> Judged:
+    """Returns the verdict of a dropped idea: the one that waited, or the member it replaced."""
     if cell.vetoes:
         return stopped(cell.vetoes)
     points = f"{100 * (cell.clean - _below(base)):+.1f} points on the search split"
@@ -200,34 +208,42 @@ def _inconclusive(reason: str, evidence: JSON) -> Verdict:
 # --- before anything is trained ------------------------------------------------------------------
 
 
-def _tried(
+def _try_ideas(
     run: Run, collected: Collected, generation: int, candidates: Sequence[Candidate]
 ) -> Trial:
-    """Static, contract and replay checks; what acts is rolled out with the base policy.
+    """Tests candidates before anything is trained, and sorts them by the outcome.
 
-    Where that would leave no cell it is left out: a cell is inspected itself.
+    Scaffolds are also rolled out with the base policy, unless that leaves no budget for a cell.
+    A cell is inspected in any case.
     """
-    tested = {one.id: test(run, collected, one) for one in candidates}
+    tested = {candidate.id: test(run, collected, candidate) for candidate in candidates}
     trial = Trial([], {}, [], tested)
-    acting = [one for one in candidates if one.factor == "scaffold" and not tested[one.id].vetoed]
-    looks = len(acting) * run.plan.search
-    looked = cells_left(run, collected.tree, f"g{generation}/looks", looks, later=generation > 0)
-    for one in tested.values():
-        if looked and not one.vetoed and not one.watches:
-            one = tested[one.candidate.id] = _with_conduct(run, collected, one)
-        if one.vetoed:
-            trial.judged[one.candidate.id] = stopped(one.findings)
-        elif one.watches:
-            judged = trial.judged[one.candidate.id] = discriminate(run, one)
+    scaffolds = [
+        candidate
+        for candidate in candidates
+        if candidate.factor == "scaffold" and not tested[candidate.id].vetoed
+    ]
+    looks = len(scaffolds) * run.plan.search
+    affordable = cells_left(
+        run, collected.tree, f"g{generation}/looks", looks, later=generation > 0
+    )
+    for candidate in candidates:
+        outcome = tested[candidate.id]
+        if affordable and not outcome.vetoed and not outcome.watches:
+            outcome = tested[candidate.id] = _with_conduct(run, collected, outcome)
+        if outcome.vetoed:
+            trial.judged[candidate.id] = stopped(outcome.findings)
+        elif outcome.watches:
+            judged = trial.judged[candidate.id] = discriminate(run, outcome)
             if judged.verdict.kind is VerdictKind.PROMOTE:
-                trial.admitted.append(one.candidate)
+                trial.admitted.append(candidate)
         else:
-            trial.ideas.append(one.candidate)
+            trial.ideas.append(candidate)
     return trial
 
 
 def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:
-    """Of a scaffold, what the base policy does under it that it does not do under the version."""
+    """Adds vetoes that the base policy earns under a scaffold and not under the version."""
     before = collected.untrained
     if tested.candidate.factor != "scaffold" or before is None:
         return tested
@@ -240,8 +256,8 @@ def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:
         lab.arm_of("baseline", collected.tree, {0: before}),
         lab.arm_of(tested.candidate.id, tree, {0: after}),
     )
-    found = lab.inspector.between(refs)
-    new = (f for f in found if f.severity == "veto" and f.side != "baseline")
+    findings = lab.inspector.between(refs)
+    new = (f for f in findings if f.severity == "veto" and f.side != "baseline")
     return tested._replace(findings=(*tested.findings, *new))
 
 
@@ -249,7 +265,10 @@ def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:
 
 
 def _cells(run: Run, base: Collected, generation: int, members: Sequence[Candidate]) -> list[Cell]:
-    """The bundle, each leave-one-out, the bundle without what harms; else a fraction."""
+    """Measures the bundle, each leave-one-out, and the bundle without members that harm.
+
+    If no cell is better than the base, measures a fraction of the remaining combinations.
+    """
     if not members:
         return []
     onto, names = base.version.commit, ", ".join(short(run, member) for member in members)
@@ -263,7 +282,7 @@ def _cells(run: Run, base: Collected, generation: int, members: Sequence[Candida
         mixes = fraction(run, onto, members)
         due = jobs_of(run, mixes)
         if mixes and pays_for_search(run, base.tree, f"{at}/fraction", due):
-            run.note(f"neither the bundle nor a cell is better: {len(mixes)} cells of a fraction")
+            run.note(f"no cell is better: {len(mixes)} further combinations are tried")
             cells += trained(mixes)
     return cells
 
@@ -272,13 +291,13 @@ def _below(base: Collected) -> float:
     return base.evaluated.clean / base.evaluated.planned
 
 
-def _chosen(
+def _choose_cell(
     run: Run, base: Collected, name: str, generation: int, cells: Sequence[Cell]
 ) -> Cell | None:
-    """The cell to go on from, journalled; None where nothing is better."""
+    """Returns the cell to go on from, and journals it. Returns None if no cell is better."""
     chosen = best(cells, _below(base))
 
-    def told() -> JSON:
+    def record() -> JSON:
         return {
             "generation": generation,
             "base": base.version.id,
@@ -290,9 +309,9 @@ def _chosen(
         }
 
     intent = {"cells": [cell.mix.commit for cell in cells]}
-    outcome = run.once(name, "bundle", intent, told)
+    outcome = run.once(name, "bundle", intent, record)
     if not cells:
-        run.note("there is nothing to bundle")
+        run.note("there is no idea to bundle")
     elif outcome["chosen"] is None:
         run.note("no better" if len(cells) == 1 else "neither the bundle nor any cell is better")
     else:
@@ -301,7 +320,7 @@ def _chosen(
 
 
 def _shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Of the bundle's members; a bundle of one is its own share, which the cell tells."""
+    """Returns each member's share of the bundle's gain; empty for a bundle of one."""
     whole = cells[0] if cells else None
     if whole is None or len(whole.mix.members) < 2:
         return []
@@ -320,7 +339,7 @@ def _share_json(share: Share) -> JSON:
     }
 
 
-# --- what came of it -----------------------------------------------------------------------------
+# --- verdicts and the next version ---------------------------------------------------------------
 
 
 def _conclude(
@@ -331,21 +350,23 @@ def _conclude(
     cells: Sequence[Cell],
     chosen: Cell | None,
 ) -> None:
-    """The verdicts on everything that is out; what is gone on with has its own at the end."""
-    kept = chosen.mix.ids if chosen else frozenset()
-    told = dict(trial.judged)
+    """Records the verdicts on dropped candidates. The members that stay are judged by the claim."""
+    chosen_ids = chosen.mix.ids if chosen else frozenset()
+    judgements = dict(trial.judged)
     by_member = {share.candidate.id: share for share in _shares(run, cells)}
     for member in cells[0].mix.members if cells else ():
-        if member.id not in kept:
-            told[member.id] = _dropped(run, member, by_member.get(member.id), cells)
+        if member.id not in chosen_ids:
+            judgements[member.id] = _judge_member(run, member, by_member.get(member.id), cells)
     for member in cells[0].mix.members if cells else ():
         trial.tested.setdefault(member.id, Tested(member, ()))
-    for cid, judged in told.items():
+    for cid, judged in judgements.items():
         conclude(run, collected, trial.tested[cid].candidate, judged, reading)
 
 
-def _dropped(run: Run, member: Candidate, share: Share | None, cells: Sequence[Cell]) -> Judged:
-    """A member that the next version does without."""
+def _judge_member(
+    run: Run, member: Candidate, share: Share | None, cells: Sequence[Cell]
+) -> Judged:
+    """Returns the verdict on a member that the next version does without."""
     name = short(run, member)
     without = [cell for cell in cells if cell.evaluated and member.id not in cell.mix.ids]
     among = [cell for cell in cells if member.id in cell.mix.ids]
@@ -371,7 +392,7 @@ def _dropped(run: Run, member: Candidate, share: Share | None, cells: Sequence[C
     return Judged(verdict, share.arms if share else None)
 
 
-def _after(
+def _next_tip(
     run: Run,
     tip: Tip,
     reading: Reading,
@@ -380,21 +401,21 @@ def _after(
     admitted: Sequence[Candidate],
     waiting: Sequence[Candidate],
 ) -> Tip:
-    """The lead moves to the chosen cell, with the diagnostics that were admitted on top."""
+    """Moves the lead to the chosen cell with the admitted diagnostics. Returns the next tip."""
     onto = chosen.mix if chosen else Mix(ALL, (), tip.version.commit)
     onto = _with_diagnostics(run, onto, admitted)
     members, version = (*tip.members, *onto.members), tip.version
     if onto.commit != version.commit:
-        version = _led(run, f"g{generation}/lead", generation, onto.commit, members)
+        version = _move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
     ended = chosen is None and not waiting
     return Tip(version, members, tuple(waiting), reading.evidence, ended=ended)
 
 
-def _led(
+def _move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
-    """The lead moves there."""
-    told = {
+    """Journals the new lead, moves the branch, and returns the version."""
+    record = {
         "candidate": None,
         "generation": generation,
         "commit": commit,
@@ -402,18 +423,20 @@ def _led(
         "members": [member.id for member in members],
         "effect": None,
     }
-    run.once(name, "lead", {"commit": commit}, lambda: told)
+    run.once(name, "lead", {"commit": commit}, lambda: record)
     run.repo.set_lead(commit)
     return Version(f"v0+{len(members)}", commit)
 
 
 def _with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
-    """On top of what acts; one that no longer merges is left out."""
+    """Merges admitted diagnostics into a mix. Leaves out one that conflicts."""
     for candidate in admitted:
         try:
             more = mixed(run, onto.commit, onto.name, [candidate])
         except CandidateError as error:
-            run.note(f"{candidate.id} was admitted, and does not fit what it would join: {error}")
+            run.note(
+                f"{candidate.id} was admitted, but does not merge with the other edits: {error}"
+            )
             continue
         onto = Mix(onto.name, (*onto.members, candidate), more.commit)
     return onto

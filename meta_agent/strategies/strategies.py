@@ -1,14 +1,14 @@
-"""How a run searches, by the name in its settings: the one table of strategies.
+"""The one table of search strategies, by their names in the settings.
 
 | name             | what it does                                                            |
 |------------------|-------------------------------------------------------------------------|
-| `full`           | bundles, each member left out once; one claim; trains to the end        |
-| `no-diagnostics` | the same, by a proposer that sees scores alone                          |
-| `static`         | proposes nothing: the whole budget into one training of the start       |
-| `score-only`     | one change at a time, kept if the raw score on the search split went up |
+| `full`           | bundles ideas, leaves each out once, makes one claim, trains to the end |
+| `no-diagnostics` | does the same with a proposer that sees scores alone                    |
+| `static`         | proposes nothing and spends the budget on one training of the start     |
+| `score-only`     | keeps one change at a time if the raw score on the search split rises   |
 
-Another strategy is a class with `carry_out` and a row here, or an entry point of the group
-`meta_agent.strategies`.
+To add a strategy, write a class with `carry_out` and add a row here, or register an entry point of
+the group `meta_agent.strategies`.
 """
 
 from __future__ import annotations

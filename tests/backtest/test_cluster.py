@@ -109,8 +109,8 @@ class Place:
             raise PlaceLost("said nothing")
         return self._code.carry_out(begun) if end == "done" else end
 
-    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        return self._code.heard(seen)
+    def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+        return self._code.metrics_since(count)
 
     def end(self) -> None:
         self.ended = True
@@ -130,7 +130,7 @@ class Nodes:
     def room(self, needs: Needs) -> dict[str, int]:
         return self.rooms
 
-    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Place:
+    def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
         self.places.append(Place(self, node))
         return self.places[-1]
 
@@ -147,7 +147,7 @@ class Run:
             nodes,
             Needs(1),
             build=f"{__name__}:build",
-            told=told or {},
+            settings=told or {},
             domain=Tasks(),  # type: ignore[arg-type]
             shared=self.shared,
             tell=self.notes.append,
@@ -332,7 +332,7 @@ def test_a_result_that_was_not_announced_is_not_believed(
 ) -> None:
     run, honest = Run(tmp_path, Nodes()), Place.finished
     monkeypatch.setattr(Place, "finished", lambda *asked: honest(*asked) and "f" * 64)
-    with pytest.raises(IntegrityError, match=r"result.json is not the result that its node"):
+    with pytest.raises(IntegrityError, match=r"result.json has another hash than its node"):
         run()
 
 

@@ -25,7 +25,7 @@ def seats(found: list[Device], count: int, each: int = 1) -> engines.Seats:
 
 def test_engines_take_the_last_gpus_and_trainings_the_rest() -> None:
     assert seats(GPUS, 3, 2)[:2] == (("2,3", "4,5", "6,7"), ("0", "1"))
-    assert seats(GPUS, 0).left == tuple("01234567")
+    assert seats(GPUS, 0).for_trainings == tuple("01234567")
     assert seats([Device("", GIB)], 2).devices == ()  # the CPU's
 
 
@@ -78,7 +78,7 @@ def opened(
 def test_a_context_that_the_model_was_not_made_for_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="made for 40,960") as refused:
+    with pytest.raises(ConfigError, match="the model takes at most 40,960") as refused:
         opened(monkeypatch, tmp_path / "m", GPUS, context_tokens=65_536)
     assert refused.value.hint == "--context-tokens 40960"
 

@@ -65,7 +65,7 @@ def test_init_may_be_repeated(agent: Path, meta_agent: Type) -> None:
 def test_init_of_another_harness_does_not_pass_for_done(agent: Path, meta_agent: Type) -> None:
     meta_agent("init", "--harness", agent, "--no-check")
     again = meta_agent("init", "--harness", agent, "--no-check", "--command", "other {prompt}")
-    assert again.exit_code == 0 and "nothing is read again" in again.stderr
+    assert again.exit_code == 0 and "the agent is not read again" in again.stderr
     error = raised(meta_agent("init", "--harness", "seed"))
     assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
     error = raised(meta_agent("evolve", "--dry-run", "--harness", "seed"))

@@ -185,12 +185,12 @@ UNUSED = {
     "samples": ([*HF, "--samples", "4"], "--samples", "frozen"),
     "concurrency": ([*NANO, "--concurrency", "4"], "--concurrency", "frozen"),
     "replay match": ([*NANO, "--replay-match", "position"], "--replay-match", "replay:RUN"),
-    "map": ([*NANO, "--map", "question=prompt"], "--map", "tasks of your own"),
-    "threshold": ([*NANO, "--threshold", "0.5"], "--threshold", "tasks of your own"),
-    "python": ([*NANO, "--python", "python3"], "--python", "tasks of your own"),
-    "a cap": ([*NANO, "--max-usd", "5"], "--max-usd", "asks a model"),
-    "a role's cap": ([*NANO, "--max-tokens", "policy=5"], "--max-tokens", "asks a model"),
-    "a server": ([*HF, "--base-url", "http://127.0.0.1:9/v1"], "--base-url", "asks a model"),
+    "map": ([*NANO, "--map", "question=prompt"], "--map", "your own tasks"),
+    "threshold": ([*NANO, "--threshold", "0.5"], "--threshold", "your own tasks"),
+    "python": ([*NANO, "--python", "python3"], "--python", "your own tasks"),
+    "a cap": ([*NANO, "--max-usd", "5"], "--max-usd", "calls a model"),
+    "a role's cap": ([*NANO, "--max-tokens", "policy=5"], "--max-tokens", "calls a model"),
+    "a server": ([*HF, "--base-url", "http://127.0.0.1:9/v1"], "--base-url", "calls a model"),
 }
 
 

@@ -66,9 +66,9 @@ def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
     return False
 
 
-def hidden_comparisons(sources: frozenset[str], shown: list[list[str]]) -> list[str]:
-    """Returns methods that compare, of changed files, whose class or name no file shows."""
-    places = {(kind, name) for kind, name in shown}
+def hidden_comparisons(sources: frozenset[str], visible_pairs: list[list[str]]) -> list[str]:
+    """Returns comparison methods of changed files whose class or name is in no visible pair."""
+    places = {(kind, name) for kind, name in visible_pairs}
     hidden: list[str] = []
     kinds: set[int] = set()
     waiting: list[Any] = [object, type]
@@ -90,9 +90,10 @@ def hidden_comparisons(sources: frozenset[str], shown: list[list[str]]) -> list[
 
 
 def _called_from(sources: frozenset[str]) -> bool:
-    """Whether a changed file asked for this, or nobody whom we can see: a thread of its own.
+    """Returns whether code of a changed file caused this event.
 
-    Not by an import of a test that imports it, and not to print an exception that went through one.
+    A thread without visible callers counts as such code. An import by a test does not count, and
+    neither does printing an exception that passed through a changed file.
     """
     frame: Any = _FRAME(2)
     for _ in range(_LOOKED_BACK):
@@ -107,11 +108,11 @@ def _called_from(sources: frozenset[str]) -> bool:
 
 
 def _imports(code: Any) -> bool:
-    """An import statement at work; a loader that is asked for a file's text is none."""
+    """Returns whether this is the code of an import statement. A loader that reads text is not."""
     frozen = code.co_filename.startswith("<frozen importlib")
     return bool(frozen) and code.co_name.startswith("_find_and_load")
 
 
 def _prints_exception(code: Any) -> bool:
-    """`TracebackException.__init__`, which looks up the lines; `extract_stack` does without."""
+    """Returns whether this is `TracebackException.__init__`, which reads the source lines."""
     return bool(code.co_filename == _TRACEBACKS) and code.co_name == "__init__"

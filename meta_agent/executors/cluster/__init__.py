@@ -1,4 +1,4 @@
-"""Units on several machines: dispatching, what a node does, and the one file that speaks to Ray."""
+"""Runs units (trainings, evaluations) on the nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ def open_cluster(
     cpus: int,
     gpus: int,
     build: str,
-    told: JSON,
+    settings: JSON,
     domain: Domain,
     shared: Path,
     tell: Callable[[str], None],
     stopping: Callable[[], bool],
     silence_sec: float = 60.0,
 ) -> Executor:
-    """Units on the nodes at a Ray address; empty: this machine as a cluster of one.
+    """Opens an executor that runs units on the nodes at a Ray address.
+
+    An empty address makes this machine a cluster of one node. Raises PreflightError if there is no
+    such cluster or if no node has room.
 
     Args:
-        cpus: what a unit takes of its node; `gpus` as well, where there are any.
+        cpus: processors that a unit takes of its node.
+        gpus: GPUs that a unit takes, if the cluster has any.
         build: `module:function` that makes a node's apparatus of `told`.
         shared: a folder that all nodes see at this path.
-        stopping: once true, trainings that make seals make one and end.
+        tell: receives messages about nodes.
+        stopping: once it returns True, trainings that make seals make one and end.
+        silence_sec: a node that does not answer for so long is given up.
     """
     from meta_agent.executors.cluster.dispatch import ClusterExecutor
 
@@ -42,7 +48,7 @@ def open_cluster(
             cluster,
             needs,
             build=build,
-            told=told,
+            settings=settings,
             domain=domain,
             shared=shared,
             tell=tell,
@@ -55,7 +61,7 @@ def open_cluster(
 
 
 def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
-    """How many units each node at a Ray address has room for, by the node's id."""
+    """Returns how many units each node at a Ray address has room for, by the node's id."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
         return cluster.room(needs)

@@ -1,11 +1,11 @@
-"""Speaks to Ray: the only file that does. Ray Core alone, and none of its retries.
+"""The only file that speaks to Ray. It uses Ray Core alone, without Ray's retries.
 
-A *place* is an actor that is bound to one node, with the processors (and, where asked, the GPU)
-that a unit needs; trainer and engines are its children, so they are packed there. Places end with
-the driver. Whatever Ray says of a lost actor, also `ActorUnavailableError`, is `PlaceLost`; what
-the code there raised is raised here as it was.
+A *place* is an actor that is bound to one node. It holds the processors, and the GPUs if any, that
+a unit needs. Trainer and engines are its child processes, so they share its node. Places end with
+the driver. Every Ray error about a lost actor, also `ActorUnavailableError`, becomes `PlaceLost`.
+An exception that the code on the node raised is raised here unchanged.
 
-Not covered: which place gets a unit, and what a loss means (`dispatch`).
+Not covered: which place gets a unit, and what happens after a loss (`dispatch`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PlaceLost(Exception):  # noqa: N818 - an event, not a mistake
 
 
 class Needs(NamedTuple):
-    """What a place takes of its node."""
+    """The processors and GPUs that a place takes of its node."""
 
     CPU: int  # named as Ray names them
     GPU: int = 0
@@ -49,17 +49,17 @@ class Place:
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """The hash of its result, or None where it is still under way."""
+        """Returns the hash of the unit's result, or None while the unit runs."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
-    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+    def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
         with _lost(self._ray):
-            return list(self._ray.get(self._actor.heard.remote(seen), timeout=timeout_sec))
+            return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
     def end(self) -> None:
-        """Kills it, or has it killed as soon as it can be reached."""
+        """Kills the actor, or has Ray kill it as soon as it can be reached."""
         with suppress(Exception):
             self._ray.kill(self._actor, no_restart=True)
 
@@ -96,25 +96,25 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise PreflightError(
                 f"no Ray cluster at {address or 'this machine'}: {str(error).strip()[:300]}",
-                hint="ray status --address ADDRESS; the same Python and Ray have to run there",
+                hint="ray status --address ADDRESS; the same Python and Ray must run there",
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:
-        """How many places each living node has room for, by the node's id."""
-        wanted = {name: count for name, count in needs._asdict().items() if count}
+        """Returns how many places each living node has room for, by the node's id."""
+        needed = {name: count for name, count in needs._asdict().items() if count}
         return {
-            node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in wanted.items()))
+            node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in needed.items()))
             for node in self._ray.nodes()
             if node["Alive"]
         }
 
     @property
     def gpus(self) -> int:
-        """Of all nodes."""
+        """The number of GPUs of all nodes together."""
         return int(self._ray.cluster_resources().get("GPU", 0))
 
-    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Place:
-        """A new place on that node."""
+    def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
+        """Starts a new place on that node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(
@@ -122,10 +122,10 @@ class Cluster:
             num_gpus=needs.GPU,
             max_restarts=0,
             max_task_retries=0,
-            max_concurrency=2,  # a unit, and `heard` beside it
+            max_concurrency=2,  # a unit, and `metrics_since` beside it
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        return Place(self._ray, actor.remote(build, told), node)
+        return Place(self._ray, actor.remote(build, settings), node)
 
     def close(self) -> None:
         self._ray.shutdown()

@@ -1,17 +1,17 @@
-"""`ClusterExecutor`: units on the nodes of a cluster, and what a lost node means.
+"""`ClusterExecutor`: runs units on the nodes of a cluster, and handles lost nodes.
 
-Each dispatch of a unit has a folder with a number of its own, `units/NAME/3` in the shared folder.
-A unit is dispatched again by renaming the folder of the dispatch before: what was sealed there is
-gone on from, and whoever still works for the older number writes where nobody looks. Only files
-whose hashes are those of the result that this dispatch announced get their names in the workspace.
+Each dispatch of a unit has its own numbered folder in the shared folder, such as `units/NAME/3`. To
+dispatch a unit again, the executor renames the folder of the last dispatch. The new dispatch
+resumes from the seals there. A node that still works for the old number writes to a path that
+nobody reads. A file is published in the workspace only if its hash is in the announced result.
 
-Promises: a place that dies, or says nothing for `silence_sec`, is given up, its unit is dispatched
-again, and what it says later is dropped. A place whose code, versions, tasks or shared folder are
-others is refused before it gets a unit, and the difference is named. What a killed driver left
-behind is taken up: a result that was there already is not made again.
+Promises: a place that dies, or does not answer for `silence_sec`, is given up. Its unit is
+dispatched again, and its later answers are dropped. A place with other code, package versions,
+tasks or shared folder is refused before it gets a unit, and a message names the difference. A new
+driver takes up the results that a killed driver left.
 
-Not covered: how places are reached (`_ray`), and the folder itself, which all machines have to see
-at the same path.
+Not covered: how places are reached (`_ray`), and how the shared folder is mounted. All machines
+must see it at the same path.
 """
 
 from __future__ import annotations
@@ -53,33 +53,33 @@ from meta_agent.executors.cluster.node import (
 from meta_agent.policies.training.checkpoint import open_checkpoint
 
 MOST_DISPATCHES: Final = 5
-"""A unit that lost so many places stops the run: it may be what ends them."""
+"""A unit that lost so many places stops the run: the unit itself may kill them."""
 _JOIN_SEC: Final = 300.0
 _LOOK_SEC: Final = 1.0
 
 
 class Reached(Protocol):
-    """A place, as `_ray.Place` is one."""
+    """The interface of a place (`_ray.Place`)."""
 
     node: str
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]: ...
     def start(self, folder: str) -> Any: ...
     def finished(self, begun: Any, within_sec: float) -> str | None: ...
-    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]: ...
+    def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]: ...
     def end(self) -> None: ...
 
 
 class Nodes(Protocol):
-    """A cluster, as `_ray.Cluster` is one."""
+    """The interface of a cluster (`_ray.Cluster`)."""
 
     def room(self, needs: Needs) -> dict[str, int]: ...
-    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Reached: ...
+    def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Reached: ...
     def close(self) -> None: ...
 
 
 class ClusterExecutor:
-    """Units on places of a cluster; `build` and `told` say how a node makes its apparatus."""
+    """Runs units on places of a cluster. A node calls `build(settings)` to make its apparatus."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ClusterExecutor:
         needs: Needs,
         *,
         build: str,
-        told: JSON,
+        settings: JSON,
         domain: Domain,
         shared: Path,
         tell: Callable[[str], None],
@@ -95,12 +95,12 @@ class ClusterExecutor:
         silence_sec: float = 60.0,
     ) -> None:
         self._nodes, self._needs = nodes, needs
-        self._build, self._told, self._stopping = build, told, stopping
+        self._build, self._settings, self._stopping = build, settings, stopping
         self._shared, self._tell, self._silence_sec = shared, tell, silence_sec
         (shared / PACKS).mkdir(parents=True, exist_ok=True)
         self._probe = shared / "probe"
         write_whole(self._probe, secrets.token_hex(8))
-        self._here = facts(domain, self._probe) | image_facts(told.get("images", {}))
+        self._here = facts(domain, self._probe) | image_facts(settings.get("images", {}))
         self._idle: list[Reached] = []
         self._open: list[Reached] = []
         self._refused: dict[str, str] = {}
@@ -108,22 +108,25 @@ class ClusterExecutor:
         self.width = sum(nodes.room(needs).values())
         if not self.width:
             raise PreflightError(
-                f"no node of the cluster has room for {needs.CPU} CPUs and {needs.GPU} GPUs",
-                hint="ray status says what there is; --threads is what a unit takes",
+                f"no node of the cluster has the {needs.CPU} CPUs and {needs.GPU} GPUs of a unit",
+                hint="ray status shows what the nodes have; --threads sets the CPUs of a unit",
             )
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """The unit's outcome; its files lie at `outputs` once this returns."""
+        """Runs a unit and returns its outcome. Its files are at `outputs` when this returns.
+
+        Raises the unit's error, or InfrastructureError if the shared folder is gone.
+        """
         try:
             return self._run(unit, tree, outputs, report)
         except OSError as error:
-            if known := of_disk(error):
-                raise known from error
+            if disk_error := of_disk(error):
+                raise disk_error from error
             if self._probe.exists():
                 raise
             raise InfrastructureError(
-                f"the shared folder {self._shared} is gone: {error.filename} was looked for",
-                hint="mount it again here and on the nodes; then the same command goes on",
+                f"the shared folder {self._shared} is gone: {error.filename} cannot be opened",
+                hint="mount it again here and on the nodes; then repeat the command, which resumes",
             ) from error
 
     def _run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
@@ -139,7 +142,7 @@ class ClusterExecutor:
             folder = self._dispatch_folder(unit)
         raise InfrastructureError(
             f"{unit.name} was dispatched {MOST_DISPATCHES} times, and each time its node was lost",
-            hint="ray status, and the nodes' memory; the same command goes on with it",
+            hint="look at ray status and the memory of the nodes; the same command resumes",
         )
 
     def close(self) -> None:
@@ -151,7 +154,7 @@ class ClusterExecutor:
     # --- a dispatch ----------------------------------------------------------------------------
 
     def _dispatch_folder(self, unit: Unit) -> Path:
-        """A new number for this unit, with what the newest older one left of the same unit."""
+        """Makes the folder of a new dispatch, with the files of the unit's last dispatch."""
         text = json.dumps(unit.to_json(), sort_keys=True)
         home = self._shared / "units" / f"{unit.to_json()['kind']}-{unit.name}"
         home.mkdir(parents=True, exist_ok=True)
@@ -167,17 +170,17 @@ class ClusterExecutor:
         return folder
 
     def _finished_before(self, folder: Path) -> bytes | None:
-        """A result that a driver before this one did not live to see."""
+        """Returns the result of a dispatch that ended after its driver was killed, or None."""
         if not (folder / RESULT).is_file():
             return None
         result = (folder / RESULT).read_bytes()
-        if "error" in json.loads(result):  # made again: what failed may not fail twice
+        if "error" in json.loads(result):  # the unit is repeated: it may not fail again
             (folder / RESULT).unlink()
             return None
         return result
 
     def _carried_out(self, folder: Path, report: Report) -> bytes | None:
-        """The result of this dispatch; None where its place was lost."""
+        """Runs a dispatch on a place. Returns its result, or None if the place was lost."""
         place = self._take()
         try:
             announced = self._watched(place, folder, report)
@@ -192,18 +195,18 @@ class ClusterExecutor:
             self._changed.notify()
         result = (folder / RESULT).read_bytes()
         if hashlib.sha256(result).hexdigest() != announced:
-            raise IntegrityError(f"{folder / RESULT} is not the result that its node announced")
+            raise IntegrityError(f"{folder / RESULT} has another hash than its node announced")
         return result
 
     def _watched(self, place: Reached, folder: Path, report: Report) -> str:
-        """Waits for the end of a unit, and tells its metrics on the way."""
-        begun, seen = place.start(str(folder)), 0
+        """Reports a unit's metrics until it ends. Returns the announced hash of its result."""
+        begun, row_count = place.start(str(folder)), 0
         while True:
             if self._stopping():
                 (folder / STOP).touch()
             announced = _finished(place, begun)
-            for step, row in place.heard(seen, self._silence_sec):
-                seen += 1
+            for step, row in place.metrics_since(row_count, self._silence_sec):
+                row_count += 1
                 report(step, row)
                 crash_point("under_way")
             if announced is not None:
@@ -213,7 +216,7 @@ class ClusterExecutor:
     # --- places --------------------------------------------------------------------------------
 
     def _take(self) -> Reached:
-        """An idle place, or a new one where a node has room."""
+        """Returns an idle place, or a new one if a node has room. Waits until there is one."""
         until = time.monotonic() + _JOIN_SEC
         while True:
             with self._changed:
@@ -227,27 +230,27 @@ class ClusterExecutor:
                     return place
             elif not self._open and time.monotonic() > until:
                 raise InfrastructureError(
-                    "no node of the cluster is left" + self._said(),
-                    hint="the same command goes on where this one stopped",
+                    "no node of the cluster is left" + self._refusals(),
+                    hint="start the nodes again; the same command resumes",
                 )
 
     def _new_place(self) -> Reached | None:
         room = self._nodes.room(self._needs)
         if room and room.keys() <= self._refused.keys():
             raise PreflightError(
-                "every node of the cluster was refused" + self._said(),
-                hint="install on every node what is installed here",
+                "every node of the cluster was refused" + self._refusals(),
+                hint="install the same versions on every node as here",
             )
         for node, most in room.items():
-            held = sum(one.node == node for one in self._open)
+            held = sum(open_place.node == node for open_place in self._open)
             if node not in self._refused and held < most:
-                place = self._nodes.place(node, self._needs, self._build, self._told)
+                place = self._nodes.place(node, self._needs, self._build, self._settings)
                 self._open.append(place)
                 return place
         return None
 
     def _joined(self, place: Reached) -> bool:
-        """Whether it may work here: everything that could change a result is as it is here."""
+        """Returns whether a place may get units. Refuses it if a fact differs from those here."""
         try:
             there = place.facts(str(self._probe), _JOIN_SEC)
         except PlaceLost as error:
@@ -266,30 +269,33 @@ class ClusterExecutor:
             self._changed.notify()
         self._tell(f"node {place.node[:12]}: {why}")
 
-    def _said(self) -> str:
+    def _refusals(self) -> str:
         return "".join(f"; {node[:12]}: {why}" for node, why in self._refused.items())
 
     # --- results -------------------------------------------------------------------------------
 
     def _published(self, unit: Unit, folder: Path, result: bytes, outputs: Outputs) -> JSON:
-        """Gives what the dispatch made its names in the workspace; hashes decide what it made."""
-        told = json.loads(result)
-        if error := told.get("error"):
+        """Moves the files of a dispatch into the workspace, after their hashes are checked."""
+        record = json.loads(result)
+        if error := record.get("error"):
             (folder / RESULT).unlink()
             raise error_from_json(error)
-        outcome = told["outcome"]
+        outcome = record["outcome"]
         if isinstance(unit, TrainUnit):
-            for one in (outcome, *outcome["kept"]):
-                _move_checkpoint(folder / CHECKPOINTS, outputs.checkpoints, one)
+            for checkpoint in (outcome, *outcome["kept"]):
+                _move_checkpoint(folder / CHECKPOINTS, outputs.checkpoints, checkpoint)
         crash_point("half_published")
         outputs.store.adopt(RolloutStore(folder / ROLLOUTS), **outcome["shard"])
-        (folder / RESULT).unlink()  # first: what is removed in part is not published again
+        (folder / RESULT).unlink()  # first, so that a folder removed in part is not published again
         shutil.rmtree(folder.parent, ignore_errors=True)
         return outcome
 
 
 def _finished(place: Reached, begun: Any) -> str | None:
-    """What the place says. A disk that is full is full for all; one it cannot see is its loss."""
+    """Returns the hash of a finished unit, or None.
+
+    A full disk stops the run, because all nodes share it. Any other OSError loses the place.
+    """
     try:
         return place.finished(begun, _LOOK_SEC)
     except OSError as error:
@@ -299,19 +305,23 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """The first facts that differ, in words; empty where none does."""
+    """Returns the facts that differ, in words; empty if none does."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 
 
-def _move_checkpoint(source: Path, target: Path, told: Mapping[str, JSON]) -> None:
-    made, place = source / told["path"], target / told["path"]
-    moved = not made.exists() and place.exists()  # by a driver that did not live to finish
-    found = open_checkpoint(place if moved else made, alone=True).policy
-    if found != told["policy"]:
-        raise IntegrityError(f"{made} is {found}, its node announced {told['policy']}")
-    if moved:
+def _move_checkpoint(source: Path, target: Path, checkpoint: Mapping[str, JSON]) -> None:
+    origin, destination = source / checkpoint["path"], target / checkpoint["path"]
+    is_moved = (
+        not origin.exists() and destination.exists()
+    )  # by a driver that was killed before it finished
+    policy = open_checkpoint(destination if is_moved else origin, alone=True).policy
+    if policy != checkpoint["policy"]:
+        raise IntegrityError(
+            f"{origin} has the hash {policy}, but its node announced {checkpoint['policy']}"
+        )
+    if is_moved:
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(place, ignore_errors=True)
-    made.rename(place)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(destination, ignore_errors=True)
+    origin.rename(destination)

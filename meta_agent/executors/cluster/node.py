@@ -1,9 +1,9 @@
-"""What a node does: says what it is, and carries one unit out in a folder of that dispatch.
+"""The code on a node: it reports the node's versions and runs one unit in a dispatch folder.
 
-A dispatch is a folder in the shared folder, `unit.json` in it. The node writes weights and rollouts
-there, and `result.json` last, which holds the outcome or the error that ended the unit. Nothing is
-written anywhere else, and what travels back is the hash of `result.json`. Once the driver has put a
-file `stop` there, a training seals what it has and ends.
+A dispatch is a folder with a `unit.json` in the shared folder. The node writes weights and rollouts
+there. It writes `result.json` last, which holds the outcome or the error of the unit. It writes
+nowhere else and returns the hash of `result.json`. If the driver puts a file `stop` there, a
+training seals its state and ends.
 
 Not covered: keys, money, git and the ledger, which nodes never see.
 """
@@ -30,7 +30,7 @@ from meta_agent.policies.training.checkpoint import open_checkpoint
 from meta_agent.sandboxes import held_image
 
 _DECISIVE: Final = ("torch", "transformers", "trl", "peft", "accelerate", "numpy", "scipy", "ray")
-"""Packages whose versions may change what comes of a unit."""
+"""Packages whose versions may change the result of a unit."""
 UNIT, RESULT, PACKS = "unit.json", "result.json", "packs"
 STOP = "stop"
 CHECKPOINTS, ROLLOUTS = "checkpoints", "rollouts"
@@ -38,7 +38,7 @@ CHECKPOINTS, ROLLOUTS = "checkpoints", "rollouts"
 
 @cache
 def code_hash() -> str:
-    """Over every file of this package that is Python or data of ours."""
+    """Returns the sha256 over all files of this package."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
@@ -49,19 +49,22 @@ def code_hash() -> str:
 
 
 def facts(domain: Domain, probe: Path) -> dict[str, str]:
-    """What has to be alike on all machines; `probe` is a file in the shared folder."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    """Returns the facts that must agree on all machines.
+
+    `probe` is a file in the shared folder. Its text shows that a machine sees the same folder.
+    """
+    values = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _DECISIVE:
         try:
-            found[name] = metadata.version(name)
+            values[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    found |= {"code of meta-agent": code_hash()[:12], "tasks and grader": domain.evaluator_hash}
-    return found | {"shared folder": _read(probe)}
+            values[name] = "not installed"
+    values |= {"code of meta-agent": code_hash()[:12], "tasks and grader": domain.evaluator_hash}
+    return values | {"shared folder": _read(probe)}
 
 
 def image_facts(images: Mapping[str, str]) -> dict[str, str]:
-    """Of the images that sandboxes are opened of: by name, the ID or what is amiss with it."""
+    """Returns facts about the images of sandboxes: by name, its ID or the reason it is missing."""
     return {f"image {name}": held for name, held in images.items()}
 
 
@@ -73,39 +76,39 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """The trusted code of one place on a node; `build` is `module:function`, which gets `told`."""
+    """The trusted code of one place. `build` is `module:function` and is called with `settings`."""
 
-    def __init__(self, build: str, told: JSON) -> None:
+    def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")
-        self._told = told
-        self._apparatus: Apparatus = getattr(importlib.import_module(module), name)(told)
+        self._settings = settings
+        self._apparatus: Apparatus = getattr(importlib.import_module(module), name)(settings)
         self._rows: list[tuple[int, JSON]] = []
 
     def facts(self, probe: str) -> dict[str, str]:
         held = {
-            name: held_image(self._told["backend"], name, image_id)
-            for name, image_id in self._told.get("images", {}).items()
+            name: held_image(self._settings["backend"], name, image_id)
+            for name, image_id in self._settings.get("images", {}).items()
         }
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
-    def heard(self, seen: int) -> list[tuple[int, JSON]]:
-        """The rows of metrics after the first `seen`: that it answers says that it is alive."""
-        return self._rows[seen:]
+    def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
+        """Returns the metric rows after the first `count`. Any answer shows that it is alive."""
+        return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:
-        """Carries out the unit of this dispatch; returns the sha256 of its `result.json`."""
+        """Runs the unit of this dispatch. Returns the sha256 of its `result.json`."""
         self._rows.clear()
         place = Path(folder)
         try:
-            told: JSON = {"outcome": self._outcome(place)}
+            record: JSON = {"outcome": self._outcome(place)}
         except MetaAgentError as error:
-            told = {"error": error_to_json(error)}
+            record = {"error": error_to_json(error)}
         except OSError as error:
-            known = errors.of_disk(error)
-            if known is None:
+            disk_error = errors.of_disk(error)
+            if disk_error is None:
                 raise
-            told = {"error": error_to_json(known)}
-        text = json.dumps(told)
+            record = {"error": error_to_json(disk_error)}
+        text = json.dumps(record)
         write_whole(place / RESULT, text)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -113,9 +116,11 @@ class Node:
         unit = unit_from_json(json.loads((place / UNIT).read_bytes()))
         tree = tree_of((place.parents[2] / PACKS / unit.harness).read_bytes(), unit.harness)
         if Path(unit.path).is_absolute():
-            found = open_checkpoint(Path(unit.path), alone=True).policy  # its base when loaded
-            if found != unit.policy:
-                raise errors.IntegrityError(f"{unit.path} is {found} here, wanted is {unit.policy}")
+            policy = open_checkpoint(Path(unit.path), alone=True).policy  # its base when loaded
+            if policy != unit.policy:
+                raise errors.IntegrityError(
+                    f"{unit.path} has the hash {policy} here, expected {unit.policy}"
+                )
         outputs = Outputs(place / CHECKPOINTS, RolloutStore(place / ROLLOUTS))
         return self._apparatus.carry_out(
             unit,
@@ -127,20 +132,22 @@ class Node:
 
 
 def error_to_json(error: MetaAgentError) -> JSON:
-    """An error of ours as it travels."""
+    """Returns an error of this package as JSON, for its way to the driver."""
     more = {name: getattr(error, name) for name in ("kind", "reason") if hasattr(error, name)}
     name = type(error).__name__
     return {"type": name, "message": str(error), "hint": error.hint, "more": more}
 
 
-def error_from_json(told: Mapping[str, JSON]) -> MetaAgentError:
-    """The inverse; what a node may not raise is an IntegrityError that says so."""
+def error_from_json(record: Mapping[str, JSON]) -> MetaAgentError:
+    """Returns the error of `error_to_json`. A type that no node may raise is an IntegrityError."""
     kinds = {"CandidateError": ("reason",), "SandboxError": ("kind",), "TrainingError": ()}
     plain = ("ConfigError", "PreflightError", "InfrastructureError", "Interrupted")
     kinds |= dict.fromkeys(plain, ())
-    wanted = kinds.get(told["type"])
-    if wanted is None:
-        return errors.IntegrityError(f"{told['type']}: {told['message']}", hint=told["hint"])
-    more = {name: told["more"][name] for name in wanted}
-    made: MetaAgentError = getattr(errors, told["type"])(told["message"], hint=told["hint"], **more)
-    return made
+    attributes = kinds.get(record["type"])
+    if attributes is None:
+        return errors.IntegrityError(f"{record['type']}: {record['message']}", hint=record["hint"])
+    extras = {name: record["more"][name] for name in attributes}
+    error: MetaAgentError = getattr(errors, record["type"])(
+        record["message"], hint=record["hint"], **extras
+    )
+    return error

@@ -59,7 +59,7 @@ def comparing_places(source: str) -> dict[Place, set[str]]:
     while waiting:
         parent, kind, names = waiting.pop()
         for node in ast.iter_child_nodes(parent):
-            for name in _named(node, names):
+            for name in _defined_names(node, names):
                 places[kind, name].add(ast.dump(node))
             if isinstance(node, ast.ClassDef):
                 waiting.append((node, node.name, _METHODS | _overridable(node)))
@@ -69,7 +69,7 @@ def comparing_places(source: str) -> dict[Place, set[str]]:
     return places
 
 
-def _named(node: ast.AST, names: frozenset[str]) -> Iterator[str]:
+def _defined_names(node: ast.AST, names: frozenset[str]) -> Iterator[str]:
     """Yields those of the names that a node defines, sets or spells."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name in names:
