@@ -106,7 +106,7 @@ def test_a_harness_that_is_nothing_we_know(meta_agent: Type) -> None:
 
 
 def test_adopt_writes_to_one_place(meta_agent: Type) -> None:
-    assert "one place" in str(raised(meta_agent("adopt")))
+    assert "exactly one destination" in str(raised(meta_agent("adopt")))
 
 
 def test_an_image_takes_names_of_packages_only(meta_agent: Type, tmp_path: Path) -> None:
