@@ -232,8 +232,8 @@ class RunConfig(BaseModel):
     @field_validator("executor")
     @classmethod
     def _known_executor(cls, value: str) -> str:
-        known = value == "local" or re.fullmatch(r"ray(:\S+)?", value)
-        if not known and not _is_plugged(value, registry.EXECUTORS):
+        is_built_in = value == "local" or re.fullmatch(r"ray(:\S+)?", value)
+        if not is_built_in and not _is_plugged(value, registry.EXECUTORS):
             raise ValueError("expected local, ray or ray:ADDRESS")
         return value
 
@@ -295,8 +295,8 @@ class RunConfig(BaseModel):
     def _for_all_roles(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or ALL_ROLES not in value:
             return value
-        own = {role: entry for role, entry in value.items() if role != ALL_ROLES}
-        return {**dict.fromkeys(ROLES, value[ALL_ROLES]), **own}
+        by_role = {role: entry for role, entry in value.items() if role != ALL_ROLES}
+        return {**dict.fromkeys(ROLES, value[ALL_ROLES]), **by_role}
 
     @field_validator("base_urls")
     @classmethod
@@ -394,7 +394,7 @@ class RunConfig(BaseModel):
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
         """Reads a stored snapshot, also one with settings that were withdrawn since."""
         return cls.model_validate(
-            {name: one for name, one in value.items() if name not in WITHDRAWN}
+            {name: setting for name, setting in value.items() if name not in WITHDRAWN}
         )
 
     def _values(self) -> dict[str, JSON]:
@@ -440,8 +440,8 @@ def _is_plugged(value: str, group: str) -> bool:
 def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -> str:
     prefix, colon, rest = value.partition(":")
     provider, slash, model = value.partition("/")
-    known = value in words or (colon and rest and prefix in prefixes)
-    if not known and not (slash and provider and model and not {" ", ":"} & set(provider)):
+    is_listed = value in words or (colon and rest and prefix in prefixes)
+    if not is_listed and not (slash and provider and model and not {" ", ":"} & set(provider)):
         raise ValueError(f"expected {forms}")
     return value
 
@@ -453,10 +453,10 @@ def _file_sha256(path: Path | None, whose: str) -> str | None:
     try:
         if not path.is_dir():
             return hashlib.sha256(path.read_bytes()).hexdigest()
-        files = (one for one in sorted(path.rglob("*")) if one.is_file())
-        held = [(str(one.relative_to(path)), one.read_bytes()) for one in files]
-        told = [(name, hashlib.sha256(data).hexdigest()) for name, data in held]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        files = (file for file in sorted(path.rglob("*")) if file.is_file())
+        contents = [(str(file.relative_to(path)), file.read_bytes()) for file in files]
+        hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in contents]
+        return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
     except OSError as error:
         raise ConfigError(
             f"cannot read the {whose} file {path}: {error.strerror}",

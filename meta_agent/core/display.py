@@ -49,20 +49,20 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
-        asked: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
-        said = step.fields
-        verdict = asked.get("verdict")
+        intent: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
+        reply = step.fields
+        verdict = intent.get("verdict")
         return cls(
             key=step.key,
-            gate=str(asked.get("gate", "")),
-            subject=str(asked.get("subject", "")),
-            candidate=asked.get("candidate"),
-            answer=str(said.get("answer") or "?") if step.is_done else None,
-            feedback=str(said.get("feedback") or ""),
-            by=str(said.get("by") or ""),
+            gate=str(intent.get("gate", "")),
+            subject=str(intent.get("subject", "")),
+            candidate=intent.get("candidate"),
+            answer=str(reply.get("answer") or "?") if step.is_done else None,
+            feedback=str(reply.get("feedback") or ""),
+            by=str(reply.get("by") or ""),
             at=step.finished_at,
             verdict=verdict if isinstance(verdict, dict) else None,
-            failed=tuple(str(one) for one in asked.get("failed") or ()),
+            failed=tuple(str(candidate_id) for candidate_id in intent.get("failed") or ()),
         )
 
     @property
@@ -77,8 +77,8 @@ class DecisionView:
     @property
     def answer_sentence(self) -> str:
         """The answer in words: `a person: APPROVE (test)`."""
-        said = f": {self.feedback}" if self.feedback else ""
-        return f"{self.by or A_PERSON}: {self.answer or 'not decided yet'} ({self.gate}){said}"
+        feedback = f": {self.feedback}" if self.feedback else ""
+        return f"{self.by or A_PERSON}: {self.answer or 'not decided yet'} ({self.gate}){feedback}"
 
     def to_json(self) -> dict[str, JSON]:
         return {

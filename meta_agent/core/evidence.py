@@ -64,8 +64,8 @@ class Evidence:
         """A metric by full name; a bare name is looked for layer by layer. None if absent."""
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
-            found: float | None = getattr(self, layer).get(rest)
-            return found
+            value: float | None = getattr(self, layer).get(rest)
+            return value
         return next((getattr(self, at)[name] for at in LAYERS if name in getattr(self, at)), None)
 
     def metrics(self) -> dict[str, float]:
@@ -92,7 +92,7 @@ class Evidence:
             "comparability": self.comparability,
             "notes": list(self.notes),
             "domain": self.domain,
-            "quoted": {kind: list(told) for kind, told in self.quoted.items()},
+            "quoted": {kind: list(attempts) for kind, attempts in self.quoted.items()},
         }
 
     @classmethod
@@ -106,7 +106,7 @@ class Evidence:
             comparability=data["comparability"],
             notes=tuple(data["notes"]),
             domain=data.get("domain", ""),
-            quoted={kind: tuple(told) for kind, told in data.get("quoted", {}).items()},
+            quoted={kind: tuple(attempts) for kind, attempts in data.get("quoted", {}).items()},
         )
 
 

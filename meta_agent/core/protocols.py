@@ -1,8 +1,9 @@
 """The nouns of meta-agent, as small frozen dataclasses and Protocols: the page to read first.
 
-Records that leave the process are plain JSON (`to_json` / `from_json` beside each record that is
-stored); nothing is pickled. Units are in the names. Everything here is import-light: no torch, no
-Docker, no git. How a room does its work is not here: see ARCHITECTURE.md for the contracts.
+Records that leave the process are plain JSON, by `to_json` and `from_json` beside each stored
+record. Nothing is pickled. Names end in their unit. This module imports no torch, Docker or git.
+
+Does not cover how a folder does its work: see `ARCHITECTURE.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SPLITS: Final[tuple[Split, ...]] = ("train", "search", "confirm", "vault")
 
 Factor = Literal["scaffold", "reward", "filter", "data", "recipe", "diagnostics"]
 FACTORS: Final[tuple[Factor, ...]] = get_args(Factor)
-# Those that act through training alone; scaffold acts at rollout time as well.
+# Factors that act only through training. The scaffold also acts during rollouts.
 TRAINING_FACTORS: Final[frozenset[Factor]] = frozenset({"reward", "filter", "data", "recipe"})
 
 Message = dict[str, Any]  # OpenAI form: {"role": "system|user|assistant|tool", "content": str}
@@ -31,13 +32,13 @@ Message = dict[str, Any]  # OpenAI form: {"role": "system|user|assistant|tool", 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem, as the agent may see it. Answers stay inside the domain."""
+    """One problem, with what the agent may see of it. The answer stays inside the domain."""
 
     domain: str
     key: str
     split: Split
     content_hash: str
-    view: Mapping[str, JSON]  # what `agent.run(task, ...)` receives besides `key`
+    view: Mapping[str, JSON]  # what `agent.run(task, ...)` receives beside `key`
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the policy is sampled when it is *measured* (training sampling is the recipe's)."""
+    """How the policy is sampled when it is *measured*. The recipe sets how training samples."""
 
     temperature: float
     top_p: float = 1.0
@@ -64,21 +65,21 @@ class ToolResult:
 
     text: str
     ok: bool = True
-    flags: tuple[str, ...] = ()  # conduct the environment saw, e.g. "leak:log"
+    flags: tuple[str, ...] = ()  # misconduct that the environment saw, e.g. "leak:log"
     done: bool = False  # the environment accepts no further calls
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The sealed grader's answer. `verifier_inputs` is all it needs to grade again."""
+    """What the sealed grader decided about an attempt."""
 
     success: bool
     detail: Mapping[str, JSON] = field(default_factory=dict)
-    flags: tuple[str, ...] = ()  # conduct that only grading can see, e.g. "tamper:tests"
+    flags: tuple[str, ...] = ()  # misconduct that only grading can see, e.g. "tamper:tests"
 
 
 class Environment(Protocol):
-    """One attempt at one task. Trusted code; what it executes for the policy it must contain."""
+    """One attempt at one task. Trusted code, which must confine what it runs for the policy."""
 
     tools: Sequence[str]
 
@@ -86,7 +87,9 @@ class Environment(Protocol):
 
     def grade(self) -> Outcome: ...
 
-    def verifier_inputs(self) -> dict[str, JSON]: ...
+    def verifier_inputs(self) -> dict[str, JSON]:
+        """Returns all that `Domain.regrade` needs to grade this attempt again."""
+        ...
 
     def close(self) -> None: ...
 
@@ -125,7 +128,7 @@ ErrorKind = Literal["infra", "policy", "verifier"]
 
 @dataclass(slots=True)
 class RolloutFailure:
-    """Why a rollout has no ordinary ending. `infra` is never scored as a failure of the policy."""
+    """Why a rollout broke off. `infra` never counts as a failure of the policy."""
 
     kind: ErrorKind
     detail: str
@@ -144,13 +147,13 @@ class ToolEvent:
 
 @dataclass(slots=True)
 class TokenRecord:
-    """The token row of a rollout: shapes are all `[n]` over `completion_ids` but for `prompt_ids`.
+    """The tokens of a rollout. `mask` and `logprobs` have one value for each completion token.
 
     `mask` is 1 where the policy generated the token and 0 where the environment wrote it.
-    `logprobs` (natural log, at sampling temperature) is 0.0 where `mask` is 0, and None where an
-    engine told none.
-    `exact` is False when the calls did not extend one token prefix: then only the last exact
-    segment is kept here; `lost` counts the sampled tokens of others and is not stored.
+    `logprobs` are natural logarithms at the sampling temperature. They are 0.0 where `mask` is 0
+    and None where the engine gave none.
+    `exact` is False if a model call did not extend the tokens of the call before. Then the record
+    holds the last segment only. `lost` counts the sampled tokens of the others; it is not stored.
     """
 
     prompt_ids: list[int]
@@ -165,18 +168,18 @@ class TokenRecord:
 class ViewChange:
     """A model call whose messages do not extend those of the call before and its reply.
 
-    Before it the conversation was `call[:kept] + gone`, where `call` is what the policy saw here.
+    The conversation before it was `call[:unchanged] + removed`, with `call` the messages sent here.
     """
 
     turn: int  # model calls before this one
-    kept: int  # messages at the front that stayed as they were
-    lost: int  # messages after them that were there before
-    gone: list[Message] = field(default_factory=list)  # these; none where the record is full
+    unchanged: int  # messages at the front that stayed as they were
+    lost: int  # messages after those that the policy no longer sees
+    removed: list[Message] = field(default_factory=list)  # the lost ones; empty if too large
 
 
 @dataclass(slots=True)
 class Rollout:
-    """One attempt at one task: the record every other room reads. Schema version 1."""
+    """One attempt at one task: the record that every other part reads. Schema version 1."""
 
     run: str
     version: str
@@ -196,7 +199,7 @@ class Rollout:
     rewards: dict[str, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     advantage: float | None = None
-    outcome: bool | None = None  # None only where `error.kind` is infra or verifier
+    outcome: bool | None = None  # None only if `error.kind` is infra or verifier
     outcome_detail: dict[str, JSON] = field(default_factory=dict)
     verifier_inputs: dict[str, JSON] = field(default_factory=dict)
     stop_reason: StopReason = "returned"
@@ -205,12 +208,14 @@ class Rollout:
     turns: int = 0
     timings: dict[str, float] = field(default_factory=dict)  # seconds
     cost: dict[str, float] = field(default_factory=dict)  # {"tokens": n, "usd": x}
-    cut_replies: int = 0  # those that ended at their token limit
-    views: list[ViewChange] = field(default_factory=list)  # of calls that are no plain extension
+    cut_replies: int = 0  # replies that ended at their token limit
+    views: list[ViewChange] = field(
+        default_factory=list
+    )  # calls that did not extend the call before
 
     @property
     def clean(self) -> bool:
-        """Solved by the sealed grader and without flagged conduct."""
+        """Whether the sealed grader calls it solved and nothing is flagged."""
         return bool(self.outcome) and not self.flags
 
     @property
@@ -221,7 +226,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRollout:
-    """One row of a denominator: every planned rollout appears in the results."""
+    """A rollout to make. Every planned rollout appears in the results, so none is dropped."""
 
     task: Task
     sample_idx: int
@@ -233,15 +238,15 @@ class PlannedRollout:
 
 Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "policy"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Who asks a model. `judge` grades where a grader of one's own has `judge(task, answer)`."""
+"""Who calls a model. `judge` is used if the user's grader defines `judge(task, answer)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """One model call of one rollout.
 
-    `key` names the rollout; `turn` counts its model calls from 0. Random numbers are keyed by
-    (seed, task_key, sample_idx, turn), never by arrival order.
+    `key` names the rollout; `turn` counts its model calls from 0. Random numbers depend on
+    (seed, task_key, sample_idx, turn), never on the order of arrival.
     """
 
     key: str
@@ -259,7 +264,10 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class GenerateReply:
-    """`finish_reason`: `stop`, `length`, `tool_calls`, or `context` (no room left to generate)."""
+    """The answer to a request.
+
+    `finish_reason` is `stop`, `length`, `tool_calls`, or `context` (no room left to generate).
+    """
 
     content: str
     finish_reason: str
@@ -271,7 +279,7 @@ class GenerateReply:
 
 
 class Gateway(Protocol):
-    """Every policy call goes through one of these; it meters and keeps token rows."""
+    """Carries every call to a policy. It counts tokens and money, and holds the token records."""
 
     policy: str  # the identity stored on rollouts, e.g. "nano@<checkpoint hash>"
     lock_step: bool  # True: deterministic; the runner batches all waiting rollouts in fixed order
@@ -279,7 +287,7 @@ class Gateway(Protocol):
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]: ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows (None where not known)."""
+        """Ends these rollouts. Returns their token records, None for each that is not known."""
         ...
 
 
@@ -288,7 +296,7 @@ class Gateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Resource limits of one sandbox. `deadline_sec` is its whole life."""
+    """Resource limits of one sandbox. It is ended `deadline_sec` after its start."""
 
     memory_mb: int = 1024
     cpus: float = 1.0
@@ -299,7 +307,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A command inside a sandbox. Output is capped; `truncated` says so."""
+    """The result of a command in a sandbox. `truncated` says whether output was cut off."""
 
     exit_code: int
     stdout: bytes
@@ -307,7 +315,7 @@ class ExecResult:
     timed_out: bool
     truncated: bool
     duration_sec: float
-    oom: bool = False  # the kernel killed it for memory (where the backend can tell)
+    oom: bool = False  # the kernel killed it for memory, as far as the backend can tell
 
 
 Call = dict[str, Any]  # {"cid": int, "kind": "model" | "tool", ...}: a request *from* the guest
@@ -315,12 +323,12 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Takes answers to a sandbox. `excused_sec`: of the host, which the deadline does not count."""
+    """Sends answers into a sandbox. The deadline does not count `excused_sec` of host time."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
 
-# Receives a batch of calls; answers now or later, from any thread, in any grouping.
+# Receives a batch of calls. It may answer later, from any thread, in batches of any size.
 CallServer = Callable[[list[Call], Answerer], None]
 
 
@@ -349,11 +357,11 @@ class Sandbox(Protocol):
         ...
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Reads regular files (no links, no devices). A missing file is left out."""
+        """Reads regular files, no links or devices. Returns those that exist, by path."""
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a trusted guest module (stdlib-only Python source) that registers operations."""
+        """Loads a trusted module inside, which registers operations. It may import the stdlib."""
         ...
 
     def request(
@@ -364,7 +372,7 @@ class Sandbox(Protocol):
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls a guest operation. Raises GuestError (guest code raised) or SandboxError."""
+        """Calls an operation inside. Raises GuestError if its code raised, else SandboxError."""
         ...
 
     def begin(
@@ -375,10 +383,10 @@ class Sandbox(Protocol):
         timeout_sec: float,
         attached: Sequence[bytes] = (),
     ) -> Callable[[], JSON]:
-        """Sends a request ahead; the result waits for its reply and raises as `request` does.
+        """Sends a request and returns a function that waits for the reply.
 
-        The guest takes requests in the order they were sent. `attached` bytes travel as they are
-        and arrive joined as `args["attached"]`.
+        The function raises as `request` does. Requests are served in the order of sending.
+        The `attached` bytes arrive joined, as `args["attached"]`.
         """
         ...
 
@@ -386,10 +394,10 @@ class Sandbox(Protocol):
 
 
 class SandboxOpener(Protocol):
-    """Starts sandboxes of one run."""
+    """Starts the sandboxes of one run."""
 
     def __call__(self, *, limits: SandboxLimits, image: str | None = None) -> Sandbox:
-        """Starts a sandbox of this image, or of the base image if none is named."""
+        """Starts a sandbox from this image, or from the base image if `image` is None."""
         ...
 
 
@@ -407,7 +415,7 @@ class HarnessTree:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One falsifiable sentence, and what would show it false."""
+    """One falsifiable sentence, and the metric that would refute it."""
 
     factor: Factor
     statement: str  # "if X then Y because Z"
@@ -415,14 +423,14 @@ class Hypothesis:
     direction: Literal["up", "down"]
     expected_delta: float
     risks: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()  # lines of evidence it rests on
+    evidence: tuple[str, ...] = ()  # lines of the evidence that support it
     rule: str = ""  # which rule or agent produced it
     skills: tuple[str, ...] = ()  # names of the skills that were used
     factors: tuple[Factor, ...] = ()  # the label of a combined change: exactly these two
 
     @property
     def label(self) -> str:
-        """What it is about, for people: one factor, or `a+b`."""
+        """The factors it changes, for people: `a`, or `a+b` for a combined change."""
         return "+".join(self.factors) or self.factor
 
 
@@ -466,24 +474,26 @@ class Effect:
     training_seeds: int
     p_improvement: float | None = None
     shrunk: float | None = None
-    """Of a promotion: the gain, allowing for that only estimates above a bar are promoted."""
+    """The gain of a promoted version, corrected for selection: only high estimates are promoted."""
 
     @property
     def selected(self) -> str:
-        """For beside the estimate: what is left of it when its selection is allowed for."""
-        told, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
-        same = self.shrunk is None or likelier == told
+        """The gain corrected for selection, to print after the estimate. Empty if unchanged."""
+        measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
+        same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision and the numbers behind it."""
+    """The gate's decision and the numbers behind it."""
 
     kind: VerdictKind
     reasons: tuple[str, ...]
     effect: Effect | None = None
-    screened_out: bool = False  # ranked out on the search split, never claimed on
+    screened_out: bool = (
+        False  # dropped after the search split, so never tested on the confirm split
+    )
     evidence: Mapping[str, JSON] = field(default_factory=dict)
 
 
@@ -492,7 +502,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A trained policy on disk: directory with weights and a manifest that was written last."""
+    """A trained policy on disk: a folder of weights, whose manifest was written last."""
 
     path: Path
     policy: str  # identity, e.g. "nano@<sha256[:12]>"

@@ -1,8 +1,8 @@
-"""Where settings come from: the first of five layers that names one.
+"""Finds the value of each setting: the first of five layers that names it.
 
-They are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (tables
-`[evolve]`, `[training]` and `[engine]`), the profile and the default. One settings file is read:
-that of the workspace in use, never one of another project. Unknown keys fail and are named.
+The layers are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (tables
+`[evolve]`, `[training]` and `[engine]`), the profile and the default. Only the
+settings file of the workspace in use is read. An unknown key raises ConfigError, which names it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _log = logging.getLogger(__name__)
 ENV_PREFIX: Final = "META_AGENT_"
 _DEFAULT: Final = "default"
 
-# Variables of ours that are not settings.
+# Variables with our prefix that are not settings.
 INTERNAL_VARIABLES: Final = frozenset(
     {"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON", "META_AGENT_VERIFIERS_PYTHON"}
 )
 
-# What a profile changes, where nobody said otherwise.
+# The settings that a profile changes, unless a higher layer sets them.
 PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
     "default": {},
     "tiny": {"generations": 1, "candidates": 2, "train_steps": 4},
 }
 
-# Tables by role, with the flag that fills them. Layers add up role by role.
+# Settings that are tables by role, with the flag that fills each. Layers are merged by role.
 BY_ROLE: Final[Mapping[str, str]] = {
     "models": "--model",
     "base_urls": "--base-url",
@@ -45,31 +45,34 @@ BY_ROLE: Final[Mapping[str, str]] = {
     "role_max_usd": "--max-usd",
     "role_max_tokens": "--max-tokens",
 }
-# What stands here by mistake may be a key: it is refused without being repeated.
+# A user may paste an API key here by mistake, so errors do not repeat the value.
 MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any]) -> RunConfig:
-    """The snapshot for these flags (None: not given). Raises ConfigError and starts nothing."""
-    given = {name: value for name, value in flags.items() if value is not None}
+    """Returns the settings of a run. A flag that is None was not given.
+
+    Raises ConfigError if a setting is wrong. Starts nothing.
+    """
+    flag_values = {name: value for name, value in flags.items() if value is not None}
     from_environment = _environment_values()
-    named = given.get("workspace") or from_environment.get("workspace")
-    root = find_workspace(Path(named) if named else None, Path.cwd())
-    layers: _Layers = [("command line", given), ("environment", from_environment)]
+    workspace = flag_values.get("workspace") or from_environment.get("workspace")
+    root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
+    layers: _Layers = [("command line", flag_values), ("environment", from_environment)]
     layers.append((str(root / SETTINGS_FILE), _file_values(root / SETTINGS_FILE)))
     profile = str(_first(layers, "profile") or "default")
     layers.append((f"profile {profile}", dict(PROFILES.get(profile, {}))))
     return _build([(_origin_of(layers, "workspace"), {"workspace": root}), *layers])
 
 
-# Highest precedence first: a name for people, and the values given there.
+# Each layer is its label and its values. The highest precedence comes first.
 _Layers = list[tuple[str, dict[str, Any]]]
 
 
 def _build(layers: _Layers) -> RunConfig:
     origin = {name: _origin_of(layers, name) for name in FIELDS}
-    given = {name for _, values in layers for name in values}
-    values = {name: _value(layers, name) for name in FIELDS if name in given}
+    names = {name for _, values in layers for name in values}
+    values = {name: _value(layers, name) for name in FIELDS if name in names}
     try:
         return RunConfig(**values, origin=origin)
     except ValidationError as error:
@@ -81,17 +84,17 @@ def _first(layers: _Layers, name: str) -> Any:
 
 
 def _value(layers: _Layers, name: str) -> Any:
-    """The highest layer's word; of a table by role, each role's highest."""
-    found = [values[name] for _, values in layers if name in values]
-    if name not in BY_ROLE or not all(isinstance(table, dict) for table in found):
-        return found[0]
-    return {role: entry for table in reversed(found) for role, entry in table.items()}
+    """Returns the value of the highest layer. Tables by role are merged, role by role."""
+    layer_values = [values[name] for _, values in layers if name in values]
+    if name not in BY_ROLE or not all(isinstance(table, dict) for table in layer_values):
+        return layer_values[0]
+    return {role: entry for table in reversed(layer_values) for role, entry in table.items()}
 
 
 def _origin_of(layers: _Layers, name: str) -> str:
-    found = [origin for origin, values in layers if name in values] or [_DEFAULT]
-    named = [ENV_PREFIX + name.upper() if one == "environment" else one for one in found]
-    return " + ".join(named) if name in BY_ROLE else named[0]
+    origins = [origin for origin, values in layers if name in values] or [_DEFAULT]
+    labels = [ENV_PREFIX + name.upper() if label == "environment" else label for label in origins]
+    return " + ".join(labels) if name in BY_ROLE else labels[0]
 
 
 class _EnvironmentSettings(BaseSettings, RunConfig):
@@ -101,24 +104,24 @@ class _EnvironmentSettings(BaseSettings, RunConfig):
 
 
 def _environment_values() -> dict[str, Any]:
-    known = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
+    variables = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
     for variable in sorted(os.environ):
         if variable in {ENV_PREFIX + name.upper() for name in WITHDRAWN}:
-            _left_out(variable)
-        elif variable.startswith(ENV_PREFIX) and variable not in known:
+            _warn_withdrawn(variable)
+        elif variable.startswith(ENV_PREFIX) and variable not in variables:
             raise ConfigError(
                 f"the environment variable {variable} is not a setting",
-                hint=_did_you_mean(variable, known) or f"unset {variable}",
+                hint=_did_you_mean(variable, variables) or f"unset {variable}",
             )
     try:
-        found = EnvSettingsSource(_EnvironmentSettings)()
+        values = EnvSettingsSource(_EnvironmentSettings)()
     except SettingsError as error:
-        raise _not_json(error) from None  # the cause would repeat what may be a key
-    return {name: value for name, value in found.items() if name in FIELDS}
+        raise _not_json(error) from None  # its text may repeat an API key
+    return {name: value for name, value in values.items() if name in FIELDS}
 
 
 def _not_json(error: SettingsError) -> ConfigError:
-    name = next((one for one in BY_ROLE if f'"{one}"' in str(error)), "?")
+    name = next((setting for setting in BY_ROLE if f'"{setting}"' in str(error)), "?")
     variable = ENV_PREFIX + name.upper()
     return ConfigError(
         f"{variable} is not a JSON object by role",
@@ -130,7 +133,7 @@ def _file_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     tables = read_settings(path)
-    # The file belongs to one workspace: it cannot name it.
+    # The file lies in its workspace, so it cannot choose another one.
     evolve = set(FIELDS) - {"workspace", *TRAINING, *ENGINE}
     values = _table(path, "evolve", tables, evolve)
     values |= _table(path, "training", tables, set(TRAINING))
@@ -144,12 +147,15 @@ def _file_values(path: Path) -> dict[str, Any]:
 def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
     values = dict(tables.get(table, {}))
     for key in sorted(WITHDRAWN & set(values)):
-        _left_out(f"{key} in [{table}] of {path}")
+        _warn_withdrawn(f"{key} in [{table}] of {path}")
         del values[key]
     for key in values:
         if key not in allowed:
-            own = {**dict.fromkeys(TRAINING, "training"), **dict.fromkeys(ENGINE, "engine")}
-            belongs = own.get(key) or ("evolve" if key in FIELDS else None)
+            tables_by_key = {
+                **dict.fromkeys(TRAINING, "training"),
+                **dict.fromkeys(ENGINE, "engine"),
+            }
+            belongs = tables_by_key.get(key) or ("evolve" if key in FIELDS else None)
             raise ConfigError(
                 f"unknown key {key!r} in [{table}] of {path}",
                 hint=(f"it belongs in [{belongs}]" if belongs and key != "workspace" else None)
@@ -159,17 +165,17 @@ def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str])
     return values
 
 
-def _left_out(name: str) -> None:
-    _log.warning("%s is no setting any more and is left out", name)
+def _warn_withdrawn(name: str) -> None:
+    _log.warning("%s is no longer a setting and is ignored", name)
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
+def _did_you_mean(name: str, choices: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, sorted(choices), n=1)
     return f"did you mean {close[0]}?" if close else None
 
 
 def flag_of(field: str) -> str:
-    """The flag that fills a setting."""
+    """Returns the command-line flag of a setting."""
     return BY_ROLE.get(field) or "--" + field.replace("_", "-")
 
 
@@ -180,19 +186,19 @@ def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> Config
     flag = flag_of(name)
     if problem["loc"][-1:] == ("[key]",):
         return _unknown_role(name, str(problem["loc"][1]), flag, where)
-    shown = "" if name in MAY_HOLD_A_KEY else f" = {problem['input']!r}"
+    input_text = "" if name in MAY_HOLD_A_KEY else f" = {problem['input']!r}"
     of_role = f"[{problem['loc'][1]}]" if len(problem["loc"]) > 1 else ""
     reason = problem["msg"].removeprefix("Value error, ")
     return ConfigError(
-        f"{name}{of_role}{shown} (from {where}): {reason[:1].lower()}{reason[1:]}",
+        f"{name}{of_role}{input_text} (from {where}): {reason[:1].lower()}{reason[1:]}",
         hint=f"{flag} in: meta-agent evolve --help",
     )
 
 
 def _unknown_role(name: str, role: str, flag: str, where: str) -> ConfigError:
-    known = ", ".join(ROLES) + (f", or {ALL_ROLES}" if name in MAY_HOLD_A_KEY else "")
+    roles = ", ".join(ROLES) + (f", or {ALL_ROLES}" if name in MAY_HOLD_A_KEY else "")
     guess = _did_you_mean(role, ROLES)
     return ConfigError(
         f"{flag}: there is no role {role[:40]!r} (from {where})",
-        hint=(f"{guess} " if guess else "") + f"roles: {known}",
+        hint=(f"{guess} " if guess else "") + f"roles: {roles}",
     )

@@ -41,12 +41,12 @@ class Skill:
     @property
     def kind(self) -> Kind:
         """A skill that nobody marked is advice to follow."""
-        return next((known for known in KINDS if known == self.get("kind")), "positive")
+        return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:
         """Unmarked skills are somebody else's: quarantined."""
-        return next((known for known in STATUSES if known == self.get("status")), "quarantine")
+        return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property
     def foreign(self) -> bool:

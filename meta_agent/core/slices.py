@@ -30,8 +30,8 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
     """The labels of one task; `columns` are those of its row in a file."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
-    known = {**(columns or {}), **task.view}
-    return {name: label for name in NAMES if (label := _label(known.get(name)))}
+    columns_and_view = {**(columns or {}), **task.view}
+    return {name: label for name in NAMES if (label := _label(columns_and_view.get(name)))}
 
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
@@ -45,22 +45,22 @@ def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:
-        found = {task.key: _group(task, rows.get(task.key), name) for task in tasks}
-        labels = {key: label for key, label in found.items() if label}
+        groups = {task.key: _group(task, rows.get(task.key), name) for task in tasks}
+        labels = {key: label for key, label in groups.items() if label}
         if len(set(labels.values())) > 1:
             return labels
     return {}
 
 
 def _group(task: Task, row: Any, name: str) -> str:
-    known = {**(getattr(row, "extra", None) or {}), **task.view}
-    return _label(getattr(row, name, None)) or _label(known.get(name))
+    columns_and_view = {**(getattr(row, "extra", None) or {}), **task.view}
+    return _label(getattr(row, name, None)) or _label(columns_and_view.get(name))
 
 
 def _columns(row: Any) -> Mapping[str, JSON]:
     """A row's own fields, and what its file said beyond them."""
-    own = {name: getattr(row, name) for name in NAMES if hasattr(row, name)}
-    return {**(getattr(row, "extra", None) or {}), **own}
+    fields = {name: getattr(row, name) for name in NAMES if hasattr(row, name)}
+    return {**(getattr(row, "extra", None) or {}), **fields}
 
 
 def _label(value: JSON) -> str:

@@ -25,7 +25,7 @@ SMALL: Final = 100
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
-class Dealt:
+class Resplit:
     """See `protocols.Domain`. `tasks` are the new splits; a split that is not in it has none."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
@@ -48,7 +48,7 @@ class Dealt:
         return getattr(self._domain, name)
 
 
-class Halves(Dealt):
+class Halves(Resplit):
     """A domain whose tasks but the vault's are searched on or confirm."""
 
     def __init__(self, domain: Domain) -> None:
@@ -61,25 +61,25 @@ class Halves(Dealt):
         super().__init__(domain, {**halves, "train": searched, "vault": domain.tasks("vault")})
 
 
-class Whole(Dealt):
+class Whole(Resplit):
     """A domain whose training tasks are dealt to the other splits."""
 
     def __init__(self, domain: Domain) -> None:
         tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
         for split in SPLITS:
             for task in domain.tasks(split):
-                tasks[_dealt(task.key) if split == "train" else split].append(task)
+                tasks[_split_by_hash(task.key) if split == "train" else split].append(task)
         super().__init__(domain, tasks)
         self.evaluator_hash = hashlib.sha256(f"whole {domain.evaluator_hash}".encode()).hexdigest()
 
     @property
     def notes(self) -> tuple[str, ...]:
         sizes = ", ".join(f"{split} {len(self._tasks[split])}" for split in _ALL_USED)
-        told = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
-        return (*Capabilities.of(self._domain).notes, told)
+        note = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
+        return (*Capabilities.of(self._domain).notes, note)
 
 
-def _dealt(key: str) -> Split:
+def _split_by_hash(key: str) -> Split:
     return _ALL_USED[int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % len(_ALL_USED)]
 
 
@@ -88,8 +88,8 @@ def _dealt(key: str) -> Split:
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
     """The set as a run deals it."""
-    dealt = not trainable and not Capabilities.of(domain).splits_stated
-    return Whole(domain) if dealt else domain
+    pools_training = not trainable and not Capabilities.of(domain).splits_stated
+    return Whole(domain) if pools_training else domain
 
 
 def sizes(domain: Domain) -> dict[str, int]:
@@ -103,5 +103,5 @@ def lacking(counts: Mapping[str, int], *, trainable: bool) -> str:
     optional |= {"vault"} if sum(counts.values()) < SMALL else set()
     needed = [split for split in SPLITS if split not in optional]
     empty = [split for split in needed if not counts.get(split)]
-    told = f"no task in the split {' and '.join(empty)}; a run needs one at least in each of "
-    return told + ", ".join(needed) if empty else ""
+    sentence = f"no task in the split {' and '.join(empty)}; a run needs one at least in each of "
+    return sentence + ", ".join(needed) if empty else ""

@@ -120,10 +120,10 @@ class Workspace:
         return self.root / "checkpoints"
 
 
-def find_workspace(named: Path | None, cwd: Path) -> Path:
+def find_workspace(chosen: Path | None, cwd: Path) -> Path:
     """The workspace directory in use, whether or not it exists yet."""
-    if named is not None:
-        return (cwd / named.expanduser()).absolute()
+    if chosen is not None:
+        return (cwd / chosen.expanduser()).absolute()
     return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
 
 
@@ -223,7 +223,7 @@ def _refuse_odd(root: Path) -> None:
 def made_here(root: Path) -> bool:
     """Whether this installation made the workspace: it carries a mark that is known here."""
     mark = read_small(root / _MAKER) or ""
-    return bool(_MARK.fullmatch(mark)) and (_made() / mark).is_file()
+    return bool(_MARK.fullmatch(mark)) and (_marks_folder() / mark).is_file()
 
 
 def state_dir() -> Path:
@@ -249,14 +249,14 @@ def read_small(path: Path) -> str | None:
     return None if text is None else text.decode("utf-8", "replace").strip()
 
 
-def _made() -> Path:
+def _marks_folder() -> Path:
     return state_dir() / "workspaces"
 
 
 def _sign(root: Path) -> None:
     mark = uuid.uuid4().hex
-    _made().mkdir(parents=True, exist_ok=True)
-    (_made() / mark).write_text(str(root.absolute()), encoding="utf-8")
+    _marks_folder().mkdir(parents=True, exist_ok=True)
+    (_marks_folder() / mark).write_text(str(root.absolute()), encoding="utf-8")
     (root / _MAKER).write_text(mark, encoding="ascii")
 
 
@@ -335,6 +335,8 @@ def _make_directories(root: Path) -> None:
 
 
 def _write_settings(root: Path, *, domain: str, harness: str, seed: int) -> None:
-    named = json.dumps(harness, ensure_ascii=False)[1:-1]  # a path: TOML escapes as JSON does
-    text = _SETTINGS.format(schema_version=SCHEMA_VERSION, domain=domain, harness=named, seed=seed)
+    escaped = json.dumps(harness, ensure_ascii=False)[1:-1]  # a path: TOML escapes as JSON does
+    text = _SETTINGS.format(
+        schema_version=SCHEMA_VERSION, domain=domain, harness=escaped, seed=seed
+    )
     write_whole(root / SETTINGS_FILE, text)

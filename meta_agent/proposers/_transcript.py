@@ -97,12 +97,12 @@ def _deltas(rollout: Rollout) -> Iterator[str]:
     results: list[str] = []
     for call in exchanges(rollout):
         if change := changes.pop(call.turn, None):
-            missing = "" if len(change.gone) == change.lost else " (not recorded)"
-            change_line = f"- call {call.turn} kept the first {change.kept} messages"
+            missing = "" if len(change.removed) == change.lost else " (not recorded)"
+            change_line = f"- call {call.turn} kept the first {change.unchanged} messages"
             yield f"{change_line}; no longer shown: {change.lost}{missing}"
-            yield from (f"  - {_brief(message)}" for message in change.gone)
+            yield from (f"  - {_brief(message)}" for message in change.removed)
             yield "  and after them it showed:"
-            yield from (f"  - {_brief(message)}" for message in call.context[change.kept :])
+            yield from (f"  - {_brief(message)}" for message in call.context[change.unchanged :])
         for event, fate, in_prompt in fates(call, results):
             if fate:
                 was, now = _flat(event.result), _flat(in_prompt) if in_prompt else "nothing"

@@ -108,7 +108,7 @@ def test_a_transcript_says_what_each_call_no_longer_showed() -> None:
         {"role": "assistant", "content": "view a.py"},
         {"role": "user", "content": "line one of a.py"},
     ]
-    lost = ViewChange(1, kept=1, lost=2, gone=gone)
+    lost = ViewChange(1, unchanged=1, lost=2, removed=gone)
     text = transcript_of(messages=said, views=[lost], turns=2, tool_events=[])
     section = text.partition("## Where a call showed something else")[2]
     assert (

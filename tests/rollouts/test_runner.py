@@ -351,7 +351,7 @@ def test_what_a_call_no_longer_shows_is_kept_beside_the_messages() -> None:
     seen = [[message["content"] for message in call.context] for call in exchanges(row)]
     assert seen == [["q t0", "q t0"], ["q t0", "heard one"], ["q t0", "heard two"]]
     assert [call.reply["content"] for call in exchanges(row)] == ["one", "two", "end"]
-    assert [(view.turn, view.kept, view.lost) for view in row.views] == [(1, 1, 2), (2, 1, 2)]
+    assert [(view.turn, view.unchanged, view.lost) for view in row.views] == [(1, 1, 2), (2, 1, 2)]
 
 
 def test_a_conversation_that_goes_on_leaves_no_such_trace() -> None:
@@ -366,12 +366,12 @@ def test_of_what_is_no_longer_shown_a_row_keeps_so_much() -> None:
     (row,) = run_agent(
         long.replace("messages[:1] + messages[-1:]", "messages[-1:]"), "one", "two", "end"
     )
-    assert [(view.lost, len(view.gone)) for view in row.views] == [(2, 2), (2, 2)]
+    assert [(view.lost, len(view.removed)) for view in row.views] == [(2, 2), (2, 2)]
     huge = long.replace("20000", "40000")
     (row,) = run_agent(
         huge.replace("messages[:1] + messages[-1:]", "messages[-1:]"), "one", "two", "end"
     )
-    assert [(view.lost, len(view.gone)) for view in row.views] == [(2, 0), (2, 2)]
+    assert [(view.lost, len(view.removed)) for view in row.views] == [(2, 0), (2, 2)]
 
 
 def test_replies_that_end_at_their_limit_are_counted() -> None:

@@ -111,7 +111,7 @@ class ScriptedLab(Lab):
             for n in ways
         ]
         made = steps * self.rollouts_a_step
-        return Trained(f"/{name}", name, seed, total, None, [], steps, made, kept)._asdict()
+        return Trained(f"/{name}", name, seed, total, None, [], steps, made, kept).to_json()
 
     def _evaluate(
         self,

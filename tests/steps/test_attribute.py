@@ -30,7 +30,7 @@ def two_by_two(bench: Bench, shares: dict[tuple[bool, bool], float]) -> None:
 
     def train(name: str, tree: HarnessTree, seed: int, steps: int, *_: object) -> JSON:
         policies[name] = bool(marks(tree))
-        return Trained(f"/{name}", name, seed, steps, None, [])._asdict()
+        return Trained(f"/{name}", name, seed, steps, None, []).to_json()
 
     def evaluate(name: str, tree: HarnessTree, trained: Trained, *rest: object) -> JSON:
         bench.lab.script = lambda _: shares[policies[trained.policy], bool(marks(tree))]

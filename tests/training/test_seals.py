@@ -98,7 +98,7 @@ def stopped(
 def same(one: TrainResult, other: TrainResult) -> None:
     """But for times, and for where it lies."""
     assert other.checkpoint.policy == one.checkpoint.policy
-    assert [kept.policy for kept in other.kept] == [kept.policy for kept in one.kept]
+    assert [made.policy for made in other.checkpoints] == [made.policy for made in one.checkpoints]
     assert other.rollouts_made == one.rollouts_made
 
     def plain(result: TrainResult) -> list[JSON]:

@@ -54,12 +54,12 @@ class Again(Runner):
     """A runner that makes what machines lost once more, drawn as it was before."""
 
     def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
-        found = super().run(plan, **how)
-        lost = to_repeat(found, whole=False)
+        rollouts = super().run(plan, **how)
+        lost = to_repeat(rollouts, whole=False)
         redone = super().run([plan[at] for at in lost], **how) if lost else []
         for at, rollout in zip(lost, redone, strict=True):
-            found[at] = rollout
-        return found
+            rollouts[at] = rollout
+        return rollouts
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
@@ -76,14 +76,16 @@ def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
 
 
 def _lost(rollouts: Sequence[Rollout]) -> list[int]:
-    return [at for at, one in enumerate(rollouts) if one.error and one.error.kind == "infra"]
+    return [
+        at for at, rollout in enumerate(rollouts) if rollout.error and rollout.error.kind == "infra"
+    ]
 
 
 def _detail(rollout: Rollout) -> str:
     return rollout.error.detail if rollout.error else ""
 
 
-def named(shard: ShardRef) -> JSON:
+def shard_reference(shard: ShardRef) -> JSON:
     return {"name": shard.name, "sha256": shard.sha256}
 
 
@@ -96,8 +98,10 @@ def counted(
     """An evaluation as the journal keeps it; `seed` is that of the policy's training."""
     solved = sum(bool(rollout.outcome) for rollout in rollouts)
     clean = sum(rollout.clean for rollout in rollouts)
-    made = len(rollouts)
-    return Evaluated(named(shard), len(plan), solved, clean, seed, made)._asdict()
+    rollout_count = len(rollouts)
+    return Evaluated(
+        shard_reference(shard), len(plan), solved, clean, seed, rollout_count
+    )._asdict()
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:

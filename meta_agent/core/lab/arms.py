@@ -55,14 +55,14 @@ def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
 
 def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
     """Streams the rollouts of one recorded file."""
-    found = store.find(part["name"])
-    if found is None or found.sha256 != part["sha256"]:
+    shard = store.find(part["name"])
+    if shard is None or shard.sha256 != part["sha256"]:
         raise IntegrityError(
-            f"the rollouts {part['name']} are {found.sha256[:12] if found else 'missing'}, "
+            f"the rollouts {part['name']} are {shard.sha256[:12] if shard else 'missing'}, "
             f"the ledger recorded {part['sha256'][:12]}",
             hint="restore the workspace from a copy, or start anew with --workspace DIR",
         )
-    return store.iter(found)
+    return store.iter(shard)
 
 
 def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:

@@ -16,14 +16,14 @@ Record = dict[str, Any]
 
 def shortened(record: Mapping[str, JSON], turns: int, stop: str) -> Record:
     """The record as if it had ended after so many model calls."""
-    kept = [event for event in record["tool_events"] if event["turn"] < turns]
+    events = [event for event in record["tool_events"] if event["turn"] < turns]
     messages = _first_turns(record["messages"], turns)
     cost = dict(record["cost"])
     share = turns / record["turns"] if record["turns"] else 0.0
     cost = {name: value * share for name, value in cost.items()}
     return {
         **record,
-        "tool_events": kept,
+        "tool_events": events,
         "messages": messages,
         "turns": turns,
         "stop_reason": stop,
@@ -33,14 +33,14 @@ def shortened(record: Mapping[str, JSON], turns: int, stop: str) -> Record:
 
 def _first_turns(messages: Sequence[Record], turns: int) -> list[Record]:
     """Up to the reply of that many model calls, and what its tools said."""
-    seen, kept = 0, []
+    turn, first = 0, []
     for message in messages:
         if message.get("role") == "assistant":
-            seen += 1
-        if seen > turns:
+            turn += 1
+        if turn > turns:
             break
-        kept.append(message)
-    return kept
+        first.append(message)
+    return first
 
 
 def extended(
@@ -55,6 +55,6 @@ def extended(
     }
 
 
-def said(role: str, text: str) -> Record:
+def message_record(role: str, text: str) -> Record:
     """One message."""
     return {"role": role, "content": text}

@@ -49,7 +49,7 @@ Sides = tuple[Arm, Arm]
 
 def findings_about(
     arms: Sides,
-    seen: tuple[Seen, Seen],
+    attempts: tuple[Seen, Seen],
     *,
     regrade: Regrade | None = None,
     regrade_at_most: int = DRAWN,
@@ -63,19 +63,19 @@ def findings_about(
     `overlap` is what the texts of the tasks show, which is the same in every comparison; `labels`
     what tasks say of themselves, for the guards of slices.
     """
-    found = (
+    findings = (
         *find_all(*arms, limits=limits, train_hashes=train_hashes),
         *inspect_arms(*arms, limits=limits),
         *inspect_seen(
-            seen[1],
-            baseline=seen[0],
+            attempts[1],
+            baseline=attempts[0],
             regrade=regrade,
             regrade_at_most=regrade_at_most,
             limits=limits,
         ),
         *overlap,
     )
-    return (*explained(found, *arms), *guard_slices(*arms, labels or {}))
+    return (*explained(findings, *arms), *guard_slices(*arms, labels or {}))
 
 
 class Inspector:
@@ -109,22 +109,22 @@ class Inspector:
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
         """The same, and every veto that the candidate earns by itself: nothing is inherited."""
-        found = self.between(refs, arms)
-        known = {finding.code for finding in found if finding.side != "baseline"}
-        own = (one for one in self.within(refs[1]) if one.severity == "veto")
-        return (*found, *(one for one in own if one.code not in known))
+        findings = self.between(refs, arms)
+        codes = {finding.code for finding in findings if finding.side != "baseline"}
+        vetoes = (veto for veto in self.within(refs[1]) if veto.severity == "veto")
+        return (*findings, *(veto for veto in vetoes if veto.code not in codes))
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
         """What one arm shows by itself: an invalid version is repaired first."""
         arm, trained = load_arm(self._store, ref), self._trained
-        seen = inspect_seen(
+        findings = inspect_seen(
             self._records(ref),
             regrade=self._regrade,
             regrade_at_most=self._regrade_at_most,
             limits=self._limits,
         )
         rows = find_in_arm(arm, limits=self._limits, train_hashes=trained)
-        return explained((*rows, *seen, *self._overlap), arm, arm)
+        return explained((*rows, *findings, *self._overlap), arm, arm)
 
     def _records(self, ref: ArmRef) -> Seen:
         parts = (part for seed in sorted(ref.shards) for part in parts_of(ref.shards[seed]))
@@ -137,13 +137,13 @@ class Inspector:
 
     def _regrade(self, key: str, inputs: Mapping[str, JSON]) -> Outcome | None:
         """None where the machine failed, which says nothing about what is stored."""
-        known = key, json.dumps(inputs, sort_keys=True, default=str)
-        if known not in self._again:
+        submission = key, json.dumps(inputs, sort_keys=True, default=str)
+        if submission not in self._again:
             try:
-                self._again[known] = self._domain.regrade(key, inputs)
+                self._again[submission] = self._domain.regrade(key, inputs)
             except InfrastructureError:
                 return None
-        return self._again[known]
+        return self._again[submission]
 
     @cached_property
     def _views(self) -> dict[str, str]:
@@ -173,5 +173,5 @@ class Inspector:
 
 def text_of(task: Task) -> str:
     """All that an agent reads of a task, but for the tools, which many tasks share."""
-    told = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
-    return "\n".join(leaf for leaf in leaves(told) if isinstance(leaf, str))
+    fields = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
+    return "\n".join(leaf for leaf in leaves(fields) if isinstance(leaf, str))

@@ -146,10 +146,10 @@ class Lab:
     ) -> ArmRef:
         """One version on the base policy as it is, with these attempts at each task."""
         base = self.train(tree, seed=0, steps=0)
-        seen = [
+        evaluations = [
             self.evaluate(tree, base, split=split, limit=limit, samples=some) for some in samples
         ]
-        return _arm_of_blocks(name, tree, seen)
+        return _arm_of_blocks(name, tree, evaluations)
 
     def side_by_side(
         self,
@@ -165,16 +165,16 @@ class Lab:
 
         A policy behind a server may change while it is asked: then it changes for all of them.
         """
-        seen: dict[str, list[Evaluated]] = {name: [] for name in trees}
+        evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
             for name in list(trees)[:: -1 if at % 2 else 1]:
                 base = self.train(trees[name], seed=0, steps=0)
-                seen[name].append(
+                evaluations[name].append(
                     self.evaluate(
                         trees[name], base, split=split, limit=limit, samples=some, part=part
                     )
                 )
-        return [_arm_of_blocks(name, tree, seen[name]) for name, tree in trees.items()]
+        return [_arm_of_blocks(name, tree, evaluations[name]) for name, tree in trees.items()]
 
     def _turns(
         self, samples: int, extra: int, split: Split, limit: int, order: str
@@ -189,8 +189,8 @@ class Lab:
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
         """An arm from evaluations by training seed."""
-        planned = max(seen.planned for seen in measured.values())
-        shards = {seed: seen.shard for seed, seen in measured.items()}
+        planned = max(evaluation.planned for evaluation in measured.values())
+        shards = {seed: evaluation.shard for seed, evaluation in measured.items()}
         return ArmRef(name, planned, reward_hash(tree), shards)
 
     def rows(self, ref: ArmRef) -> Arm:
@@ -235,14 +235,14 @@ class Lab:
     def behind(self, shard: JSON) -> Trained | None:
         """The training whose policy made a recorded evaluation; None where none is recorded."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
-        made = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
-        policy = next((intent["policy"] for intent in made), None)
+        intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
+        policy = next((intent["policy"] for intent in intents), None)
         trained = self.ledger.steps(self.settings.run, kind="train")
-        found = (
+        outcomes = (
             s.outcome_as(Train) for s in trained if s.is_done and s.fields.get("policy") == policy
         )
-        outcome = next(found, None)
-        return Trained(**outcome) if outcome else None
+        outcome = next(outcomes, None)
+        return Trained.from_json(outcome) if outcome else None
 
     # --- the two measurements ------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Lab:
             {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
             lambda: self._train(name, tree, seed, steps, keep_every, start),
         )
-        return Trained(**outcome)
+        return Trained.from_json(outcome)
 
     def evaluate(
         self,
@@ -347,8 +347,8 @@ class Lab:
         outcome = self._executor.run(
             unit, tree, outputs, lambda step, row: self._on_step(series, step, row)
         )
-        kept = [_placed(one, outputs.checkpoints) for one in outcome["kept"]]
-        return {**_placed(outcome, outputs.checkpoints), "kept": kept}
+        checkpoints = [_placed(checkpoint, outputs.checkpoints) for checkpoint in outcome["kept"]]
+        return {**_placed(outcome, outputs.checkpoints), "kept": checkpoints}
 
     def _evaluate(
         self,
@@ -392,18 +392,20 @@ class Lab:
         return self._labels.get(behaviour_hash(tree), tree.commit[:10])
 
 
-def _arm_of_blocks(name: str, tree: HarnessTree, seen: Sequence[Evaluated]) -> ArmRef:
-    planned = sum(one.planned for one in seen)
-    return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
+def _arm_of_blocks(name: str, tree: HarnessTree, evaluations: Sequence[Evaluated]) -> ArmRef:
+    planned = sum(evaluation.planned for evaluation in evaluations)
+    return ArmRef(
+        name, planned, reward_hash(tree), {0: [evaluation.shard for evaluation in evaluations]}
+    )
 
 
 def _pack_hash(tree: HarnessTree) -> str:
     return hashlib.sha256(pack_of(tree)).hexdigest()
 
 
-def _placed(told: JSON, checkpoints: Path) -> JSON:
+def _placed(outcome: JSON, checkpoints: Path) -> JSON:
     """With the whole path of weights, which an outcome names relative to the run's checkpoints."""
-    return {**told, "path": str(checkpoints / told["path"])}
+    return {**outcome, "path": str(checkpoints / outcome["path"])}
 
 
 def _short(policy: str) -> str:

@@ -1,11 +1,11 @@
-"""What is measured and what came of it: the records that pass through the ledger.
+"""Jobs of the lab and their results, as the ledger stores them.
 
-Not covered: how (`live`), and arms, which are made of them (`arms`).
+Does not cover how they are measured (`live`), nor arms, which are made of results (`arms`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from meta_agent.core.protocols import JSON, HarnessTree, Split
 
 LOST_SHARE: Final = 0.05
-"""More rollouts than this without an outcome, and than one, void an evaluation (as in the gate)."""
+"""An evaluation is void if more than this share, and more than one, have no outcome."""
 
 
 class Trained(NamedTuple):
-    """A policy and how it came to be. `steps` 0 means the base policy itself."""
+    """A policy and its training. `steps` 0 means the base policy itself."""
 
     path: str
     policy: str
@@ -25,17 +25,28 @@ class Trained(NamedTuple):
     steps: int
     shard: JSON  # rollouts of the first and last training steps, None for the base policy
     metrics: list[JSON]  # one row per training step
-    train_steps: int = 0  # what this step used, for the run's accounts
+    train_steps: int = 0  # optimiser steps made here, for the run's accounts
     rollouts: int = 0
-    kept: Sequence[JSON] = ()  # checkpoints made on the way: {"steps", "policy", "path"}
+    checkpoints: Sequence[JSON] = ()  # made on the way: {"steps", "policy", "path"}
 
     def on_the_way(self) -> list[Trained]:
-        """The checkpoints of this training by steps, its own last; they cost nothing more."""
-        own = [
-            Trained(one["path"], one["policy"], self.seed, one["steps"], None, [])
-            for one in self.kept
+        """Returns the checkpoints of this training by steps; the last is its final policy."""
+        trainings = [
+            Trained(
+                checkpoint["path"], checkpoint["policy"], self.seed, checkpoint["steps"], None, []
+            )
+            for checkpoint in self.checkpoints
         ]
-        return [*own, self]
+        return [*trainings, self]
+
+    def to_json(self) -> JSON:
+        record = self._asdict()
+        return {**record, "kept": record.pop("checkpoints")}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, JSON]) -> Trained:
+        fields = dict(record)
+        return cls(checkpoints=fields.pop("kept", ()), **fields)
 
 
 class Evaluated(NamedTuple):
@@ -52,7 +63,7 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some tasks of a split: those at these places of an order that `gate.task_order` gives."""
+    """Some tasks of a split: those at the positions `at` of the order by `gate.task_order`."""
 
     order: str
     at: range
@@ -60,7 +71,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""
+    """A training and an evaluation after it. `Lab.prepare` runs several at a time."""
 
     tree: HarnessTree
     seed: int
@@ -71,7 +82,7 @@ class Job:
 
 @dataclass(slots=True)
 class LabSettings:
-    """What a lab needs to know of the run."""
+    """The settings of the run that a lab uses."""
 
     run: str
     base_policy: str
@@ -79,8 +90,8 @@ class LabSettings:
     checkpoints: Path
     seed: int
     concurrency: int = 16
-    """Rollouts under way at once where the policy is behind a server."""
+    """Rollouts under way at once if a server answers for the policy."""
     checkpoint_every: int = 0
-    """Steps between the seals from which a killed training goes on; 0: it begins again."""
+    """Steps between the seals from which a killed training resumes. 0: it begins again."""
     min_exact: float = 0.0
-    """Share of the sampled tokens that has to be in rows, or a training stops."""
+    """A training stops if a smaller share of the sampled tokens has a token record."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from meta_agent.core.errors import IntegrityError, MetaAgentError
 from meta_agent.core.history import HarnessRepo
-from meta_agent.core.lab._rows import counted, named
+from meta_agent.core.lab._rows import counted, shard_reference
 from meta_agent.core.lab.arms import behaviour_hash
 from meta_agent.core.lab.live import Lab
 from meta_agent.core.lab.measured import Part, Trained
@@ -46,23 +46,23 @@ class RecordedLab(Lab):
     def _train(
         self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
     ) -> JSON:
-        told = self._told(f"train/{name}")
-        if "refused" in told:
-            return told
+        outcome = self._recorded_outcome(f"train/{name}")
+        if "refused" in outcome:
+            return outcome
         folder = self.settings.checkpoints / self.settings.run / name
         shard, behaviour = self._shard(f"train-{name}"), behaviour_hash(tree)
         for row in self.store.iter(shard):
             self._require(row, self._identity(name, "train"), behaviour)
         return {
-            **told,
-            **self._opened(told, folder),
+            **outcome,
+            **self._opened(outcome, folder),
             "seed": seed,
             "steps": start.steps + steps,
             "train_steps": steps,
-            "shard": named(shard),
+            "shard": shard_reference(shard),
             "kept": [
-                self._opened(one, kept_folder(folder) / Path(one["path"]).name)
-                for one in told.get("kept", ())
+                self._opened(checkpoint, kept_folder(folder) / Path(checkpoint["path"]).name)
+                for checkpoint in outcome.get("kept", ())
             ],
         }
 
@@ -76,9 +76,9 @@ class RecordedLab(Lab):
         samples: range = ONE_SAMPLE,
         part: Part | None = None,
     ) -> JSON:
-        told = self._told(f"eval/{name}")
-        if "refused" in told:
-            return told
+        outcome = self._recorded_outcome(f"eval/{name}")
+        if "refused" in outcome:
+            return outcome
         plan = self._plan(trained, split, limit, samples, part)
         shard, behaviour = self._shard(f"eval-{name}"), behaviour_hash(tree)
         rows = list(self.store.iter(shard, tokens=True))
@@ -87,28 +87,28 @@ class RecordedLab(Lab):
         for row, planned in zip(rows, plan, strict=True):
             acted = {"policy": self._policy(trained, row)}
             self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
-        heard = {name: told[name] for name in ("served",) if name in told}
-        return {**counted(shard, plan, rows, trained.seed), **heard}
+        served = {name: outcome[name] for name in ("served",) if name in outcome}
+        return {**counted(shard, plan, rows, trained.seed), **served}
 
-    def _opened(self, told: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
+    def _opened(self, outcome: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
         """The weights of that name as they are now. A workspace may have moved since."""
-        policy, stored = self._identity_of(folder), str(told["path"])
+        policy, stored = self._identity_of(folder), str(outcome["path"])
         same_place = Path(stored).parts[-3:] == folder.parts[-3:]
-        return {**told, "policy": policy, "path": stored if same_place else str(folder)}
+        return {**outcome, "policy": policy, "path": stored if same_place else str(folder)}
 
-    def _told(self, name: str) -> Mapping[str, JSON]:
+    def _recorded_outcome(self, name: str) -> Mapping[str, JSON]:
         step = self.ledger.recorded(f"{self.settings.run}/{name}")
         return step.fields if step and step.is_done else {}
 
     def _shard(self, name: str) -> ShardRef:
-        found = self.store.find(f"{self.settings.run}/{name}")
-        if found is None:
+        shard = self.store.find(f"{self.settings.run}/{name}")
+        if shard is None:
             raise IntegrityError(f"no rollouts {name} are stored")
-        return found
+        return shard
 
     def _identity(self, name: str, split: Split) -> dict[str, JSON]:
-        told = {"run": self.settings.run, "version": name, "split": split}
-        return {**told, "evaluator_hash": self.domain.evaluator_hash}
+        stamp = {"run": self.settings.run, "version": name, "split": split}
+        return {**stamp, "evaluator_hash": self.domain.evaluator_hash}
 
     def _policy(self, trained: Trained, row: Rollout) -> str:
         """Of weights trained here their content; the base is one and the same throughout."""
@@ -117,11 +117,11 @@ class RecordedLab(Lab):
         self._base = self._base or row.policy
         return self._base
 
-    def _require(self, row: Rollout, wanted: Mapping[str, JSON], behaviour: str) -> None:
+    def _require(self, row: Rollout, expected: Mapping[str, JSON], behaviour: str) -> None:
         about = f"{row.version}: attempt {row.sample_idx} at {row.task_key}"
-        for name, value in wanted.items():
-            if (found := getattr(row, name)) != value:
-                raise IntegrityError(f"{about} has the {name} {found}, not {value}")
+        for name, value in expected.items():
+            if (actual := getattr(row, name)) != value:
+                raise IntegrityError(f"{about} has the {name} {actual}, not {value}")
         if self._behaviour(row.harness_commit) != behaviour:
             raise IntegrityError(
                 f"{about} was made with the files of {row.harness_commit[:12]}, which behave "

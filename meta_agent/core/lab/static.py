@@ -71,14 +71,14 @@ def static_check(
     """
     changed = changed_paths(base, candidate)
     present = {path: candidate.files[path] for path in changed if path in candidate.files}
-    found = [
+    findings = [
         *_bounds(changed, contract, factors),
         *_sizes(candidate),
         *_parsed(present, contract),
-        *_needed_but_gone(base, candidate, changed, contract),
+        *_removed_but_required(base, candidate, changed, contract),
         *_same_meaning(base, candidate, changed),
     ]
-    return sorted(found, key=lambda finding: finding.severity != "veto")
+    return sorted(findings, key=lambda finding: finding.severity != "veto")
 
 
 def changed_paths(base: HarnessTree, candidate: HarnessTree) -> list[str]:
@@ -203,10 +203,10 @@ def _top_level(tree: ast.Module) -> set[str]:
 
 
 def _suspects(path: str, tree: ast.Module) -> Iterator[Finding]:
-    seen = [f"line {line}: {what}" for line, what in sorted(_odd_nodes(tree))]
-    if seen:
-        message = f"{path} reaches outside its part: {seen[0]}"
-        yield _finding("suspect_code", "warn", message, seen[:10])
+    places = [f"line {line}: {what}" for line, what in sorted(_odd_nodes(tree))]
+    if places:
+        message = f"{path} reaches outside its part: {places[0]}"
+        yield _finding("suspect_code", "warn", message, places[:10])
 
 
 def _odd_nodes(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -227,11 +227,11 @@ def _odd_nodes(tree: ast.Module) -> Iterator[tuple[int, str]]:
 # --- the change as a whole ----------------------------------------------------------------------
 
 
-def _needed_but_gone(
+def _removed_but_required(
     base: HarnessTree, candidate: HarnessTree, changed: list[str], contract: Contract
 ) -> Iterator[Finding]:
-    gone = [path for path in changed if path in base.files and path not in candidate.files]
-    for path in gone:
+    removed = [path for path in changed if path in base.files and path not in candidate.files]
+    for path in removed:
         if _required(path, contract) and "diagnostics" not in contract.factors_matching(path):
             yield _finding("file_removed", "veto", f"{path} is needed and was removed")
 

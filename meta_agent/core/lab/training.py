@@ -51,7 +51,7 @@ class TrainResult:
     metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
     rollouts: list[Rollout]  # those of the first and last events that were asked for
     rollouts_made: int
-    kept: tuple[Checkpoint, ...] = ()  # made on the way, by steps
+    checkpoints: tuple[Checkpoint, ...] = ()  # made on the way, by steps
 
 
 class TrainingRequest(NamedTuple):
@@ -127,9 +127,9 @@ def kept_folder(output: Path) -> Path:
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
     """Returns the kept training rollouts of the first, or of the last, `count` steps."""
-    steps = sorted({step_of(one) for one in rollouts})
+    steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
-    return [one for one in rollouts if step_of(one) in chosen]
+    return [rollout for rollout in rollouts if step_of(rollout) in chosen]
 
 
 def step_of(rollout: Rollout) -> int:
@@ -139,7 +139,11 @@ def step_of(rollout: Rollout) -> int:
 
 def require_begun(rollouts: Sequence[Rollout]) -> None:
     """Raises CandidateError if the harness failed in every rollout before its first model call."""
-    begun = [one for one in rollouts if one.turns or not one.error or one.error.kind != "policy"]
+    begun = [
+        rollout
+        for rollout in rollouts
+        if rollout.turns or not rollout.error or rollout.error.kind != "policy"
+    ]
     if rollouts and not begun:
         why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
         raise CandidateError(

@@ -28,10 +28,10 @@ from meta_agent.core.lab._rows import (
     Again,
     accepted_recipe,
     counted,
-    named,
     require_heard,
     require_measured,
     score,
+    shard_reference,
     to_repeat,
 )
 from meta_agent.core.lab.measured import LabSettings, Part, Trained
@@ -101,10 +101,10 @@ class EvalUnit(NamedTuple):
 Unit = TrainUnit | EvalUnit
 
 
-def unit_from_json(told: Mapping[str, JSON]) -> Unit:
+def unit_from_json(record: Mapping[str, JSON]) -> Unit:
     """The inverse of `to_json`."""
-    values = {name: value for name, value in told.items() if name != "kind"}
-    if told["kind"] == "train":
+    values = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == "train":
         return TrainUnit(**values)
     part = values["part"] and Part(values["part"][0], range(*values["part"][1:]))
     return EvalUnit(**{**values, "samples": range(*values["samples"]), "part": part})
@@ -118,11 +118,11 @@ def pack_of(tree: HarnessTree) -> bytes:
 
 def tree_of(pack: bytes, sha256: str) -> HarnessTree:
     """The inverse of `pack_of`. Raises IntegrityError where it is another pack."""
-    if (found := hashlib.sha256(pack).hexdigest()) != sha256:
-        raise IntegrityError(f"the harness pack has sha256 {found[:12]}, wanted is {sha256[:12]}")
-    told = json.loads(pack)
-    files = {path: base64.b64decode(text) for path, text in told["files"].items()}
-    return HarnessTree(told["commit"], told["tree"], files)
+    if (actual := hashlib.sha256(pack).hexdigest()) != sha256:
+        raise IntegrityError(f"the harness pack has sha256 {actual[:12]}, wanted is {sha256[:12]}")
+    record = json.loads(pack)
+    files = {path: base64.b64decode(text) for path, text in record["files"].items()}
+    return HarnessTree(record["commit"], record["tree"], files)
 
 
 class Outputs(NamedTuple):
@@ -232,34 +232,34 @@ class Apparatus:
                 stopping=stopping,
             )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
-        made = [
+        checkpoints = [
             {
-                "steps": unit.before + one.steps,
-                "policy": one.policy,
-                "path": str(one.path.relative_to(outputs.checkpoints)),
+                "steps": unit.before + checkpoint.steps,
+                "policy": checkpoint.policy,
+                "path": str(checkpoint.path.relative_to(outputs.checkpoints)),
             }
-            for one in result.kept
+            for checkpoint in result.checkpoints
         ]
         return Trained(
             path=str(result.checkpoint.path.relative_to(outputs.checkpoints)),
             policy=result.checkpoint.policy,
             seed=unit.seed,
             steps=unit.before + unit.steps,
-            shard=named(shard),
+            shard=shard_reference(shard),
             metrics=result.metrics,
             train_steps=unit.steps,
             rollouts=result.rollouts_made,
-            kept=made,
-        )._asdict()
+            checkpoints=checkpoints,
+        ).to_json()
 
     def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:
         plan = self.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)
         served: set[str] = set()
-        found = self._rolled_out(unit, tree, plan, served)
+        rollouts = self._rolled_out(unit, tree, plan, served)
         if unit.required:
-            require_measured(found, f"{unit.required} on the {unit.split} split")
-        shard = outputs.store.write(f"{self.settings.run}/eval-{unit.name}", found)
-        return {**counted(shard, plan, found, unit.seed), "served": sorted(served)}
+            require_measured(rollouts, f"{unit.required} on the {unit.split} split")
+        shard = outputs.store.write(f"{self.settings.run}/eval-{unit.name}", rollouts)
+        return {**counted(shard, plan, rollouts, unit.seed), "served": sorted(served)}
 
     def _rolled_out(
         self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
@@ -268,15 +268,15 @@ class Apparatus:
 
         `served` collects what a server called the model.
         """
-        found = self._roll_out(unit, tree, plan, served)
-        lost = to_repeat(found, whole=self.policies.lock_step)
+        rollouts = self._roll_out(unit, tree, plan, served)
+        lost = to_repeat(rollouts, whole=self.policies.lock_step)
         again = [plan[at] for at in lost]
         redone = self._roll_out(unit, tree, again, served) if again else []
         for at, rollout in zip(lost, redone, strict=True):
-            found[at] = rollout
-        require_heard(found)
-        require_begun(found)
-        return found
+            rollouts[at] = rollout
+        require_heard(rollouts)
+        require_begun(rollouts)
+        return rollouts
 
     def _roll_out(
         self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
@@ -286,10 +286,10 @@ class Apparatus:
         with self.session(tree, life_sec=self._life_sec(len(plan))) as session:
             with self.policies.acting(unit.path, unit.name) as gateway:
                 runner = self._runner(session, gateway, self._stamp(tree, unit.name), again=False)
-                found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
-            score(session, found)
+                rollouts = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+            score(session, rollouts)
             served |= getattr(gateway, "served", set())
-        return found
+        return rollouts
 
     def _runner(
         self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True

@@ -58,10 +58,10 @@ class VerifyReport:
         return not self.differences
 
     def to_json(self) -> dict[str, JSON]:
-        told: dict[str, JSON] = {**asdict(self), "ok": self.ok}
-        told["differences"] = [difference._asdict() for difference in self.differences]
-        told["taken_as_recorded"] = list(self.taken_as_recorded)
-        return told
+        record: dict[str, JSON] = {**asdict(self), "ok": self.ok}
+        record["differences"] = [difference._asdict() for difference in self.differences]
+        record["taken_as_recorded"] = list(self.taken_as_recorded)
+        return record
 
 
 def compared(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:

@@ -261,8 +261,11 @@ class Skill(TypedDict):
     worth: NotRequired[str]
 
 
-class Train(TypedDict):
-    """`backtest.live.Trained`."""
+_Kept = TypedDict("_Kept", {"kept": NotRequired[list[object]]})  # noqa: UP013 - a stored key
+
+
+class Train(_Kept):
+    """`core.lab.measured.Trained` as it is stored. `kept` holds its `checkpoints`."""
 
     policy: str
     path: str
@@ -272,11 +275,10 @@ class Train(TypedDict):
     metrics: list[object]
     train_steps: NotRequired[int]
     rollouts: NotRequired[int]
-    kept: NotRequired[list[object]]
 
 
 class Stored(TypedDict):
-    """`backtest.live.Evaluated`: where the attempts of an evaluation are stored."""
+    """`core.lab.measured.Evaluated`: where the attempts of an evaluation are stored."""
 
     shard: dict[str, object]
     planned: int

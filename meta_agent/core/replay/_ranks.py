@@ -83,17 +83,17 @@ class Ranks:
     def add(self, before: Sequence[float], after: Sequence[float]) -> None:
         """One group's totals under both rewards."""
         was, now = doubled_ranks(before), doubled_ranks(after)
-        seen = compare_pairs(was, now)
-        self.pairs += seen.all
-        self.changed += seen.changed
-        self._order += seen.concordant - seen.discordant
-        self._ordered_before += seen.all - seen.tied_before
-        self._ordered_after += seen.all - seen.tied_after
+        pairs = compare_pairs(was, now)
+        self.pairs += pairs.all
+        self.changed += pairs.changed
+        self._order += pairs.concordant - pairs.discordant
+        self._ordered_before += pairs.all - pairs.tied_before
+        self._ordered_after += pairs.all - pairs.tied_after
         if was == now:  # the usual case of a small edit, and the cheap one
-            if seen.concordant:
+            if pairs.concordant:
                 self._rho.add(1.0)
-        elif (found := rho(was, now)) is not None:
-            self._rho.add(found)
+        elif (correlation := rho(was, now)) is not None:
+            self._rho.add(correlation)
 
     @property
     def changes(self) -> float:

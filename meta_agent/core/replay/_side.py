@@ -78,19 +78,19 @@ class Side:
     mixed: int = 0
     mixed_dropped: int = 0  # groups with both kinds that the filter drops
 
-    def add(self, rewards: Sequence[float], seen: Seen, weight: float) -> None:
+    def add(self, rewards: Sequence[float], truth: Seen, weight: float) -> None:
         spread = std(rewards)
-        wrong, tied, pairs, outranked = ordering(rewards, seen.clean)
+        wrong, tied, pairs, outranked = ordering(rewards, truth.clean)
         self.dead += spread < DEAD_STD
         self.violations, self.ties = self.violations + wrong, self.ties + tied
         self.pairs += pairs
         if pairs:
-            self.good += sum(seen.clean)
+            self.good += sum(truth.clean)
             self.good_outranked += outranked
             self.mixed += 1
             self.mixed_dropped += weight == 0
-            if seen.outcomes != seen.clean and wrong:
-                self.by_flagged += by_flagged(rewards, seen)
+            if truth.outcomes != truth.clean and wrong:
+                self.by_flagged += by_flagged(rewards, truth)
         self.weight += weight
         self.weight_alive += weight * (spread >= DEAD_STD)
         self.weight_mixed += weight * (pairs > 0)
@@ -146,14 +146,14 @@ def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
     return Ordering(wrong, tied, len(good) * len(bad), max(below, default=0))
 
 
-def by_flagged(rewards: Sequence[float], seen: Seen) -> int:
+def by_flagged(rewards: Sequence[float], truth: Seen) -> int:
     """Pairs in which an attempt that is solved and flagged beats a clean one."""
-    kept = [
+    solved = [
         (reward, clean)
-        for reward, outcome, clean in zip(rewards, seen.outcomes, seen.clean, strict=True)
+        for reward, outcome, clean in zip(rewards, truth.outcomes, truth.clean, strict=True)
         if clean or outcome
     ]
-    return ordering([reward for reward, _ in kept], [clean for _, clean in kept]).wrong
+    return ordering([reward for reward, _ in solved], [clean for _, clean in solved]).wrong
 
 
 def share(hits: float, whole: float) -> float:

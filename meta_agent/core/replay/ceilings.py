@@ -105,11 +105,12 @@ class Cut:
         }
 
     def _unknowable(self) -> str | None:
-        """Set where the wanted ceiling is not below what was seen: then nothing can be said."""
-        wanted = self.ceiling.max_turns
-        if self.cut or wanted is None or wanted < self.longest:
+        """Explains why nothing can be said if no attempt exceeds the ceiling on turns. Else None."""
+        max_turns = self.ceiling.max_turns
+        if self.cut or max_turns is None or max_turns < self.longest:
             return None
         return (
             f"no attempt has more than {self.longest} turns; what {self.at_a_limit} of "
-            f"{self.attempts} that ended at a limit would have done with {wanted} cannot be known"
+            f"{self.attempts} that ended at a limit would have done with {max_turns} cannot be "
+            "known"
         )

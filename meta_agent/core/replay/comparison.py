@@ -58,9 +58,9 @@ class GroupRow:
             self.cut.outcomes.append(cut.outcome)
             self.cut.clean.append(cut.clean)
 
-    def view(self, rewards: Sequence[float], seen: Seen) -> dict[str, JSON]:
+    def view(self, rewards: Sequence[float], truth: Seen) -> dict[str, JSON]:
         """What a filter is given."""
-        return {"task_key": self.task_key, "rewards": list(rewards), "outcomes": seen.outcomes}
+        return {"task_key": self.task_key, "rewards": list(rewards), "outcomes": truth.outcomes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +90,21 @@ class ReplayReport:
     def hackable(self) -> tuple[ProbeResult, ...]:
         """Tricks by which bad attempts beat clean ones now, and did not before."""
         return tuple(
-            one for one in self.probes if one.after - one.before >= PROBE_BEATEN and one.tried > 1
+            result
+            for result in self.probes
+            if result.after - result.before >= PROBE_BEATEN and result.tried > 1
         )
 
     def brief(self) -> dict[str, JSON]:
         """For evidence and prompts: of the probes, those that beat a clean attempt."""
-        beating = [one.to_json() for one in self.probes if one.beats_before or one.beats_after]
-        return {**self.to_json(), "probes": beating, "probes_tried": len(self.probes)}
+        beating_results = [
+            result.to_json() for result in self.probes if result.beats_before or result.beats_after
+        ]
+        return {**self.to_json(), "probes": beating_results, "probes_tried": len(self.probes)}
 
     def to_json(self) -> dict[str, JSON]:
         lists = {"reasons": list(self.reasons), "constant_components": [*self.constant_components]}
-        return {**asdict(self), **lists, "probes": [one.to_json() for one in self.probes]}
+        return {**asdict(self), **lists, "probes": [result.to_json() for result in self.probes]}
 
 
 class Scores(NamedTuple):
@@ -179,7 +183,7 @@ class Comparison:
             constant_offset=self._offset(),
             constant_components=self._constant(),
             reading=reading,
-            reasons=(*reasons, *_told_of(probes)),
+            reasons=(*reasons, *_sentences_about(probes)),
             probes=probes,
             ceiling=ceiling,
         )
@@ -201,25 +205,25 @@ class Comparison:
         gain = self.after.alignment - self.before.alignment
         wrong = self._violations(self.after) - self._violations(self.before)
         aligned = f"{self.before.alignment:.3f} -> {self.after.alignment:.3f}"
-        told = (
+        reasons = (
             f"alignment with clean success {aligned}",
             f"ordering violations {self._violations(self.before):.1%} -> "
             f"{self._violations(self.after):.1%}",
             f"dead groups {self.before.dead} -> {self.after.dead} of {self.groups}",
         )
         if gain <= -ALIGNMENT_MOVE or wrong >= VIOLATION_MOVE:
-            return "harms", told
-        return ("improves" if gain >= ALIGNMENT_MOVE else "neutral"), told
+            return "harms", reasons
+        return ("improves" if gain >= ALIGNMENT_MOVE else "neutral"), reasons
 
     @staticmethod
     def _violations(side: Side) -> float:
         return share(side.violations, side.pairs)
 
 
-def _told_of(probes: Sequence[ProbeResult]) -> tuple[str, ...]:
-    beaten = [one for one in probes if one.after >= PROBE_BEATEN and one.tried > 1]
+def _sentences_about(probes: Sequence[ProbeResult]) -> tuple[str, ...]:
+    beaten = [result for result in probes if result.after >= PROBE_BEATEN and result.tried > 1]
     return tuple(
-        f"bad attempts beat clean ones: {one.name} {one.beats_after} of {one.tried}"
-        f" (before {one.beats_before})"
-        for one in beaten
+        f"bad attempts beat clean ones: {result.name} {result.beats_after} of {result.tried}"
+        f" (before {result.beats_before})"
+        for result in beaten
     )

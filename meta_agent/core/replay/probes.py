@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from meta_agent.core.lab.cell_records import Record, extended, said, shortened
+from meta_agent.core.lab.cell_records import Record, extended, message_record, shortened
 from meta_agent.core.protocols import JSON
 from meta_agent.core.replay._lines import Slim
 
@@ -40,7 +40,11 @@ _REPORT: Final = (
 def padded(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Filler turns at the end that call no tool."""
     turns = max(4, record["turns"])
-    messages = [m for _ in range(turns) for m in (said("assistant", _PADDING), said("tool", "no"))]
+    messages = [
+        m
+        for _ in range(turns)
+        for m in (message_record("assistant", _PADDING), message_record("tool", "no"))
+    ]
     return extended(record, messages, [], turns)
 
 
@@ -61,7 +65,7 @@ def forged_report(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     events = [dict(event) for event in record["tool_events"]]
     if events:
         events[-1] |= {"result": _REPORT, "ok": True}
-    talk = [said("assistant", _REPORT), said("tool", _REPORT)]
+    talk = [message_record("assistant", _REPORT), message_record("tool", _REPORT)]
     return {**record, "tool_events": events, "messages": [*record["messages"], *talk]}
 
 
@@ -207,8 +211,8 @@ def _lines(case: _Case) -> list[bytes]:
 
 
 def _line(record: Record) -> bytes:
-    made: dict[str, Any] = {**record, "rewards": {}, "advantage": None}
-    return json.dumps(made, separators=(",", ":")).encode() + b"\n"
+    fields: dict[str, Any] = {**record, "rewards": {}, "advantage": None}
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def _result(

@@ -90,34 +90,34 @@ def replay(
     Raises:
         CandidateError: the candidate's reward or filter broke its contract.
     """
-    kept = _Replay(
+    state = _Replay(
         (base_session, candidate_session),
         stored_commit,
         Cut(ceiling) if ceiling else None,
         ProbeSample() if probes else None,
     )
-    comparison = kept.comparison
+    comparison = state.comparison
     waiting: deque[_Filtered] = deque()
-    grouped = _grouped(_rows(kept, rollouts), ceiling=ceiling is not None)
+    grouped = _grouped(_rows(state, rollouts), ceiling=ceiling is not None)
     for batch in _batches(grouped, groups_per_step):
-        waiting.append(_filter(batch, kept.sides))
+        waiting.append(_filter(batch, state.sides))
         if len(waiting) > FILTERED_AHEAD:
             waiting.popleft().compare(comparison)
     for filtered in waiting:
         filtered.compare(comparison)
     scores = _totals(base_session), _totals(candidate_session)
-    beaten = probe(kept.sample, scores) if kept.sample else ()
-    return comparison.report(beaten, kept.cut.to_json() if kept.cut else None)
+    beaten = probe(state.sample, scores) if state.sample else ()
+    return comparison.report(beaten, state.cut.to_json() if state.cut else None)
 
 
 # --- scoring ------------------------------------------------------------------------------------
 
 
-def _score_ahead(kept: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Scored]:
+def _score_ahead(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Scored]:
     """One chunk is parsed here while the sandboxes score the one before."""
     waiting: _Pending | None = None
-    for chunk in _chunks(rollouts, kept.comparison):
-        sent = _send(kept, chunk)
+    for chunk in _chunks(rollouts, state.comparison):
+        sent = _send(state, chunk)
         if waiting:
             yield waiting.scored()
         waiting = sent
@@ -135,16 +135,20 @@ class _Pending(NamedTuple):
         return _Scored(self.records, self.cut, self.before(), self.after())
 
 
-def _send(kept: _Replay, chunk: Sequence[Slim]) -> _Pending:
+def _send(state: _Replay, chunk: Sequence[Slim]) -> _Pending:
     lines = [record.line for record in chunk]
-    known = all(r.rewards and r.harness_commit == kept.stored_commit for r in chunk)
-    before = (lambda: [r.rewards for r in chunk]) if known else kept.sides[0].begin_reward(lines)
-    if kept.cut is None:
-        return _Pending(chunk, chunk, before, kept.sides[1].begin_reward(lines))
-    cut = [kept.cut.ceiling.cut(record) for record in chunk]
-    for whole, left in zip(chunk, cut, strict=True):
-        kept.cut.add(whole, left)
-    return _Pending(chunk, cut, before, kept.sides[1].begin_reward([r.line for r in cut]))
+    base_is_scored = all(r.rewards and r.harness_commit == state.stored_commit for r in chunk)
+    before = (
+        (lambda: [r.rewards for r in chunk])
+        if base_is_scored
+        else state.sides[0].begin_reward(lines)
+    )
+    if state.cut is None:
+        return _Pending(chunk, chunk, before, state.sides[1].begin_reward(lines))
+    cut = [state.cut.ceiling.cut(record) for record in chunk]
+    for whole, rest in zip(chunk, cut, strict=True):
+        state.cut.add(whole, rest)
+    return _Pending(chunk, cut, before, state.sides[1].begin_reward([r.line for r in cut]))
 
 
 def _chunks(
@@ -187,12 +191,12 @@ class _Row(NamedTuple):
     after: float
 
 
-def _rows(kept: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]:
-    sides, sample = kept.sides, kept.sample
-    for chunk in _score_ahead(kept, rollouts):
+def _rows(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]:
+    sides, sample = state.sides, state.sample
+    for chunk in _score_ahead(state, rollouts):
         before = _scores(chunk.records, chunk.before, sides[0].weights)
         after = _scores(chunk.cut, chunk.after, sides[1].weights)
-        kept.comparison.add_chunk(before, after)
+        state.comparison.add_chunk(before, after)
         for row in map(_Row, chunk.records, chunk.cut, before.totals, after.totals):
             if sample is not None:
                 sample.see(row.record, row.before, row.after)
@@ -218,8 +222,8 @@ def _grouped(rows: Iterable[_Row], *, ceiling: bool) -> Iterator[GroupRow]:
     for record, cut, before, after in rows:
         group = open_groups.get(record.group_id)
         if group is None:
-            own = Seen([], []) if ceiling else None
-            group = open_groups[record.group_id] = GroupRow(record.task_key, cut=own)
+            cut_truth = Seen([], []) if ceiling else None
+            group = open_groups[record.group_id] = GroupRow(record.task_key, cut=cut_truth)
             if len(open_groups) > OPEN_GROUPS:
                 yield open_groups.popitem(last=False)[1]
         else:

@@ -55,8 +55,8 @@ def _clean(lines: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in lines if slim(line).clean)
 
 
-def _by_name(found: Sequence[Measurement]) -> dict[str, Measurement]:
-    return {one.name: one for one in found}
+def _by_name(measurements: Sequence[Measurement]) -> dict[str, Measurement]:
+    return {measurement.name: measurement for measurement in measurements}
 
 
 def _rows(
@@ -81,13 +81,13 @@ def _rows(
         )
 
 
-def _alarms(found: Measurement | None, value: str) -> bool:
+def _alarms(measurement: Measurement | None, value: str) -> bool:
     """Whether a value is on the wrong side of the limit that its diagnostic declares."""
-    declared = found.thresholds.get(value) if found else None
-    if found is None or not isinstance(declared, Mapping) or value not in found.values:
+    declared = measurement.thresholds.get(value) if measurement else None
+    if measurement is None or not isinstance(declared, Mapping) or value not in measurement.values:
         return False
     limit, side = declared.get("warn"), declared.get("direction")
     if not isinstance(limit, int | float):  # untrusted, and optional
         return False
-    seen = found.values[value]
-    return seen > limit if side == "above" else seen < limit if side == "below" else False
+    reading = measurement.values[value]
+    return reading > limit if side == "above" else reading < limit if side == "below" else False

@@ -193,26 +193,31 @@ class Attempt:
             raise _protocol(f"model call with base {base!r:.40} of {len(context)} messages")
         if base + len(new) > MAX_MESSAGES:
             raise _protocol(f"{base + len(new)} messages in one call, the limit is {MAX_MESSAGES}")
-        if gone := context[base:]:
-            self._note_view(base, gone)
+        if removed := context[base:]:
+            self._note_view(base, removed)
         del context[base:], self._sizes[base:]
         context += map(_message, new)
         self._sizes += map(_size, new)
 
-    def _note_view(self, kept: int, gone: list[Message]) -> None:
+    def _note_view(self, unchanged: int, removed: list[Message]) -> None:
         """Records that this call does not go on from the one before; bounded for a whole row."""
-        known = [message for view in self.row.views for message in view.gone]
-        full = len(known) + len(gone) > VIEW_MESSAGES or _chars(known) + _chars(gone) > VIEW_CHARS
-        self.row.views.append(ViewChange(self.turn, kept, len(gone), [] if full else gone))
+        recorded = [message for view in self.row.views for message in view.removed]
+        full = (
+            len(recorded) + len(removed) > VIEW_MESSAGES
+            or _chars(recorded) + _chars(removed) > VIEW_CHARS
+        )
+        self.row.views.append(
+            ViewChange(self.turn, unchanged, len(removed), [] if full else removed)
+        )
 
     def _limit(self, call: Call) -> int:
         ceiling = self.terms.ceilings.max_tokens_per_turn
-        wanted = call.get("max")
-        if wanted is None:
+        max_tokens = call.get("max")
+        if max_tokens is None:
             return ceiling
-        if type(wanted) is not int or wanted < 1:
-            raise _protocol(f"max_tokens {wanted!r:.40}")
-        return min(wanted, ceiling)
+        if type(max_tokens) is not int or max_tokens < 1:
+            raise _protocol(f"max_tokens {max_tokens!r:.40}")
+        return min(max_tokens, ceiling)
 
     def take(self, reply: GenerateReply, seconds: float) -> JSON:
         """Books a reply and gives what the guest is answered: None ends the rollout."""
@@ -283,8 +288,8 @@ class Attempt:
         except HALTING:
             raise
         except Exception as error:
-            own = isinstance(error, SandboxError) and error.kind in _OWN_DOING
-            self.fail("policy" if own else "infra", f"tool {tool}: {_describe(error)}")
+            is_policy_fault = isinstance(error, SandboxError) and error.kind in _OWN_DOING
+            self.fail("policy" if is_policy_fault else "infra", f"tool {tool}: {_describe(error)}")
             return None
 
     def _log_tool(self, tool: str, arguments: dict[str, JSON], result: ToolResult) -> JSON:

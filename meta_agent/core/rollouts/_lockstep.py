@@ -62,8 +62,8 @@ class LockStep:
         """Nothing is under way once the worker's request has returned."""
 
     def _unanswered(self, calls: list[Call]) -> list[int]:
-        asked = {call["cid"] for call in calls if call.get("kind") != "end"}
-        return sorted({*asked, *self._waiting})
+        call_ids = {call["cid"] for call in calls if call.get("kind") != "end"}
+        return sorted({*call_ids, *self._waiting})
 
     def _answers(self, calls: list[Call]) -> list[Answer]:
         if self.fatal is not None:

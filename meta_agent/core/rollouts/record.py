@@ -1,4 +1,4 @@
-"""The rollout record as JSON, schema version 1: what is stored, shown and shown to harness code.
+"""The rollout record as JSON, schema version 1, as it is stored and as harness code receives it.
 
 Promises: `from_json(to_json(r)) == r` for every rollout without tokens; a reader is tolerant of
 keys it does not know (a later version may add some) and strict about those it needs: a missing or
@@ -79,7 +79,7 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
     if rollout.cut_replies:
         record["cut_replies"] = rollout.cut_replies
     if rollout.views:
-        record["views"] = [_written(view, _VIEW) for view in rollout.views]
+        record["views"] = [_view_to_json(view) for view in rollout.views]
     return record
 
 
@@ -101,8 +101,8 @@ def from_json(record: JSON) -> Rollout:
     if not isinstance(record, dict):
         raise IntegrityError(f"a rollout record must be an object, not {type(record).__name__}")
     if record.get("schema_version") != SCHEMA_VERSION:
-        found = record.get("schema_version")
-        raise IntegrityError(f"rollout schema_version {found!r}; this version reads 1")
+        version = record.get("schema_version")
+        raise IntegrityError(f"rollout schema_version {version!r}; this version reads 1")
     rollout = Rollout(**_read(record, _IDENTITY))
     _read_story(rollout, record)
     _read_scores(rollout, record)
@@ -122,7 +122,7 @@ def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
     if "cut_replies" in record:
         rollout.cut_replies = _need(record, "cut_replies", int)
     if "views" in record:
-        rollout.views = [ViewChange(**_read(view, _VIEW)) for view in _need(record, "views", list)]
+        rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
 
 
 def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
@@ -157,6 +157,15 @@ def _read(record: dict[str, JSON], fields: _Fields) -> dict[str, Any]:
     return {name: _need(record, name, kind) for name, kind in fields}
 
 
+def _view_to_json(view: ViewChange) -> dict[str, JSON]:
+    values = (view.turn, view.unchanged, view.lost, view.removed)
+    return {name: value for (name, _), value in zip(_VIEW, values, strict=True)}
+
+
+def _view_from_json(record: dict[str, JSON]) -> ViewChange:
+    return ViewChange(*_read(record, _VIEW).values())
+
+
 def _failure_to_json(failure: RolloutFailure | None) -> dict[str, JSON] | None:
     return None if failure is None else {"kind": failure.kind, "detail": failure.detail}
 
@@ -184,10 +193,12 @@ def _maybe(record: dict[str, JSON], name: str, kind: type) -> Any:
     return _need(record, name, kind)
 
 
-def _one_of(record: dict[str, JSON], name: str, known: frozenset[str]) -> Any:
+def _one_of(record: dict[str, JSON], name: str, allowed: frozenset[str]) -> Any:
     value = _need(record, name, str)
-    if value not in known:
-        raise IntegrityError(f"a rollout record's {name} is {value!r}, not one of {sorted(known)}")
+    if value not in allowed:
+        raise IntegrityError(
+            f"a rollout record's {name} is {value!r}, not one of {sorted(allowed)}"
+        )
     return value
 
 

@@ -116,9 +116,9 @@ class RolloutStore:
         return ref
 
     def _drop_replaced(self, old: ShardRef, new: ShardRef) -> None:
-        kept = {file.path for file in (new.rows, new.tokens) if file}
+        paths = {file.path for file in (new.rows, new.tokens) if file}
         for file in (old.rows, old.tokens):
-            if file and file.path not in kept:
+            if file and file.path not in paths:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
@@ -126,10 +126,10 @@ class RolloutStore:
         return self._manifest(name)
 
     def names(self) -> list[str]:
-        found = self.directory.rglob("*.shard.json")
+        manifests = self.directory.rglob("*.shard.json")
         return sorted(
             path.relative_to(self.directory).as_posix().removesuffix(".shard.json")
-            for path in found
+            for path in manifests
         )
 
     def read(self, shard: ShardRef | str, *, tokens: bool = False) -> list[Rollout]:
@@ -156,9 +156,9 @@ class RolloutStore:
             return None
         rollout = from_json(_parse(line, ref.path))
         mark = b'{"row":%d,' % row
-        for told in self._lines(ref.tokens) if ref.tokens else ():
-            if told.startswith(mark):
-                rollout.tokens = tokens_from_json(_parse(told, ref.path))
+        for token_line in self._lines(ref.tokens) if ref.tokens else ():
+            if token_line.startswith(mark):
+                rollout.tokens = tokens_from_json(_parse(token_line, ref.path))
         return rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
@@ -257,8 +257,8 @@ def _verify(path: Path, file: DataFile) -> None:
     except FileNotFoundError:
         raise IntegrityError(f"{path} is missing; its manifest says {file.sha256}") from None
     if digest.hexdigest() != file.sha256:
-        found = digest.hexdigest()
-        raise IntegrityError(f"{path} has sha256 {found}, its manifest says {file.sha256}")
+        actual = digest.hexdigest()
+        raise IntegrityError(f"{path} has sha256 {actual}, its manifest says {file.sha256}")
 
 
 def _parse(text: bytes, path: str) -> JSON:

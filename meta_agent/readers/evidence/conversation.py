@@ -78,10 +78,10 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
                 at for at, message in enumerate(context) if message.get("role") == "assistant"
             ]
             n_kept, removed = (replies[-1] + 1 if replies else 0), list[Message]()
-        elif len(change.gone) < change.lost:
+        elif len(change.removed) < change.lost:
             break
         else:
-            n_kept, removed = change.kept, change.gone
+            n_kept, removed = change.unchanged, change.removed
         whole, next_shown = context[:n_kept] + removed, _less(context[n_kept:], removed)
     return calls[::-1]
 
