@@ -1,9 +1,9 @@
-"""Settings: what there is to set, and the frozen snapshot that a run stores.
+"""All settings of a run, as the frozen `RunConfig` that the run stores.
 
-Where a value comes from stands in `settings.py`.
+`settings.py` finds the value of each.
 
-Does not cover: keys of model providers. They keep their providers' names and are read by
-`meta_agent.llm_clients` alone; no value of theirs is ever part of a snapshot.
+Does not cover the API keys of model providers. Only `meta_agent.llm_clients` reads them, from the
+variables that the providers document, and no `RunConfig` holds one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES, Role
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
 
-# These say where and how safely a run happens, or how much it may cost, not what it computes: a
-# run may be resumed with another value. `tasks` enters the hash by content.
+# These settings decide where a run happens, how safely, or at what cost, but not its results. So a
+# run may be resumed with another value. The hash covers the content of `tasks`, not its path.
 _NOT_HASHED: Final = frozenset(
     {
         "workspace",
@@ -58,7 +58,8 @@ _NOT_HASHED: Final = frozenset(
     }
 )
 
-# Settings younger than stored runs: at these values a run keeps the name it had without them.
+# Settings that older stored runs lack. At these values they are left out of the hash, so that such
+# a run keeps its name.
 _YOUNGER: Final[Mapping[str, JSON]] = {
     "strategy": "full",
     "budget": None,
@@ -75,89 +76,89 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
-"""Settings that older workspaces and runs may still have: they are left out, and a note says so."""
+"""Former settings that older workspaces and runs may hold. They are ignored, with a warning."""
 
 ALL_ROLES: Final = "all"
-"""In `base_urls` and `key_env`: every role that has no entry of its own."""
+"""A key of `base_urls` and `key_env`: it stands for every role without an entry."""
 
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 BUILT_IN_SUITES: Final = ("swe", "math", "code")
-"""Domains that have tasks of their own, for the nano policy."""
+"""Domains with built-in tasks for the nano policy."""
 PRETRAINED_NAMES: Final = frozenset({"smollm2"})
-"""Policies by one word: `--policy smollm2` is `hf:smollm2`, a model of `policies/pretrained.py`."""
+"""Short names of policies: `smollm2` means `hf:smollm2`, a model of `policies/pretrained.py`."""
 _DOMAIN: Final = re.compile(r"[A-Za-z][\w.-]*(:[\w./@-]+)?")
 TRACKER_NAMES: Final = ("wandb", "mlflow", "trackio", "tensorboard")
 BROUGHT: Final = "brought"
-"""What the hash of the settings knows of somebody's own harness."""
+"""Stands in the hash of the settings for every harness that is not built in."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
 _META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE, vllm:PATH or provider/model"
 
 
 class RunConfig(BaseModel):
-    """Everything that a run was asked to do, resolved and frozen."""
+    """All settings of a run. Frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     domain: str = "swe"
-    """Which task domain: a row of `domains.DOORS`, `package.module:Factory` or an entry point."""
+    """The task domain: a row of `domains.DOORS`, `package.module:Factory` or an entry point."""
     tasks: Path | None = None
     """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
     grade: Path | None = None
     """A grader of your own: a Python file with `grade(task, answer)`. Makes the domain `graded`."""
     threshold: float | None = Field(default=None, allow_inf_nan=False)
-    """From which number of a grader a task counts as solved."""
+    """The least score of a grader at which a task counts as solved."""
     map: dict[str, str] = Field(default_factory=dict)
-    """Names of fields of the task file, by what we call them: `{"question": "prompt"}`."""
+    """Renames fields of the task file to the names used here: `{"question": "prompt"}`."""
     python: str = sys.executable
-    """The interpreter that has what a grader, or a package of environments, imports."""
+    """The Python interpreter in which a grader or a package of environments is run."""
     generations: int = Field(default=3, ge=1, le=1000)
     """Generations of the loop."""
     candidates: int = Field(default=6, ge=1, le=64)
-    """Candidates proposed per generation, one factor each: at most so many are bundled."""
+    """Candidates proposed in a generation, one factor each. A bundle holds at most as many."""
     strategy: str = "full"
-    """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
+    """How a run searches. `full` is the whole loop; `meta_agent.strategies` has the others."""
     prove: Literal["harness", "version"] | None = None
-    """Which claim moves `main`: this harness, over training seeds, or this version, with these
-    weights. None: harness for nano, version where a training is dear."""
+    """The claim to prove before a merge: of the harness, over several training seeds, or of one
+    version with its weights. None: harness for nano, version for costly trainings."""
     hand_over: Literal["proven", "best"] | None = None
-    """What a run ends with: only what is proven, or the best estimate, labelled unproven. None:
-    proven where there is one, else best."""
+    """What a run delivers: only a proven version, or the best estimate, labelled as unproven.
+    None: the proven version if there is one, else the best."""
     budget: int | None = Field(default=None, ge=1)
-    """Cap on all attempts but those at vault tasks. None: what the plan declares."""
+    """Cap on the number of attempts, vault tasks excepted. None: as many as the plan declares."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Root of every random number of the run."""
     train_steps: int = Field(default=30, ge=1, le=1_000_000)
     """Optimizer steps of one training arm."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
-    """Rank of the adapters by which an `hf:` policy is trained. 0: all its weights are."""
+    """Rank of the adapters that train an `hf:` policy. 0: all its weights are trained."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """In what an `hf:` policy computes. What is trained is held in float32 either way."""
+    """Number format in which an `hf:` policy computes. Trained weights are always float32."""
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
-    """Tokens of an `hf:` policy's training held in memory at once. None: 8,192. A longer row is a
-    pass by itself. Part of the result: sums depend on how they are split."""
+    """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
+    itself. The value changes results, since it changes how sums are rounded."""
     max_staleness: int = Field(default=0, ge=0, le=1)
-    """Events by which the weights that sample may be behind an `hf:` policy's training. 1: rollouts
-    are made while the event before is trained on, by a second child."""
+    """Training steps by which the sampling weights of an `hf:` policy may lag behind. 1: a second
+    child process makes rollouts while the step before is trained."""
     train_gpus: int = Field(default=1, ge=1, le=64)
-    """GPUs (else processes on the CPU) that train an `hf:` policy together. Of all its weights each
-    holds a part (FSDP2); with adapters each holds all. Part of the result, as `threads` is."""
+    """GPUs, or else CPU processes, that train an `hf:` policy together. Each holds a part of the
+    weights (FSDP2), or all of them with adapters. Changes results, as `threads` does."""
     checkpoint_every: int = Field(default=5, ge=0, le=1_000_000)
-    """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
+    """Steps between saved states of an `hf:` policy's training, from which a killed one resumes."""
     engines: int = Field(default=0, ge=0, le=64)
-    """vLLM servers of the run's own that sample for a policy that is trained here. 0: its child
-    samples. Part of the result is whether there are any, not how many."""
+    """vLLM servers that the run starts to sample for a policy in training. 0: the training process
+    samples itself. Results depend on whether there are any, not on how many."""
     gpus_per_engine: int = Field(default=1, ge=1, le=8)
-    """GPUs that one engine spreads its weights over."""
+    """GPUs over which one engine spreads its weights."""
     context_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
     """Longest conversation on an engine. None: the model's window, within the domain's ceiling."""
     sandbox: Literal["auto", "docker", "podman", "process"] = "auto"
-    """Where harness code runs. `auto`: Docker where it works, else podman."""
+    """Where harness code runs. `auto`: Docker if it works, else podman."""
     workspace: Path = Path("meta-agent-workspace")
     """The workspace directory, absolute."""
     skills: Path | None = None
-    """A skills library shared between workspaces; None: the workspace's own."""
+    """A skills library shared between workspaces. None: that of the workspace."""
     policy: str = "nano"
     """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
     meta_model: str = "rules"
@@ -165,48 +166,48 @@ class RunConfig(BaseModel):
     profile: Literal["default", "tiny"] = "default"
     """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
     harness: str = "seed"
-    """What a new workspace starts from: seed, competent, or somebody's agent (folder, address)."""
+    """What a new workspace starts from: seed, competent, or the folder or address of an agent."""
     allow_unsafe_process: bool = False
     """Lets code written by an LLM run in the `process` sandbox."""
     models: dict[Role, str] = Field(default_factory=dict)
-    """Models of single roles of the meta-agent, where they differ from `meta_model`."""
+    """Models of roles of the meta-agent that do not use `meta_model`."""
     base_urls: dict[Role, str] = Field(default_factory=dict)
-    """Servers of single roles that speak the provider's protocol. Default: the provider's own."""
+    """Server addresses by role, which speak the provider's protocol. Default: the provider's."""
     key_env: dict[Role, str] = Field(default_factory=dict)
-    """Variables that hold the keys of servers in `base_urls`; without one, no key is sent."""
+    """Variables with the keys for servers in `base_urls`. No key is sent without one."""
     max_usd: float | None = Field(default=None, ge=0)
-    """Cap on money; needs a known price for every model in use."""
+    """Cap on money in USD. Needs a known price for every model in use."""
     max_tokens: int | None = Field(default=None, ge=0)
     """Cap on tokens of API models."""
     role_max_usd: dict[Role, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """Caps on money by role, beside that of the run."""
+    """Caps on money by role, in addition to that of the run."""
     role_max_tokens: dict[Role, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """Caps on tokens by role, beside that of the run."""
+    """Caps on tokens by role, in addition to that of the run."""
     samples: int = Field(default=2, ge=1, le=64)
     """Attempts at each confirm task in the first look at a frozen policy."""
     concurrency: int = Field(default=8, ge=1, le=512)
-    """Rollouts under way at once where the policy is behind a server."""
+    """Rollouts under way at once if a server answers for the policy."""
     approve: Literal["auto", "merge", "each"] = "auto"
     """What a person decides: nothing, every merge, or every candidate and merge."""
     replay_match: Literal["exact", "position"] = "exact"
-    """Replaying: a request must equal the recorded one, or only stand in its place."""
+    """How `replay:` matches a request: `exact` by its text, `position` by its number."""
     threads: int = Field(default=1, ge=1, le=256)
-    """CPU threads of one training child. Part of the result: sums depend on how they are split."""
+    """CPU threads of one training process. Changes results, since sums are split differently."""
     jobs: int | None = Field(default=None, ge=1, le=256)
-    """Training children at the same time. None: as many as there are CPU cores; of an `hf:` policy
-    as many as fit."""
+    """Training processes at a time. None: one for each CPU core, or for an `hf:` policy as many as
+    fit."""
 
     executor: str = "local"
     """Where trainings and evaluations run: local, ray (a cluster of this machine), ray:ADDRESS."""
 
     log: str = ""
-    """Experiment trackers that hear of every training, beside the run's own record; with commas."""
+    """Experiment trackers that receive every training, separated by commas."""
     notify: str | None = None
-    """A URL that is called where a person is needed or the run ends. It may hold a secret, so it is
-    never part of a snapshot."""
+    """A URL that is called when a person must decide or the run ends. It may hold a secret, so it
+    is never stored."""
 
     origin: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Where each value came from, by field."""
+    """The layer that each value came from, by field."""
 
     @model_validator(mode="before")
     @classmethod
@@ -259,7 +260,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_harness(cls, value: str) -> str:
         if value in BUILT_IN_HARNESSES or "://" in value or value.startswith("git@"):
-            return value  # an address that is not read is refused where addresses are known
+            return value  # fetching it raises if no such address is supported
         path = Path(value).expanduser()
         if "/" in value or path.is_dir():
             return str(path.absolute())
@@ -322,28 +323,28 @@ class RunConfig(BaseModel):
         return None if value is None else value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
-        """The model string of a role: its own, else the policy's or the meta-agent's."""
+        """Returns the model string of a role, by default that of the policy or the meta-agent."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property
     def judge(self) -> str | None:
-        """The model that grades, where a grader of one's own may ask one."""
+        """The model that the user's grader may ask. None without such a grader."""
         return self.models.get("judge") if self.grade is not None else None
 
     @property
     def slug(self) -> str:
-        """The domain as part of names of runs, refs and containers."""
+        """The domain as it appears in names of runs, refs and containers."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
         return words[-24:].strip("-") or "domain"
 
     @property
     def own_tasks(self) -> bool:
-        """Whether the tasks are somebody's, and not those of a built-in suite."""
+        """Whether the tasks come from the user and not from a built-in suite."""
         return self.tasks is not None or self.domain not in BUILT_IN_SUITES
 
     @property
     def trainable(self) -> bool:
-        """Whether the policy's weights are here, so that generations train it."""
+        """Whether each generation trains the policy: its weights are on this machine."""
         return self.policy == "nano" or self.policy.startswith("hf:")
 
     @property
@@ -363,7 +364,7 @@ class RunConfig(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """Names what changes results: runs with one hash are the same run."""
+        """A hash of the settings that change results. Runs with the same hash are the same run."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -376,7 +377,7 @@ class RunConfig(BaseModel):
                 del hashed[name]
         if self.engines:
             hashed["engine"] = "vllm"
-        if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
+        if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds a copy
             hashed["harness"] = BROUGHT
         if self.grade is not None:
             hashed["grade_sha256"] = _file_sha256(self.grade, "grader's")
@@ -387,12 +388,12 @@ class RunConfig(BaseModel):
         return tuple(filter(None, self.log.split(",")))
 
     def to_json(self) -> dict[str, JSON]:
-        """The snapshot a run stores."""
+        """Returns the settings as a run stores them."""
         return {**self._values(), "origin": dict(self.origin)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
-        """Reads a stored snapshot, also one with settings that were withdrawn since."""
+        """Reads stored settings. Ignores those in `WITHDRAWN`."""
         return cls.model_validate(
             {name: setting for name, setting in value.items() if name not in WITHDRAWN}
         )
@@ -402,13 +403,13 @@ class RunConfig(BaseModel):
 
 
 def asks_models(config: RunConfig) -> bool:
-    """Whether the run asks any model that is not trained here."""
+    """Returns True if the run calls any model that it does not train itself."""
     policy = not config.trainable and not config.policy_is_plugged
     return config.team_is_asked or policy or config.judge is not None
 
 
 def pairs_of(text: str) -> dict[str, str]:
-    """`THEIRS=OURS,...` as a table; ValueError where it is none."""
+    """Parses `THEIRS=OURS,...`. Raises ValueError if the text has another form."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if not pairs or not all(theirs.strip() and ours.strip() for theirs, _, ours in pairs):
         raise ValueError("expected THEIRS=OURS pairs, such as question=prompt,answer=gold")
@@ -419,16 +420,16 @@ TRAINING: Final = (
     *("lora_rank", "precision", "tokens_per_pass"),
     *("max_staleness", "train_gpus", "checkpoint_every"),
 )
-"""How an `hf:` policy is trained: the table `[training]` of a settings file. No harness sets it."""
+"""Settings of the table `[training]`: how an `hf:` policy is trained. No harness sets them."""
 ENGINE: Final = ("engines", "gpus_per_engine", "context_tokens")
-"""What samples for a training: the table `[engine]`."""
+"""Settings of the table `[engine]`: the servers that sample for a training."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
 
 
 _BUILT_IN_NAMES: Final = frozenset(
     {"nano", "hf", "vllm", "rules", "replay", "scripted", "local", "ray"}
 )
-"""Names of policies, proposers and executors that win over entry points."""
+"""Built-in policies, proposers and executors. An entry point of such a name is ignored."""
 
 
 def _is_plugged(value: str, group: str) -> bool:
@@ -447,7 +448,7 @@ def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -
 
 
 def _file_sha256(path: Path | None, whose: str) -> str | None:
-    """Of a file; of a folder, of all that is in it."""
+    """Returns the hash of a file, or of all files in a folder. None without a path."""
     if path is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""The error vocabulary, explained once.
+"""All errors that this project raises on purpose, and the exit status of each.
 
-A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the record
-(`kind`: `infra`, `policy` or `verifier`). The exceptions here are for what stops a step:
+A bad *rollout* is data, not a crash: its record holds a `RolloutFailure`, whose `kind` is `infra`,
+`policy` or `verifier`. The exceptions here stop a step of the run:
 
 * `ConfigError`     the user's input is wrong; nothing was started            (exit 2)
 * `PreflightError`  the machine lacks something the run needs                 (exit 3)
@@ -9,13 +9,13 @@ A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the rec
 * `SandboxError`    the sandbox or its engine failed: infrastructure          (exit 5)
 * `TrainingError`   the training child failed: infrastructure                 (exit 5)
 * `ProviderError`   a model server failed after the retry policy gave up      (exit 5)
-* `IntegrityError`  recorded state contradicts itself; we halt, never guess   (exit 5)
+* `IntegrityError`  recorded state contradicts itself, so the run stops       (exit 5)
 * `Parked`          the run waits for a person's decision; it resumes after it  (exit 6)
 * `Aborted`         a person ended the run; that is final                       (exit 7)
 * `CandidateError`  a candidate is unacceptable; the loop records it and goes on
-* `Interrupted`     somebody asked to stop; what was in flight is kept         (exit 130)
+* `Interrupted`     somebody asked to stop; finished steps are recorded        (exit 130)
 
-Every message carries the value and the limit; `hint` is the next command to type.
+Every message names the value and the limit. `hint` is the next command to type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConfigError(MetaAgentError):
 
 
 class PreflightError(MetaAgentError):
-    """Something the run needs is not on this machine."""
+    """This machine lacks something that the run needs."""
 
     exit_code = 3
 
@@ -52,29 +52,30 @@ _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def of_disk(error: OSError) -> MetaAgentError | None:
-    """What a disk that is full, closed or gone means, wherever it was met; None for all else."""
+    """Returns the error to raise for a disk that is full, unreadable or missing.
+
+    Returns None for any other error.
+    """
     place = f"{error.filename}: " if error.filename else ""
     if error.errno in NO_ROOM:
         hint = "free some space, then run the same command again: it resumes"
         return InfrastructureError(f"{place}{error.strerror}", hint=hint)
     if error.errno in _GONE:
-        hint = (
-            "see that what holds it is still mounted, then run the same command again: it resumes"
-        )
+        hint = "check that the disk is still mounted, then run the same command again: it resumes"
         return InfrastructureError(f"{place}{error.strerror}", hint=hint)
     if error.errno in _NOT_ALLOWED:
-        return ConfigError(f"{place}{error.strerror}", hint="see who may write there: ls -ld")
+        return ConfigError(f"{place}{error.strerror}", hint="check the permissions: ls -ld")
     return None
 
 
 class BudgetError(MetaAgentError):
-    """A cap would be crossed."""
+    """A cap on money, tokens or time would be crossed."""
 
     exit_code = 4
 
 
 class InfrastructureError(MetaAgentError):
-    """Not the user's fault and not the candidate's: never scored, always typed."""
+    """A failure of machines or services. It is never scored as a result of a candidate."""
 
     exit_code = 5
 
@@ -91,7 +92,7 @@ class SandboxError(InfrastructureError):
 
 
 CANDIDATE_KILLS = frozenset({"oom", "died", "timeout", "protocol"})
-"""Ends of a sandbox that the code inside can bring about, once it has run there."""
+"""Kinds of `SandboxError` that code inside a sandbox can cause."""
 
 SANDBOX_ERROR_KINDS = (
     "engine",  # no Docker engine, or it refused
@@ -109,11 +110,12 @@ class TrainingError(InfrastructureError):
 
 
 class ProviderError(InfrastructureError):
-    """A model server failed, or gave something that is not a whole reply.
+    """A model server failed, or its reply is not complete.
 
-    `kind` is one of `PROVIDER_ERROR_KINDS`; `retry_after_sec` is what the server asked for.
-    `billed` says what the failed call may have cost: `no` where nothing was generated, else
-    `unknown`, and then its reservation stays.
+    `kind` is one of `PROVIDER_ERROR_KINDS`. `retry_after_sec` is the delay that the server
+    asked for.
+    `billed` is `no` if nothing was generated. Else it is `unknown`, and the money that was reserved
+    for the call stays reserved.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ PROVIDER_ERROR_KINDS = (
     "not_found",  # no such model
     "context",  # the request is too long for the model
     "refused",  # the server rejects the request as it is
-    "breaker",  # too many failures in a row: we stopped asking
+    "breaker",  # too many failures in a row: no more requests are sent
     "deadline",  # the retry policy's total deadline has passed
     "unknown",
 )
@@ -169,7 +171,7 @@ class CandidateError(MetaAgentError):
 
 
 class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
-    """Ctrl-C or SIGTERM: steps in flight were finished, or sealed to be gone on from."""
+    """Ctrl-C or SIGTERM. Each step in flight was finished, or saved so that it can resume."""
 
     exit_code = 130
 
@@ -183,7 +185,7 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
 
 
 class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
-    """A person has to decide and none is at hand. `subjects` are what `approve` can be told."""
+    """A person has to decide and nobody is there. `subjects` are valid arguments of `approve`."""
 
     exit_code = 6
 
@@ -199,7 +201,7 @@ class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
 
 
 class GuestError(MetaAgentError):
-    """Code inside a sandbox raised: the guest's fault, typed, with its traceback.
+    """Code inside a sandbox raised. Holds the type of its exception and the traceback.
 
     Raised by `Sandbox.request`. The caller decides whether that is a policy error in a rollout
     record, a failed contract check, or a `CandidateError`.

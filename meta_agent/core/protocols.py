@@ -2,8 +2,7 @@
 
 Records that leave the process are plain JSON, by `to_json` and `from_json` beside each stored
 record. Nothing is pickled. Names end in their unit. This module imports no torch, Docker or git.
-
-Does not cover how a folder does its work: see `ARCHITECTURE.md`.
+`ARCHITECTURE.md` says how each folder does its work.
 """
 
 from __future__ import annotations
@@ -87,9 +86,7 @@ class Environment(Protocol):
 
     def grade(self) -> Outcome: ...
 
-    def verifier_inputs(self) -> dict[str, JSON]:
-        """Returns all that `Domain.regrade` needs to grade this attempt again."""
-        ...
+    def verifier_inputs(self) -> dict[str, JSON]: ...  # what `Domain.regrade` needs
 
     def close(self) -> None: ...
 
@@ -209,9 +206,7 @@ class Rollout:
     timings: dict[str, float] = field(default_factory=dict)  # seconds
     cost: dict[str, float] = field(default_factory=dict)  # {"tokens": n, "usd": x}
     cut_replies: int = 0  # replies that ended at their token limit
-    views: list[ViewChange] = field(
-        default_factory=list
-    )  # calls that did not extend the call before
+    views: list[ViewChange] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -264,10 +259,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class GenerateReply:
-    """The answer to a request.
-
-    `finish_reason` is `stop`, `length`, `tool_calls`, or `context` (no room left to generate).
-    """
+    """A reply. `finish_reason` is `stop`, `length`, `tool_calls` or `context` (window full)."""
 
     content: str
     finish_reason: str
@@ -361,7 +353,7 @@ class Sandbox(Protocol):
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a trusted module inside, which registers operations. It may import the stdlib."""
+        """Loads a trusted module inside, which registers operations. It imports only the stdlib."""
         ...
 
     def request(
@@ -491,9 +483,7 @@ class Verdict:
     kind: VerdictKind
     reasons: tuple[str, ...]
     effect: Effect | None = None
-    screened_out: bool = (
-        False  # dropped after the search split, so never tested on the confirm split
-    )
+    screened_out: bool = False  # dropped after the search split, before the confirm split
     evidence: Mapping[str, JSON] = field(default_factory=dict)
 
 

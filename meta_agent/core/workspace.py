@@ -1,13 +1,12 @@
-"""A workspace: the directory that holds one line of evolution, and nothing of anyone else.
+"""A workspace: the directory that holds a harness, its history and all records of its runs.
 
-Promises: a directory is a workspace exactly when its `meta-agent.toml` is there; that file is
-written last, so an interrupted `init_workspace` can be run again. A directory with other people's
-files in it is never taken over.
+Promises: a directory is a workspace if it holds a `meta-agent.toml`. That file is written last, so
+an interrupted `init_workspace` can be run again. A directory with other files is never changed.
 
-A workspace that this installation did not make is named as such before anything in it is opened.
+Opening a workspace that another installation made logs a warning first.
 
-Does not cover: what the parts contain. The harness repository is made by the caller's
-`create_repo` (see `meta_agent.core.history`), the ledger by `meta_agent.core.ledger`.
+Does not cover the content of its parts. The caller's `create_repo` makes the harness repository
+(see `meta_agent.core.history`), and `meta_agent.core.ledger` makes the ledger.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"
 GIVEN: Final = "given"
-"""What `meta_agent.optimize` was given as Python, written down as files."""
+"""The folder of files that `meta_agent.optimize` writes from its Python arguments."""
 _MAKER: Final = ".maker"
 _MARK = re.compile(r"[0-9a-f]{32}")
 _SMALL_BYTES: Final = 4096
 _log = logging.getLogger(__name__)
-# What an interrupted `init_workspace` may have left behind.
+# Files that an interrupted `init_workspace` may have left.
 _OURS: Final = {
     *_DIRECTORIES,
     *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", part_of(Path(SETTINGS_FILE)).name),
@@ -78,12 +77,12 @@ harness = "{harness}"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where everything lies. Make one with `init_workspace` or `open_workspace`."""
+    """The paths of a workspace. `init_workspace` and `open_workspace` return one."""
 
     root: Path
     domain: str
     harness: str  # what it started from: a built-in harness, a folder or an address
-    seed: int  # what drew that harness's planted faults
+    seed: int  # chose the faults that were planted in that harness
 
     @property
     def settings_file(self) -> Path:
@@ -91,7 +90,7 @@ class Workspace:
 
     @property
     def harness_repo(self) -> Path:
-        """A git repository of its own; `main` is the promoted history."""
+        """The git repository of the harness. Its branch `main` holds the promoted versions."""
         return self.root / _REPO
 
     @property
@@ -104,7 +103,7 @@ class Workspace:
 
     @property
     def transcripts(self) -> Path:
-        """One folder per run that asked a model; the first exchange makes it."""
+        """A folder for each run that calls a model. The first call makes it."""
         return self.root / "transcripts"
 
     @property
@@ -121,14 +120,14 @@ class Workspace:
 
 
 def find_workspace(chosen: Path | None, cwd: Path) -> Path:
-    """The workspace directory in use, whether or not it exists yet."""
+    """Returns the workspace directory to use, which may not exist yet."""
     if chosen is not None:
         return (cwd / chosen.expanduser()).absolute()
     return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
 
 
 def is_workspace(root: Path) -> bool:
-    """Whether `root` holds a complete workspace."""
+    """Returns True if `root` is a complete workspace."""
     return (root / SETTINGS_FILE).is_file()
 
 
@@ -140,9 +139,10 @@ def init_workspace(
     seed: int = 0,
     create_repo: Callable[[Path], object],
 ) -> Workspace:
-    """Makes a workspace, finishes a half-made one, or opens the one that is there.
+    """Makes a workspace, completes an unfinished one, or opens the one that exists.
 
-    `create_repo(path)` makes the harness repository, all of it or nothing (`HarnessRepo.create`).
+    `create_repo(path)` must make the whole harness repository or nothing, as `HarnessRepo.create`
+    does. Raises ConfigError if `root` holds other files or is for another domain or harness.
     """
     if is_workspace(root):
         return _same(open_workspace(root), domain=domain, harness=harness)
@@ -157,7 +157,10 @@ def init_workspace(
 
 
 def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
-    """Makes a workspace where nothing of anybody lies; `fill` writes the settings last."""
+    """Makes a workspace in a directory without other files. `fill` writes the settings last.
+
+    Raises ConfigError if `root` holds other files or cannot be written.
+    """
     _require_free(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -176,7 +179,7 @@ def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _alone_in(root: Path) -> Iterator[None]:
-    """Waits until no other process makes a workspace in this folder. The kernel ends the lock."""
+    """Holds a lock on the folder, so that one process at a time makes a workspace in it."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -186,7 +189,10 @@ def _alone_in(root: Path) -> Iterator[None]:
 
 
 def open_workspace(root: Path) -> Workspace:
-    """Opens a workspace, or says in one sentence what is wrong with it."""
+    """Opens a workspace. Raises ConfigError if it is none, damaged or unsafe.
+
+    Logs a warning if another installation made it.
+    """
     if not is_workspace(root):
         raise ConfigError(
             f"{root} is not a workspace (it has no {SETTINGS_FILE})",
@@ -202,8 +208,8 @@ def open_workspace(root: Path) -> Workspace:
     if not made_here(root):
         _refuse_odd(root)
         _log.warning(
-            "%s was not made by this installation: its harness, settings and records are "
-            "somebody's, perhaps a stranger's; read its %s before you run it",
+            "%s was not made by this installation: its harness, settings and records may come "
+            "from a stranger; read its %s before you run it",
             root,
             SETTINGS_FILE,
         )
@@ -211,31 +217,31 @@ def open_workspace(root: Path) -> Workspace:
 
 
 def _refuse_odd(root: Path) -> None:
-    """A part that leads elsewhere, or at which a reader waits. One's own may be links."""
+    """Raises ConfigError if a part is a link or a special file, such as a FIFO."""
     for entry in root.iterdir():
         if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
             raise ConfigError(
-                f"{entry} is a link or no file, in a workspace that was not made here",
-                hint="look at it yourself; put the folder itself there if it is yours",
+                f"{entry} is a link or a special file, in a workspace that was not made here",
+                hint="inspect it; if it is yours, replace the link by what it points to",
             )
 
 
 def made_here(root: Path) -> bool:
-    """Whether this installation made the workspace: it carries a mark that is known here."""
+    """Returns True if this installation made the workspace: it recorded the mark in it."""
     mark = read_small(root / _MAKER) or ""
     return bool(_MARK.fullmatch(mark)) and (_marks_folder() / mark).is_file()
 
 
 def state_dir() -> Path:
-    """`$XDG_STATE_HOME/meta-agent`, by default below ~/.local/state."""
+    """Returns `$XDG_STATE_HOME/meta-agent`, by default in `~/.local/state`."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "meta-agent"
 
 
 def read_small(path: Path) -> str | None:
-    """The text of a small regular file; None for anything else, however it would like to be read.
+    """Returns the text of a small regular file, or None if it is none.
 
-    Somebody may have put a FIFO there, at which an ordinary read would wait for ever.
+    An ordinary read would wait for ever if a stranger put a FIFO there.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
@@ -261,17 +267,17 @@ def _sign(root: Path) -> None:
 
 
 def require_fitting(root: Path, *, domain: str, harness: str) -> None:
-    """Raises ConfigError where a workspace is there and is for something else. Writes nothing."""
+    """Raises ConfigError if `root` is a workspace for another domain or harness. Writes nothing."""
     if is_workspace(root):
         _same(open_workspace(root), domain=domain, harness=harness)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """A settings file as tables. Tables we do not know are refused by name."""
+    """Reads a settings file. Raises ConfigError if it is not TOML or has an unknown table."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="correct that line") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     for name, value in tables.items():
@@ -307,7 +313,7 @@ def _same(workspace: Workspace, *, domain: str, harness: str) -> Workspace:
             f"the workspace {workspace.root} is for the domain {workspace.domain}, not {domain}",
             hint=f"meta-agent evolve --domain {domain} --workspace ./{domain}-workspace",
         )
-    # Of somebody's agent only the files count, wherever they came from.
+    # An agent that is not built in may have come from another path, so only its files count.
     if workspace.harness != harness and not {workspace.harness, harness}.isdisjoint(
         BUILT_IN_HARNESSES
     ):

@@ -105,7 +105,7 @@ class Cut:
         }
 
     def _unknowable(self) -> str | None:
-        """Explains why nothing can be said if no attempt exceeds the ceiling on turns. Else None."""
+        """Returns why nothing can be said if no attempt has more turns than the ceiling."""
         max_turns = self.ceiling.max_turns
         if self.cut or max_turns is None or max_turns < self.longest:
             return None
