@@ -41,7 +41,8 @@ class Trained(NamedTuple):
 
     def to_json(self) -> JSON:
         record = self._asdict()
-        return {**record, "kept": record.pop("checkpoints")}
+        record["kept"] = record.pop("checkpoints")
+        return record
 
     @classmethod
     def from_json(cls, record: Mapping[str, JSON]) -> Trained:
