@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 import typer
 
-from meta_agent.cli._skills import _known
+from meta_agent.cli._skills import _names_here
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.cli.test_light import light
@@ -101,7 +101,7 @@ def test_looking_needs_no_heavy_package(tmp_path: Path) -> None:
 def test_a_shell_is_told_skills_that_exist_now(tmp_path: Path, theirs: Path) -> None:
     params = {"library": theirs, "workspace": tmp_path / "none"}
     told = SimpleNamespace(params=params)
-    assert _known(cast("typer.Context", told), "de") == ["demo"]
+    assert _names_here(cast("typer.Context", told), "de") == ["demo"]
     params["library"] = cast("Path", None)
     (tmp_path / "none").write_text("no workspace")
-    assert _known(cast("typer.Context", told), "de") == []
+    assert _names_here(cast("typer.Context", told), "de") == []
