@@ -11,12 +11,14 @@ from threading import Event
 from meta_agent.composition.opening import first_version, open_run
 from meta_agent.composition.replayed import telling_replay
 from meta_agent.core.config import RunConfig
+from meta_agent.core.gate import effect, pair
+from meta_agent.core.lab.live import Evaluated, Trained
 from meta_agent.core.loop.budget import allowed
 from meta_agent.core.loop.diagnostics.tend import tend
-from meta_agent.core.loop.finish import finish
-from meta_agent.core.loop.records import must_work
+from meta_agent.core.loop.finish import finish, record_handover
+from meta_agent.core.loop.records import HandedOver, must_work
 from meta_agent.core.loop.run import Run
-from meta_agent.core.protocols import JSON
+from meta_agent.core.protocols import JSON, Effect, HarnessTree
 from meta_agent.reports import Display, RunState, reduce
 from meta_agent.strategies.strategies import STRATEGIES
 
@@ -38,14 +40,23 @@ def _evolve(run: Run) -> None:
 
 
 def train_alone(config: RunConfig, display: Display) -> JSON:
-    """Trains `main` for `config.train_steps` steps and measures it on the search split."""
+    """Trains `main` for `config.train_steps` steps, without the loop, and hands the weights over.
+
+    The policy is measured before and after on the same tasks of the search split. The gain is that
+    of one training seed: it describes these weights and proves nothing about others.
+    """
     with open_run(config, display, purpose="train") as run:
         version = first_version(run)
         tree = run.repo.tree(version.commit)
-        run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
         with must_work(version):
+            run.phase("measure", "the policy before its training")
+            before = _on_search(run, tree, run.lab.untrained())
+            run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
             trained = run.lab.train(tree, seed=0, steps=config.train_steps)
-            evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+            after = _on_search(run, tree, trained)
+        gain = _gain(run, tree, before, after)
+        words = _words_on(trained.steps, before, after, gain)
+        record_handover(run, HandedOver(version, trained, "unproven", words))
         run.finish()
     return {
         "schema_version": 1,
@@ -55,8 +66,34 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         "checkpoint": trained.path,
         "steps": trained.steps,
         "split": "search",
-        "n": evaluation.planned,
-        "success": evaluation.solved / evaluation.planned,
-        "clean_success": evaluation.clean / evaluation.planned,
+        "n": after.planned,
+        "success": after.solved / after.planned,
+        "clean_success": after.clean / after.planned,
+        "success_before": before.solved / before.planned,
+        "clean_success_before": before.clean / before.planned,
+        "gain": {"delta": gain.delta, "low": gain.ci_low, "high": gain.ci_high},
         "metrics": trained.metrics,
+        "next": "meta-agent adopt --model DIRECTORY",
     }
+
+
+def _on_search(run: Run, tree: HarnessTree, policy: Trained) -> Evaluated:
+    return run.lab.evaluate(tree, policy, split="search", limit=run.plan.search)
+
+
+def _gain(run: Run, tree: HarnessTree, before: Evaluated, after: Evaluated) -> Effect:
+    """The difference in clean success, paired by task, with its 95 % interval over tasks."""
+    arms = (
+        run.lab.rows(run.lab.arm_of(name, tree, {0: evaluation}))
+        for name, evaluation in (("before", before), ("after", after))
+    )
+    return effect(pair(*arms), alpha=0.025)
+
+
+def _words_on(steps: int, before: Evaluated, after: Evaluated, gain: Effect) -> str:
+    low, high = 100 * gain.ci_low, 100 * gain.ci_high
+    return (
+        f"trained for {steps} steps: clean success from {before.clean / before.planned:.1%} to "
+        f"{after.clean / after.planned:.1%} on {after.planned} search tasks, "
+        f"{100 * gain.delta:+.1f} points [{low:+.1f}, {high:+.1f}] of one training seed"
+    )

@@ -131,7 +131,15 @@ def _so_far(state: RunState) -> str:
 # --- a run that has ended -----------------------------------------------------------------------
 
 
+def _trained_alone(state: RunState) -> str:
+    """Returns what a run of `train` came to; empty for a run that searched."""
+    searched = state.candidates or state.versions or state.baseline or state.final
+    return "" if searched else one_line(str((state.handover or {}).get("words") or ""), 240)
+
+
 def _outcome(state: RunState) -> Sentence:
+    if words := _trained_alone(state):
+        return Sentence("what happened", f"{words[0].upper()}{words[1:]}.")
     standing = str((state.handover or {}).get("standing") or "")
     before, after = state.baseline, state.final
     moved = ""
@@ -203,6 +211,9 @@ def _use(state: RunState, where: str) -> Sentence:
             return Sentence("next", words, f"meta-agent adopt --patches FOLDER{where}")
         words = "Take the harness into a clone of your own repository."
         return Sentence("next", words, f"meta-agent adopt --into CLONE{where}")
+    if _trained_alone(state):
+        words = "Take the trained weights, or search for a better harness around them."
+        return Sentence("next", words, f"meta-agent adopt --model FOLDER{where}")
     standing = str((state.handover or {}).get("standing") or "")
     if standing == "unproven":
         lacks = one_line(str((state.handover or {}).get("words")).partition("; ")[2], 160)

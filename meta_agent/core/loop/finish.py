@@ -16,13 +16,13 @@ from meta_agent.core.protocols import JSON
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
     """Records what is handed over, measures it and the first version on the vault, and ends."""
-    _name(run, handed)
+    record_handover(run, handed)
     _open_vault(run, first, handed)
     _seal(run, handed.version.commit)
     run.finish()
 
 
-def _name(run: Run, handed: HandedOver) -> None:
+def record_handover(run: Run, handed: HandedOver) -> None:
     """Records the harness and weights that are handed over, and how well they are proven."""
     trained = handed.trained
 
