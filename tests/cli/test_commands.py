@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -160,9 +161,8 @@ def test_diff_comes_from_the_repository(meta_agent: Runner, tmp_path: Path) -> N
     )
     changed = tmp_path / "changed"
     after = HarnessRepo.create(changed, {**files, "swe/reward.py": b"x = 2\n"}, "feat: second")
-    objects = root / "harness_repo" / ".git" / "objects" / "info" / "alternates"
-    objects.parent.mkdir(exist_ok=True)
-    objects.write_text(f"{changed / '.git' / 'objects'}\n")
+    objects = Path(".git", "objects")
+    shutil.copytree(changed / objects, root / "harness_repo" / objects, dirs_exist_ok=True)
     base, commit = HarnessRepo(root / "harness_repo").head(), after.head()
     with Ledger.open(root / "ledger.sqlite") as ledger:
         ledger.start_run("r1", {}, config_hash="h")
