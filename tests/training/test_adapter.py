@@ -115,7 +115,7 @@ def _named(folder: Path, base: str | None, **more: Any) -> None:
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no base": (lambda f: _named(f, None), "does not say which model"),
     "a base that is gone": (lambda f: _named(f, "./gone"), "is an adapter of ./gone"),
-    "not LoRA": (lambda f: _named(f, "x", peft_type="IA3"), "of the kind 'IA3'"),
+    "not LoRA": (lambda f: _named(f, "x", peft_type="IA3"), "of type 'IA3'"),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), f"without {WEIGHTS}"),
     "no json": (lambda f: (f / CONFIG).write_text("{"), "cannot be read"),
     "on itself": (lambda f: _named(f, str(f)), "which is an adapter itself"),
