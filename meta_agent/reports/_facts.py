@@ -23,7 +23,7 @@ from meta_agent.reports.state import RunState
 Rows = Iterator[tuple[str, str]]
 
 _CLAIMS: Final = {"harness": "this harness, over training seeds", "version": "this version"}
-_STANDINGS: Final = {"start": "the start"}
+_STANDINGS: Final = {"start": "the start", "trained": "one training"}
 _CELLS: Final = (
     ("old_old", "old policy, old harness"),
     ("old_new", "old policy, new harness"),

@@ -133,8 +133,9 @@ def _so_far(state: RunState) -> str:
 
 def _trained_alone(state: RunState) -> str:
     """Returns what a run of `train` came to; empty for a run that searched."""
-    searched = state.candidates or state.versions or state.baseline or state.final
-    return "" if searched else one_line(str((state.handover or {}).get("words") or ""), 240)
+    handover = state.handover or {}
+    trained = handover.get("standing") == "trained"
+    return one_line(str(handover.get("words")), 240) if trained else ""
 
 
 def _outcome(state: RunState) -> Sentence:

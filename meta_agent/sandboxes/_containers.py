@@ -188,12 +188,15 @@ def open_container(
         on, ContainerPlan(usable.id, name, READ_PROGRAM, labels, limits, stranger)
     )
     stream = ContainerStream(container, limits)
-    held = "memory" in on.bounds and container.bounds_tcp
     contained = on.name == "docker" or {"memory", "cpu"} <= on.bounds
     # Without a control group, children that are gone before anyone looks are not counted.
-    promised = (
-        FENCES - ({"memory"} if not held else set()) - ({"worker"} if not contained else set())
-    )
+    # Podman refuses a limit on the number of files of a tmpfs.
+    holds = {
+        "memory": "memory" in on.bounds and container.bounds_tcp,
+        "worker": contained,
+        "inodes": on.name == "docker",
+    }
+    promised = FENCES - {fence for fence, is_held in holds.items() if not is_held}
     program = worker_program(
         stranger,
         contained=contained,

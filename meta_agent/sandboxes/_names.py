@@ -28,6 +28,7 @@ FENCES: Final = frozenset(
         "memory",  # bounded in sum, not only for each process
         "pids",  # bounded in number
         "disk",  # bounded in sum, not only for each file
+        "inodes",  # bounded in the number of files
         "peers",  # cannot read another sandbox
         "host",  # no file of the host but system programs, the interpreter and its packages
         "locks",  # cannot meet a lock that another sandbox holds

@@ -20,7 +20,8 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, 
 BY_SCORE: Final = "score"
 """Value of `judge` in a verdict that rests on a raw score."""
 
-Standing = Literal["proven", "unproven", "start"]
+Standing = Literal["proven", "unproven", "start", "trained"]
+"""How well a result is proven. `trained` is one training without a search: it claims nothing."""
 
 
 class Version(NamedTuple):

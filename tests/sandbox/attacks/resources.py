@@ -257,7 +257,7 @@ CHECKS = [
     ),
     program_check(
         "filling the disk with empty files",
-        "disk",
+        "inodes",
         control=MANY_FILES.format(files=100),
         attack=MANY_FILES.format(files=1000 * LIMITS.scratch_mb),
     ),
