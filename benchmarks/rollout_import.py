@@ -2,10 +2,9 @@
 
     python benchmarks/rollout_import.py --rows 20000
 
-Writes a file of synthetic rows per format (dialogues of about 8 KB with tool calls), reads it as
-`rollouts import` does (into a store) and as `report --rollouts` does, each in a process of its own,
-and prints rollouts per second and the peak of resident memory. A second size shows that memory does
-not grow with the file.
+Writes a file of synthetic rows per format (dialogues of about 8 KB with tool calls), reads it into
+a store and as `report --rollouts` does, each in a process of its own, and prints rollouts per
+second and the peak of resident memory. A second size shows that memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from meta_agent.core.protocols import Rollout
-from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.rollouts import RolloutStore, to_line
 from meta_agent.readers.evidence import read_foreign
-from meta_agent.readers.formats import FORMATS, read_rollouts, write_rollouts
+from meta_agent.readers.formats import read_rollouts
 
-FORMAT_NAMES = ("openai-messages", "nemo-gym", "prime-rl", "atif", "meta-agent", "trl-completions")
 TEXT = "The function reads the file and returns a list of its lines, one by one. " * 6
 
 
@@ -45,6 +43,17 @@ def rollouts(count: int) -> Iterator[Rollout]:
             policy="p", evaluator_hash="e", messages=messages, rewards={"reward": float(n % 3)},
             outcome=n % 3 == 2, turns=7,
         )  # fmt: skip
+
+
+def dialogue(rollout: Rollout) -> bytes:
+    rewards, task = rollout.rewards, rollout.task_key
+    return json.dumps({"messages": rollout.messages, "task_id": task, "rewards": rewards}).encode()
+
+
+WRITERS: dict[str, Callable[[Rollout], bytes]] = {
+    "openai-messages": dialogue,
+    "meta-agent": to_line,
+}
 
 
 def measure(what: str, path: Path) -> dict[str, float]:
@@ -78,11 +87,10 @@ def main() -> None:
         return
     print(f"{'format':18} {'rows':>7} {'MB':>7} {'what':7} {'rollouts/s':>10} {'peak MB':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in FORMAT_NAMES:
-            ending = "parquet" if FORMATS[name].layout == "parquet" else "jsonl"
+        for name, line_of in WRITERS.items():
             for rows in (options.rows // 4, options.rows):
-                path = Path(folder) / f"{name}.{ending}"
-                write_rollouts(rollouts(rows), path, name)
+                path = Path(folder) / f"{name}.jsonl"
+                path.write_bytes(b"".join(line_of(row).rstrip() + b"\n" for row in rollouts(rows)))
                 size = path.stat().st_size / 1e6
                 for what in ("import", "report"):
                     found = in_a_process(what, path)

@@ -18,6 +18,7 @@ import meta_agent
 from meta_agent.cli import command
 from meta_agent.cli._flags import FLAGS
 from meta_agent.core import errors
+from meta_agent.readers.formats import FORMATS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs/reference.md"
 PUBLIC: Final = ("optimize", "optimize_async", "Result", "Event", "Outcome")
@@ -35,6 +36,10 @@ Each is a flag, a variable (`META_AGENT_` and the field's name in capitals) and 
 `lora_rank`, `precision`, `tokens_per_pass`, `max_staleness`, `train_gpus` and `checkpoint_every`
 are keys under `[training]`; `engines`, `gpus_per_engine` and `context_tokens` under `[engine]`.
 """
+_FORMATS: Final = """## Formats of rollouts
+
+`meta-agent report --rollouts PATH` reads these, in files and folders, packed or not.
+"""
 _EXITS: Final = re.compile(r"^\* `(\w+)` +(.+?) +\(exit (\d+)\)$", re.MULTILINE)
 
 
@@ -48,6 +53,7 @@ def reference() -> str:
     root: Any = command()
     made = [_HEAD, "## Commands\n", *(_command(*one) for one in _commands("meta-agent", root))]
     made += [_SETTINGS, _table("setting", _settings()), "## Exit codes\n", _table("exit", _exits())]
+    made += [_FORMATS, _formats()]
     made += ["## Python\n", *map(_python, PUBLIC)]
     return "\n".join(made).rstrip("\n") + "\n"
 
@@ -92,6 +98,11 @@ def _settings() -> Iterator[tuple[str, str]]:
 
 def _flag(setting: str) -> str:
     return (FLAGS[setting].names or ("--" + setting.replace("_", "-"),))[0]
+
+
+def _formats() -> str:
+    rows = [f"| `{name}` | {one.what} | {one.marks} |" for name, one in FORMATS.items()]
+    return "\n".join(["| format | what | recognised by |", "|---|---|---|", *rows, ""])
 
 
 def _exits() -> Iterator[tuple[str, str]]:

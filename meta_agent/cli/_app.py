@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from meta_agent.cli import (
-    _backtest,
     _bring,
     _calibrate,
     _compare,
@@ -24,7 +23,6 @@ from meta_agent.cli import (
     _machine,
     _people,
     _review,
-    _rollouts,
     _run,
     _skills,
     _tasks,
@@ -50,9 +48,9 @@ for runs in (
     *(_run.evolve, _run.train, _bring.init, _bring.check, _bring.adopt),
     *(_demo.demo, _calibrate.calibrate, _compare.compare),
     *(_people.approve, _people.transcript, _people.view),
-    *(_review.report, _review.status, _review.watch, _review.log, _review.why, _review.verify),
-    *(_history.show, _history.diff, _history.blame, _history.timeline, _history.revert),
-    *(_backtest.backtest, _machine.doctor),
+    *(_review.report, _review.status, _review.log, _review.why, _review.verify),
+    *(_history.show, _history.diff, _history.revert),
+    _machine.doctor,
 ):
     app.command(cls=Grouped if runs in _TAKES_SETTINGS else None)(runs)
 _machine.sandbox_app.command()(_bring.image)
@@ -60,7 +58,6 @@ app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_machine.sandbox_app, name="sandbox")
 app.add_typer(_machine.models_app, name="models")
 app.add_typer(_skills.skills_app, name="skills")
-app.add_typer(_rollouts.rollouts_app, name="rollouts")
 
 
 def _show_version(version: bool) -> None:

@@ -1,10 +1,6 @@
-"""Commands for the history of a harness: show, diff, blame, timeline, revert."""
+"""Commands for the history of a harness: show, diff, revert."""
 
 from __future__ import annotations
-
-from typing import Annotated
-
-import typer
 
 from meta_agent.cli._options import (
     JsonOption,
@@ -12,7 +8,6 @@ from meta_agent.cli._options import (
     NameArgument,
     RunOption,
     WorkspaceOption,
-    completer,
     workspace_root,
 )
 from meta_agent.cli._output import emit
@@ -63,49 +58,17 @@ def diff(
     emit(as_json, lambda: {**document, "diff": patch}, lambda: text.diff(patch), paged=True)
 
 
-def blame(
-    file: Annotated[str, typer.Argument(help="Path of a file in the harness repository.")],
-    at: Annotated[
-        str, typer.Option("--at", help="Version of the file.", autocompletion=completer("names"))
-    ] = "main",
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show for each line of a file which promotion wrote it, with its verdict."""
-    from meta_agent.core.history import HarnessRepo
-    from meta_agent.reports.terminal import story
-    from meta_agent.studies.story import blame as blamed
-    from meta_agent.studies.story import resolve
-
-    with reading(workspace) as (place, ledger):
-        repo = HarnessRepo(place.harness_repo)
-        commit = resolve(repo, ledger, at).commit
-        lines = blamed(repo, ledger, file, commit)
-    document = story.blame_json(file, commit, lines)
-    emit(as_json, lambda: document, lambda: story.blame(lines), paged=True)
-
-
-def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
-    """List the changes of the harness and the verdicts of all runs, oldest first."""
-    from meta_agent.reports.terminal import story
-
-    with reading(workspace) as (_, ledger):
-        moments = story.moments(ledger.steps())
-    document = story.timeline_json(moments)
-    emit(as_json, lambda: document, lambda: story.timeline(moments), paged=True)
-
-
 def revert(
     name: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Revert a promotion on main. The next run measures the result."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
-    from meta_agent.reports.terminal import story
+    from meta_agent.reports.terminal.text import reverted
     from meta_agent.studies.story import revert as take_back
 
     place = open_workspace(workspace_root(workspace))
     with Ledger.open(place.ledger_file) as ledger:
         done = take_back(place, ledger, name)
     document = {"schema_version": 1, "reverted": done}
-    emit(as_json, lambda: document, lambda: story.reverted(done, str(place.root)))
+    emit(as_json, lambda: document, lambda: reverted(done, str(place.root)))

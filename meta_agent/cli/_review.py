@@ -1,4 +1,4 @@
-"""Commands that read a run: report, status, watch, log, why, verify."""
+"""Commands that read a run: report, status, log, why, verify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from meta_agent.cli._options import (
     workspace_root,
 )
 from meta_agent.cli._output import emit
-from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption, report_on_files
+from meta_agent.cli._rollouts import (
+    FieldsOption,
+    FormatOption,
+    RolloutsOption,
+    SolvedAtOption,
+    report_on_files,
+)
 
 if TYPE_CHECKING:
     from meta_agent.core.ledger import Ledger
@@ -34,13 +40,14 @@ def report(
     rollouts: RolloutsOption = None,
     solved_at: SolvedAtOption = None,
     fields: FieldsOption = None,
+    format_name: FormatOption = None,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show evidence, verdicts and effects of a run, or the health of rollouts in a file."""
     if rollouts:
-        report_on_files(rollouts, solved_at, as_json, html, fields)
+        report_on_files(rollouts, solved_at, as_json, html, fields, format_name)
         return
     from meta_agent.reports import reduce
     from meta_agent.reports.documents import report_json
@@ -73,19 +80,6 @@ def status(
     emit(as_json, lambda: status_json(state), lambda: drawing(state))
 
 
-def watch(
-    run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
-) -> None:
-    """Show a run on the whole screen until it ends. With --json, print its last state."""
-    from meta_agent.reports.documents import status_json
-    from meta_agent.reports.terminal import watching
-    from meta_agent.reports.terminal.text import summary
-
-    with reading(workspace) as (_, ledger):
-        state = watching.watch(ledger, run, draw=not as_json)
-    emit(as_json, lambda: status_json(state), lambda: summary(state))
-
-
 def log(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new entries until the run ends.")
@@ -104,7 +98,7 @@ def log(
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports import reduce
     from meta_agent.reports.documents import log_json
-    from meta_agent.reports.terminal import text, watching
+    from meta_agent.reports.terminal import text
 
     with reading(workspace) as (place, ledger):
         if graph:
@@ -113,7 +107,7 @@ def log(
             emit(as_json, lambda: document, lambda: text.lines(graph_text.splitlines()), paged=True)
             return
         if follow and not as_json:
-            watching.follow(ledger, run)
+            text.follow(ledger, run)
             return
         name = reduce(ledger, run).run
         steps, events = ledger.steps(name), ledger.events(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 from pydantic.dataclasses import dataclass as read_dataclass
@@ -260,19 +260,6 @@ class CandidateView(Recorded):
             "decision": self.verdict,
             "merged": self.merge,
         }
-
-
-class BlamedLine(NamedTuple):
-    """One line of a file, and the commit that brought it.
-
-    `candidate` is None if the host wrote the line.
-    """
-
-    number: int
-    text: str
-    commit: str
-    subject: str
-    candidate: CandidateView | None
 
 
 @read_dataclass(frozen=True, slots=True)

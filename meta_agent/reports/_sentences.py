@@ -79,10 +79,8 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
         return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
     if state.owner and state.exit_reason is None:
         now = f"The run is at work: {state.phase} {state.phase_detail}".rstrip()
-        watch = Sentence(
-            "next", "Nothing to do; watch it, if you like.", f"meta-agent watch{where}"
-        )
-        return [Sentence("what happens", now), so_far, watch]
+        follow = Sentence("next", "Nothing to do; follow it.", f"meta-agent view{where}")
+        return [Sentence("what happens", now), so_far, follow]
     ended = {
         "budget": "The run stopped at a cap on money or tokens",
         "interrupted": "The run was interrupted",

@@ -105,14 +105,6 @@ def status(state: RunState) -> list[Section]:
     return [Section([Facts(_sentence_rows(state))]), *standing(state)]
 
 
-def watched(state: RunState, newest: int) -> list[Section]:
-    """A running run on one screen: sentences, bundles, the newest candidates, the figures."""
-    recent = list(state.candidates.values())[-newest:]
-    table = Table(_CANDIDATE_COLUMNS, [_row(candidate) for candidate in recent], whole=range(4))
-    parts = present(Section([Facts(_sentence_rows(state))]), _bundles(state), Section([table]))
-    return [*parts, *standing(state)]
-
-
 def standing(state: RunState) -> list[Section]:
     """The figures of where a run stands."""
     kinds = counts(candidate.kind for candidate in state.candidates.values())

@@ -1,5 +1,5 @@
-"""A harness's history under the names that people use: what is meant, who brought a line, and
-taking a promotion back.
+"""A harness's history under the names that people use: what is meant, and taking a
+promotion back.
 
 Promises: what is taken back is exactly what a promotion brought, by a commit of the host on `main`
 with a note of what was known of it; nothing is lost, and taking back twice is refused. The next run
@@ -18,7 +18,7 @@ from meta_agent.core.ledger import Ledger, Step
 from meta_agent.core.ledger.kinds import Candidate
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import Workspace
-from meta_agent.reports import BlamedLine, CandidateView
+from meta_agent.reports import CandidateView
 from meta_agent.reports.state import every_candidate
 
 _SHOWN: Final = 5
@@ -38,14 +38,6 @@ class Named(NamedTuple):
 
 
 # --- what a name means --------------------------------------------------------------------------
-
-
-def newest(ledger: Ledger) -> Named:
-    """The candidate that was made last."""
-    steps = [step for step in ledger.steps(kind="candidate") if step.is_done]
-    if not steps:
-        raise ConfigError("no candidate has been made here yet", hint="meta-agent evolve")
-    return _candidate(steps[-1].outcome_as(Candidate))
 
 
 def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
@@ -109,26 +101,6 @@ def _order(step: Step) -> int:
     return step.seq
 
 
-# --- who brought a line -------------------------------------------------------------------------
-
-
-def blame(repo: HarnessRepo, ledger: Ledger, path: str, at: str) -> list[BlamedLine]:
-    """Each line of a file with the commit that brought it, and the candidate which that was."""
-    files = repo.tree(at).files
-    if path not in files:
-        near = [file for file in files if path.rpartition("/")[2] in file] or list(files)
-        raise ConfigError(
-            f"{path!r} is no file of {at[:12]}", hint=f"files: {', '.join(sorted(near)[:8])}"
-        )
-    by_commit = {file.commit: file for file in every_candidate(ledger).values()}
-    lines = repo.blame(at, path)
-    subjects = {commit: repo.subject(commit) for commit, _ in lines}
-    return [
-        BlamedLine(number, text, commit, subjects[commit], by_commit.get(commit))
-        for number, (commit, text) in enumerate(lines, 1)
-    ]
-
-
 # --- taking back --------------------------------------------------------------------------------
 
 
@@ -145,7 +117,7 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
         verdict = f" ({every[what.name].kind})" if what.name in every else ""
         raise ConfigError(
             f"{name} is not on main{verdict}: there is nothing to take back",
-            hint="meta-agent timeline says what came to main",
+            hint="meta-agent log --graph shows what came to main",
         )
     done = []
     for commit in brought:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
+from meta_agent.core.errors import CandidateError, IntegrityError
 from meta_agent.core.protocols import Rollout, ToolEvent
 from meta_agent.core.replay._lines import _cut, slim
 from meta_agent.core.replay._ranks import Ranks
 from meta_agent.core.replay._side import ordering
-from meta_agent.core.replay.ceilings import Ceiling
 from meta_agent.core.replay.comparison import ReplayReport
 from meta_agent.core.replay.probes import PROBED_BYTES, PROBED_GROUPS, PROBES, ProbeSample
 from meta_agent.core.replay.replay import CHUNK_BYTES, replay
@@ -28,9 +27,9 @@ from ._harness import HONEST, KEEP_LIVE, PAYS_LEAKS, broken, groups, rollout, se
 def run(
     seen: Iterable[Rollout | bytes], *, base: dict[str, Any] | None = None, **changes: Any
 ) -> ReplayReport:
-    options = {name: changes.pop(name, None) for name in ("stored_commit", "ceiling")}
+    commit = changes.pop("stored_commit", None)
     with session(tree(**(base or {}))) as before, session(tree("new", **changes)) as after:
-        return replay(before, after, seen, **options)
+        return replay(before, after, seen, stored_commit=commit)
 
 
 # --- readings, through the real sandbox -----------------------------------------------------------
@@ -386,45 +385,3 @@ def test_probes_keep_a_bounded_number_of_bytes() -> None:
         sample.see(slim(replace(made, messages=big)), 0.0, 0.0)
     assert len(sample.worth_probing()) <= PROBED_GROUPS
     assert sample.bytes < PROBED_BYTES + 60_000
-
-
-# --- ceilings -------------------------------------------------------------------------------------
-
-
-def test_a_lower_ceiling_tells_what_it_would_have_cut() -> None:
-    seen = working("mmss")  # turns 4, 5, 6, 4 in each group
-    report = run(seen, reward=HONEST.replace("1.0}", "1.0, }"), ceiling=Ceiling(max_turns=4))
-    assert report.ceiling is not None
-    told = {name: report.ceiling[name] for name in ("attempts", "cut", "clean_lost_at_most")}
-    assert told == {"attempts": 16, "cut": 8, "clean_lost_at_most": 6}
-    assert report.ceiling["unknowable"] is None
-    assert report.after["dead_group_ratio"] == 0.0  # half of each solved group is lost
-    assert report.before["dead_group_ratio"] == 0.5
-    assert (report.revived, report.revived_mixed) == (2, 2)
-
-
-def test_a_higher_ceiling_cannot_be_known_and_says_why() -> None:
-    seen = [replace(made, stop_reason="turn_limit") for made in working("m")]
-    report = run(seen, ceiling=Ceiling(max_turns=50))
-    assert report.ceiling is not None and report.ceiling["cut"] == 0
-    assert "4 of 4 that ended at a limit" in str(report.ceiling["unknowable"])
-    assert "cannot be known" in str(report.ceiling["unknowable"])
-
-
-def test_a_cut_record_is_what_the_attempt_was_up_to_there() -> None:
-    made = replace(working("m")[0], turns=2, cost={"completion_tokens": 8.0})
-    whole = slim(to_line(made))
-    left = Ceiling(max_turns=1).cut(whole)
-    record = json.loads(left.line)
-    assert [event["turn"] for event in record["tool_events"]] == [0]
-    assert [m["content"] for m in record["messages"]] == ["please", "v", "code"]
-    assert (left.outcome, left.clean, left.turns, left.stop_reason) == (
-        False,
-        False,
-        1,
-        "turn_limit",
-    )
-    assert Ceiling(max_tokens=5).cut(whole).stop_reason == "token_limit"
-    assert Ceiling(max_turns=2, max_tokens=8).cut(whole) is whole
-    with pytest.raises(ConfigError):
-        Ceiling(max_turns=0)

@@ -22,7 +22,7 @@ from .conftest import ANYWHERE, Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
 COMMANDS += ["verify", "doctor", "approve", "transcript", "view"]
-COMMANDS += ["blame", "timeline", "revert", "watch"]
+COMMANDS += ["revert"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
 

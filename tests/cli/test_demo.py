@@ -26,7 +26,7 @@ def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
         assert "not made by this installation" not in read.stderr
     repo = HarnessRepo(root / "harness_repo")
     earlier_merge = str(repo.parent(repo.head()))  # the claim's last merge is the recorded one
-    for again in (["verify", "main"], ["verify", earlier_merge], ["backtest", name]):
+    for again in (["verify", "main"], ["verify", earlier_merge]):
         refused = meta_agent(*again, cwd=root)
         assert (
             refused.returncode == 2 and "rollouts of this workspace are left out" in refused.stderr

@@ -1,4 +1,4 @@
-"""The harness's history by names: diff, blame, timeline, revert, completion; a real repository."""
+"""The harness's history by names: diff, revert, completion; a real repository."""
 
 import os
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.parsing.unseen import unseen
 from meta_agent.core.workspace import init_workspace
 
 from .conftest import Runner
@@ -146,39 +145,12 @@ def test_diff_of_one_name_and_of_two(
 def test_lines_that_leave_by_a_pipe_are_whole(evolved: Evolved, meta_agent: Runner) -> None:
     piped = meta_agent("diff", "g0/c0", cwd=evolved.root).stdout
     assert f"\n+A = 2{LONG}\n" in piped, "git apply reads it"
-    blamed = meta_agent("blame", "swe/agent.py", cwd=evolved.root).stdout
-    assert any(line.endswith(f" 1) A = 2{LONG}") for line in blamed.splitlines())
 
 
 def test_a_name_that_is_nothing_is_a_sentence(evolved: Evolved, meta_agent: Runner) -> None:
     for name in ("v9", "g7/c7", "--help-me", "HEAD^", "a b", "lead"):
         done = meta_agent("diff", "--", name, cwd=evolved.root)
         assert done.returncode == 2 and f"{name!r} is no candidate, version" in done.stderr
-
-
-def test_blame_names_promotion_and_verdict_of_each_line(
-    evolved: Evolved, meta_agent: Runner
-) -> None:
-    done = meta_agent("blame", "swe/agent.py", cwd=evolved.root)
-    first, *_, fourth = done.stdout.splitlines()[:4]
-    assert first.split()[1:8] == ["g0/c0", "PROMOTE", "+10.0", "[+5.0,", "+15.0]", "1)", "A"]
-    assert "g0/c1 PROMOTE" in fourth and "\x1b" not in done.stdout and "\u202e" not in done.stdout
-    assert "feat: the start" in done.stdout.splitlines()[6]
-    told = meta_agent("blame", "swe/agent.py", "--at", "v0", "--json", cwd=evolved.root).document
-    assert {one["commit"] for one in told["lines"]} == {evolved.start}
-    missing = meta_agent("blame", "agent.py", cwd=evolved.root)
-    assert missing.returncode == 2 and "files: swe/agent.py" in missing.stderr
-
-
-def test_the_timeline_tells_what_came_and_what_went(evolved: Evolved, meta_agent: Runner) -> None:
-    meta_agent("revert", "g0/c0", cwd=evolved.root)
-    told = meta_agent("timeline", "--json", cwd=evolved.root).document["moments"]
-    assert [one["told"] for one in told] == [
-        "v0 is where it starts: 5.0 % clean on search",
-        "v1: g0/c0, g0/c1 comes to main",
-        "g0/c0 is taken back by a person",
-    ]
-    assert "r1" not in meta_agent("timeline", cwd=evolved.root).stdout
 
 
 def test_revert_takes_back_one_member_and_leaves_the_others(
@@ -226,7 +198,6 @@ def test_what_cannot_be_taken_back_is_said(evolved: Evolved, meta_agent: Runner)
         ("meta-agent why g0/", ["g0/c2", "g0/c1", "g0/c0"]),
         ("meta-agent diff v", ["v1", "v0"]),
         ("meta-agent report --run ", ["r1"]),
-        ("meta-agent blame --at v", ["v1", "v0"]),
     ],
 )
 def test_a_shell_is_told_names_that_exist_now(
@@ -239,9 +210,3 @@ def test_a_shell_is_told_names_that_exist_now(
     assert done.stdout.split() == expected
     elsewhere = in_a_process(code, cwd=evolved.root.parent, **told)
     assert (elsewhere.stdout.split(), "Traceback" in elsewhere.stderr) == ([], False)
-
-
-def test_json_spells_characters_that_no_reader_sees(evolved: Evolved, meta_agent: Runner) -> None:
-    told = meta_agent("blame", "swe/agent.py", "--json", cwd=evolved.root)
-    assert not any(map(unseen, told.stdout.replace("\n", "")))
-    assert any("\u202e" in line["text"] for line in told.document["lines"])

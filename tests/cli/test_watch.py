@@ -1,11 +1,7 @@
-"""`watch` and `log --follow` beside a run that goes on: real processes, a real terminal."""
+"""`log --follow` beside a run that goes on: real processes."""
 
-import os
-import pty
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -43,9 +39,6 @@ def test_log_follows_to_the_end_of_a_run_and_cuts_nothing(root: Path) -> None:
 
 
 def test_a_dead_run_is_not_followed_for_ever(root: Path, meta_agent: Runner) -> None:
-    for command in (("log", "--follow"), ("watch", "--json")):
-        done = meta_agent(*command, cwd=root)
-        assert done.returncode == 0
     assert "stopped without finishing" in meta_agent("log", "-f", cwd=root).stdout
 
 
@@ -66,45 +59,3 @@ def test_log_graph_is_the_history_that_git_draws(meta_agent: Runner, tmp_path: P
     told = meta_agent("log", "--graph", cwd=evolved.root).stdout
     assert "merge: g0/c1" in told and "feat: idea 2" in told and "|\\" in told
     assert meta_agent("log", "--graph", "--json", cwd=evolved.root).document["graph"]
-
-
-def test_watch_needs_a_terminal(root: Path, meta_agent: Runner) -> None:
-    done = meta_agent("watch", cwd=root)
-    assert done.returncode == 2 and "log --follow" in done.stderr
-
-
-def test_watch_fills_a_terminal_until_the_run_ends(root: Path) -> None:
-    reader, terminal = pty.openpty()
-    with Ledger.open(root / "ledger.sqlite") as ledger:
-        ledger.event("plan", {"attempts": 100_000}, RUN)
-        process = subprocess.Popen(
-            [*COMMAND, "watch"],
-            cwd=root,
-            stdout=terminal,
-            stderr=terminal,
-            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50"},
-        )
-        os.close(terminal)
-        shown = b""
-        while b"The run is at work" not in shown or b"of 100,000 attempts" not in shown:
-            shown += read(reader)
-        ledger.finish_run(RUN, "done")
-    while process.poll() is None:
-        shown += read(reader)
-    shown += read(reader)
-    os.close(reader)
-    assert process.returncode == 0
-    assert b"\x1b[?1049h" in shown and b"\x1b[?1049l" in shown, "the screen is given back"
-    assert b"what happened" in shown.rpartition(b"\x1b[?1049l")[2]
-
-
-def read(reader: int) -> bytes:
-    deadline = time.monotonic() + 60
-    while not select.select([reader], [], [], 0.2)[0]:
-        assert time.monotonic() < deadline
-        if not select.select([reader], [], [], 0)[0]:
-            return b""
-    try:
-        return os.read(reader, 1 << 16)
-    except OSError:
-        return b""

@@ -36,7 +36,7 @@ MAY_NEED = {"key", "gpu", "docker", "network", "terminal", "train"}
 _LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-GROUPS = ("tasks", "sandbox", "skills", "rollouts")
+GROUPS = ("tasks", "sandbox", "skills", "models")
 _ENDS = {"&&", "||", ";", "|", "&", ">", ">>", "<"}
 
 

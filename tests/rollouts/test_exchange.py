@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Rollout, TokenRecord
 from meta_agent.core.rollouts import RolloutStore
-from meta_agent.readers.formats import FORMATS, absent, read_rollouts, sniff, write_rollouts
+from meta_agent.readers.formats import FORMATS, absent, read_rollouts, sniff
 from meta_agent.readers.formats._format import Placed
 from meta_agent.readers.formats._row import Row, RowError
 
@@ -220,9 +218,6 @@ def test_nan_and_broken_unicode_pass_through_without_a_crash(tmp_path: Path) -> 
     assert found.verifier_inputs["info"] == {"loss": None}
     store = RolloutStore(tmp_path / "store")
     assert store.read(store.write("odd", [found]), tokens=True) == [found]
-    write_rollouts([found], tmp_path / "out.jsonl", "openai-messages")
-    (again,) = read_rollouts(tmp_path / "out.jsonl")
-    assert again.messages == found.messages
 
 
 def test_fields_without_a_place_in_the_record_are_counted(tmp_path: Path) -> None:
@@ -340,56 +335,6 @@ def test_the_sample_trajectory_says_which_commands_failed() -> None:
     (found,) = read_rollouts(sample("mini_swe_agent_github_issue.traj.json"))
     assert (found.turns, found.stop_reason) == (10, "submitted")
     assert sum(not event.ok for event in found.tool_events) == 2
-
-
-# --- round trips ---------------------------------------------------------------------------------
-
-WRITABLE = [name for name, one in FORMATS.items() if one.write]
-ALWAYS_NEW = {"outcome_detail"}  # an import says there where it came from
-
-
-@pytest.mark.parametrize("name", WRITABLE)
-def test_an_export_reads_back_as_all_that_its_format_can_carry(name: str, tmp_path: Path) -> None:
-    before = [ours(n // 4, n % 4) for n in range(8)]
-    path = tmp_path / "out.jsonl"
-    assert write_rollouts(before, path, name) == 8
-    reading = read_rollouts(path)
-    after = list(reading)
-    assert reading.tally.skipped_rows == 0
-    carried = {f.name for f in fields(Rollout)} - FORMATS[name].cannot_carry
-    if name != "meta-agent":
-        carried -= ALWAYS_NEW
-    for old, new in zip(before, after, strict=True):
-        for field in sorted(carried):
-            assert getattr(new, field) == getattr(old, field), field
-
-
-@pytest.mark.parametrize("name", [n for n in WRITABLE if n not in ("swe-bench-predictions",)])
-def test_dialogues_and_tools_survive_every_round_trip(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    write_rollouts([ours()], path, name)
-    (again,) = read_rollouts(path)
-    assert again.messages == DIALOGUE
-    assert again.turns == 2
-
-
-def test_an_unknown_ending_stays_unknown_through_a_round_trip(tmp_path: Path) -> None:
-    before = read_one(tmp_path, OPENAI)
-    for name in ("openai-messages", "prime-rl"):
-        write_rollouts([before], tmp_path / "again.jsonl", name)
-        (again,) = read_rollouts(tmp_path / "again.jsonl")
-        assert "stop_reason" in absent(again), name
-        assert "outcome" in absent(again), name
-
-
-def test_a_failed_export_leaves_nothing_behind(tmp_path: Path) -> None:
-    def broken() -> Iterator[Rollout]:
-        yield ours()
-        raise ConfigError("the source ends badly")
-
-    with pytest.raises(ConfigError, match="ends badly"):
-        write_rollouts(broken(), tmp_path / "out.jsonl", "openai-messages")
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- Parquet -------------------------------------------------------------------------------------

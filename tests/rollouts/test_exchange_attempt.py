@@ -10,7 +10,7 @@ import pytest
 
 from meta_agent.core.protocols import Rollout
 from meta_agent.readers.evidence import exemplars, read_foreign, render_foreign
-from meta_agent.readers.formats import attempt_messages, read_rollouts, write_rollouts
+from meta_agent.readers.formats import attempt_messages, read_rollouts
 
 from ._foreign import ATIF_STEPS, CALL, DATA, INSPECT, NEMO, SWE_AGENT, write_jsonl
 
@@ -90,14 +90,6 @@ def test_an_attempt_without_a_reply_has_no_last_words(tmp_path: Path) -> None:
     (rollout,) = read_rollouts(write_jsonl(tmp_path / "rows.jsonl", row))
     ((shown,),) = exemplars([rollout]).values()
     assert "everybody knows" not in shown.last_words
-
-
-@pytest.mark.parametrize("name", ["openai-messages", "prime-rl", "meta-agent"])
-def test_an_export_keeps_the_prompt_apart(name: str, tmp_path: Path) -> None:
-    before = list(read_rollouts(write_jsonl(tmp_path / "rows.jsonl", *ROWS["prime-rl"])))
-    write_rollouts(before, tmp_path / "out.jsonl", name)
-    (after,) = read_rollouts(tmp_path / "out.jsonl")
-    assert attempt_messages(after) == attempt_messages(before[0])
 
 
 # --- shares ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Rollout, RolloutFailure
-from meta_agent.readers.formats import absent, read_rollouts, write_rollouts
+from meta_agent.readers.formats import absent, read_rollouts
 
 from ._foreign import DIALOGUE, MINI, PREDICTION, SWE_AGENT, VERIFIERS, write_jsonl
 
@@ -175,16 +175,6 @@ def test_steps_that_trl_wrote_as_text_are_numbers(tmp_path: Path) -> None:
     assert (found.version, found.outcome_detail["step"]) == ("step-12", 12)
 
 
-def test_whether_a_call_worked_survives_a_round_trip(tmp_path: Path) -> None:
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": "x", "is_error": True}
-    told = [*DIALOGUE[:3], {"role": "user", "content": [result]}, ANSWER]
-    before = read_all(tmp_path, {"messages": told})
-    write_rollouts(before, tmp_path / "out.jsonl", "openai-messages")
-    (after,) = read_rollouts(tmp_path / "out.jsonl")
-    assert after.tool_events == before[0].tool_events
-    assert not after.tool_events[0].ok
-
-
 # --- files ---------------------------------------------------------------------------------------
 
 LINES = b"".join(
@@ -249,20 +239,6 @@ def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_bytes(b"")
     with pytest.raises(ConfigError, match="all empty"):
         list(read_rollouts(tmp_path / "rows.jsonl"))
-
-
-@pytest.mark.parametrize("name", ["openai-messages", "prime-rl"])
-def test_what_has_no_messages_is_not_written_as_a_silent_dialogue(
-    name: str, tmp_path: Path
-) -> None:
-    silent = read_all(tmp_path, PREDICTION)
-    spoken = read_all(tmp_path, {"messages": DIALOGUE})
-    path = tmp_path / "out"
-    assert write_rollouts([*silent, *spoken], path, name) == 1
-    assert len(list(read_rollouts(path))) == 1
-    with pytest.raises(ConfigError, match="none of 1 rollouts has messages"):
-        write_rollouts(silent, tmp_path / "none.jsonl", name)
-    assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_nesting_without_end_is_no_json(tmp_path: Path) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.protocols import Domain, PlannedRollout, Rollout
+from meta_agent.core.protocols import Domain, PlannedRollout
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.code import CodeDomain, code_runner
 from meta_agent.domains.math import MathDomain, Verifier
-from meta_agent.readers.formats import read_rollouts, write_rollouts
 
 from .laboratory import ScriptGateway, session, tree
 
@@ -76,9 +75,3 @@ def test_the_runner_rolls_the_domain_out(name: str, lock_step: bool, tmp_path: P
         assert {row.evaluator_hash for row in rows} == {domain.evaluator_hash}
         for row in rows:
             assert domain.regrade(row.task_key, row.verifier_inputs).success is row.outcome
-        assert _exported(rows, tmp_path / "out.jsonl") == [row.outcome for row in rows]
-
-
-def _exported(rows: list[Rollout], path: Path) -> list[bool | None]:
-    write_rollouts(rows, path, "openai-messages")
-    return [row.outcome for row in read_rollouts(path)]

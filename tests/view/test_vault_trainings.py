@@ -18,7 +18,6 @@ from meta_agent.reports._format import measured_text, vault_text
 from meta_agent.reports._parts import Measured
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal.story import moments, timeline
 from meta_agent.reports.terminal.text import summary
 from meta_agent.reports.terminal.two_runs import table
 
@@ -68,11 +67,6 @@ def test_each_place_names_the_training_behind_a_figure(place: str, ledger: Path)
         assert (final["training_seed"], final["training_steps"]) == (102, 90)
     else:
         assert KEPT in told and "training seed 0, 30 steps" in told
-
-
-def test_the_timeline_does_too(ledger: Path) -> None:
-    with Ledger.open(ledger, owner_lock=False) as opened:
-        assert KEPT in on_paper(timeline(moments(list(opened.steps()))))
 
 
 def test_what_happened_says_that_the_trainings_are_the_runs_own(ledger: Path) -> None:

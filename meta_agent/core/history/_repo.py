@@ -33,7 +33,6 @@ CANDIDATES = "refs/heads/candidate/"
 LEAD = "refs/heads/lead"
 _REF = re.compile(r"refs/heads/candidate/[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)+", re.ASCII)
 _NOTES = "refs/notes/commits"
-_BLAMED = re.compile(r"[0-9a-f]{40} \d+ \d+")
 _ID = re.compile(r"[0-9a-f]{40}")
 _WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
 
@@ -137,17 +136,6 @@ class HarnessRepo:
     def subject(self, commit: str) -> str:
         """The first line of a commit's message."""
         return self._commit(commit).message.partition("\n")[0]
-
-    def blame(self, commit: str, path: str) -> list[tuple[str, str]]:
-        """Each line of a file: the commit that brought it, and its text."""
-        argv = ("blame", "--porcelain", commit, "--", path)
-        lines, brought = [], commit
-        for row in self._git.run(*argv).stdout.decode("utf-8", "replace").split("\n"):
-            if row.startswith("\t"):
-                lines.append((brought, row[1:]))
-            elif _BLAMED.match(row):
-                brought = row[:40]
-        return lines
 
     def brought_by(self, commit: str) -> str | None:
         """The commit on `main`'s own line that brought this one; itself where it lies there."""

@@ -1,1 +1,1 @@
-"""Stored rollouts under another reward, filter, ceiling or set of diagnostics."""
+"""Stored rollouts under another reward or filter."""

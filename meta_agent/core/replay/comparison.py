@@ -43,24 +43,20 @@ class GroupRow:
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     truth: Seen = field(default_factory=lambda: Seen([], []))
-    cut: Seen | None = None  # the truth as the candidate's side has it, where a ceiling was tried
 
-    @property
-    def truth_after(self) -> Seen:
-        return self.truth if self.cut is None else self.cut
-
-    def add(self, before: float, after: float, record: Slim, cut: Slim) -> None:
+    def add(self, before: float, after: float, record: Slim) -> None:
         self.before.append(before)
         self.after.append(after)
         self.truth.outcomes.append(record.outcome)
         self.truth.clean.append(record.clean)
-        if self.cut is not None:
-            self.cut.outcomes.append(cut.outcome)
-            self.cut.clean.append(cut.clean)
 
-    def view(self, rewards: Sequence[float], truth: Seen) -> dict[str, JSON]:
+    def view(self, rewards: Sequence[float]) -> dict[str, JSON]:
         """What a filter is given."""
-        return {"task_key": self.task_key, "rewards": list(rewards), "outcomes": truth.outcomes}
+        return {
+            "task_key": self.task_key,
+            "rewards": list(rewards),
+            "outcomes": self.truth.outcomes,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,6 @@ class ReplayReport:
     reading: Reading
     reasons: tuple[str, ...]
     probes: tuple[ProbeResult, ...] = ()
-    ceiling: Mapping[str, JSON] | None = None  # what a lower limit would have cut
     limit: str = LIMIT_OF_VALIDITY
 
     @property
@@ -157,16 +152,14 @@ class Comparison:
     def add_group(self, group: GroupRow, weight_before: float, weight_after: float) -> None:
         self.groups += 1
         self.before.add(group.before, group.truth, weight_before)
-        self.after.add(group.after, group.truth_after, weight_after)
+        self.after.add(group.after, group.truth, weight_after)
         was, now = std(group.before) < DEAD_STD, std(group.after) < DEAD_STD
         self.revived += was and not now
-        self.revived_mixed += was and not now and len(set(group.truth_after.clean)) == 2
+        self.revived_mixed += was and not now and len(set(group.truth.clean)) == 2
         self.killed += now and not was
         self.ranks.add(group.before, group.after)
 
-    def report(
-        self, probes: tuple[ProbeResult, ...] = (), ceiling: Mapping[str, JSON] | None = None
-    ) -> ReplayReport:
+    def report(self, probes: tuple[ProbeResult, ...] = ()) -> ReplayReport:
         reading, reasons = self._read()
         return ReplayReport(
             rollouts=self.rollouts,
@@ -185,7 +178,6 @@ class Comparison:
             reading=reading,
             reasons=(*reasons, *_sentences_about(probes)),
             probes=probes,
-            ceiling=ceiling,
         )
 
     def _offset(self) -> float | None:

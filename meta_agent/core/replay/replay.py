@@ -8,7 +8,7 @@ apart by at most `OPEN_GROUPS` other groups in the stream (a store writes them t
 Its limit of validity: it tells how a reward orders behaviour that *was* seen. What a policy trained
 on it will do, and behaviour nobody has shown yet, it cannot predict. So a reading ranks and
 explains; it never promotes. The probes (`probes`) look a little further: at known-bad attempts,
-changed in ways that a policy could find. A lower ceiling (`ceilings`) may be tried along.
+changed in ways that a policy could find.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from typing import Final, NamedTuple, Protocol
 
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.core.replay._lines import Slim, slim
-from meta_agent.core.replay._side import Seen
-from meta_agent.core.replay.ceilings import Ceiling, Cut
 from meta_agent.core.replay.comparison import Comparison, GroupRow, ReplayReport, Scores
 from meta_agent.core.replay.probes import ProbeSample, Score, probe
 
@@ -46,10 +44,9 @@ class Scorer(Protocol):
 
 
 class _Scored(NamedTuple):
-    """A chunk after both rewards. `cut` holds the records as the candidate's side has them."""
+    """A chunk after both rewards."""
 
     records: Sequence[Slim]
-    cut: Sequence[Slim]
     before: Rewards
     after: Rewards
 
@@ -60,7 +57,6 @@ class _Replay:
 
     sides: tuple[Scorer, Scorer]
     stored_commit: str | None
-    cut: Cut | None
     sample: ProbeSample | None
     comparison: Comparison = field(default_factory=Comparison)
 
@@ -72,7 +68,6 @@ def replay(
     *,
     stored_commit: str | None = None,
     groups_per_step: int = GROUPS_PER_STEP,
-    ceiling: Ceiling | None = None,
     probes: bool = True,
 ) -> ReplayReport:
     """Scores rollouts (or stored lines) under both harnesses and compares.
@@ -84,7 +79,6 @@ def replay(
         stored_commit: the base's harness commit. Records made under it already carry the base's
             rewards, which are used as they are: the base's code then runs for its filter only.
         groups_per_step: how many groups a filter sees at once, as in training.
-        ceiling: lower limits, which cut the records that the candidate's side scores.
         probes: whether known-bad attempts are made to look good, too (a bounded number).
 
     Raises:
@@ -93,13 +87,11 @@ def replay(
     state = _Replay(
         (base_session, candidate_session),
         stored_commit,
-        Cut(ceiling) if ceiling else None,
         ProbeSample() if probes else None,
     )
     comparison = state.comparison
     waiting: deque[_Filtered] = deque()
-    grouped = _grouped(_rows(state, rollouts), ceiling=ceiling is not None)
-    for batch in _batches(grouped, groups_per_step):
+    for batch in _batches(_grouped(_rows(state, rollouts)), groups_per_step):
         waiting.append(_filter(batch, state.sides))
         if len(waiting) > FILTERED_AHEAD:
             waiting.popleft().compare(comparison)
@@ -107,7 +99,7 @@ def replay(
         filtered.compare(comparison)
     scores = _totals(base_session), _totals(candidate_session)
     beaten = probe(state.sample, scores) if state.sample else ()
-    return comparison.report(beaten, state.cut.to_json() if state.cut else None)
+    return comparison.report(beaten)
 
 
 # --- scoring ------------------------------------------------------------------------------------
@@ -127,12 +119,11 @@ def _score_ahead(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterato
 
 class _Pending(NamedTuple):
     records: Sequence[Slim]
-    cut: Sequence[Slim]
     before: Callable[[], Rewards]
     after: Callable[[], Rewards]
 
     def scored(self) -> _Scored:
-        return _Scored(self.records, self.cut, self.before(), self.after())
+        return _Scored(self.records, self.before(), self.after())
 
 
 def _send(state: _Replay, chunk: Sequence[Slim]) -> _Pending:
@@ -143,12 +134,7 @@ def _send(state: _Replay, chunk: Sequence[Slim]) -> _Pending:
         if base_is_scored
         else state.sides[0].begin_reward(lines)
     )
-    if state.cut is None:
-        return _Pending(chunk, chunk, before, state.sides[1].begin_reward(lines))
-    cut = [state.cut.ceiling.cut(record) for record in chunk]
-    for whole, rest in zip(chunk, cut, strict=True):
-        state.cut.add(whole, rest)
-    return _Pending(chunk, cut, before, state.sides[1].begin_reward([r.line for r in cut]))
+    return _Pending(chunk, before, state.sides[1].begin_reward(lines))
 
 
 def _chunks(
@@ -183,10 +169,9 @@ def _totals(side: Scorer) -> Score:
 
 
 class _Row(NamedTuple):
-    """One rollout with both totals; `cut` is what the candidate's side has of it."""
+    """One rollout with both totals."""
 
     record: Slim
-    cut: Slim
     before: float
     after: float
 
@@ -195,9 +180,9 @@ def _rows(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]
     sides, sample = state.sides, state.sample
     for chunk in _score_ahead(state, rollouts):
         before = _scores(chunk.records, chunk.before, sides[0].weights)
-        after = _scores(chunk.cut, chunk.after, sides[1].weights)
+        after = _scores(chunk.records, chunk.after, sides[1].weights)
         state.comparison.add_chunk(before, after)
-        for row in map(_Row, chunk.records, chunk.cut, before.totals, after.totals):
+        for row in map(_Row, chunk.records, before.totals, after.totals):
             if sample is not None:
                 sample.see(row.record, row.before, row.after)
             yield row
@@ -216,19 +201,18 @@ def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
     return whole
 
 
-def _grouped(rows: Iterable[_Row], *, ceiling: bool) -> Iterator[GroupRow]:
+def _grouped(rows: Iterable[_Row]) -> Iterator[GroupRow]:
     """Whole groups, the longest untouched first, in an order that depends on the stream alone."""
     open_groups: OrderedDict[str, GroupRow] = OrderedDict()
-    for record, cut, before, after in rows:
+    for record, before, after in rows:
         group = open_groups.get(record.group_id)
         if group is None:
-            cut_truth = Seen([], []) if ceiling else None
-            group = open_groups[record.group_id] = GroupRow(record.task_key, cut=cut_truth)
+            group = open_groups[record.group_id] = GroupRow(record.task_key)
             if len(open_groups) > OPEN_GROUPS:
                 yield open_groups.popitem(last=False)[1]
         else:
             open_groups.move_to_end(record.group_id)
-        group.add(before, after, record, cut)
+        group.add(before, after, record)
     yield from open_groups.values()
 
 
@@ -256,6 +240,6 @@ def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
 
 
 def _filter(groups: list[GroupRow], sides: tuple[Scorer, Scorer]) -> _Filtered:
-    before = sides[0].begin_keep([group.view(group.before, group.truth) for group in groups])
-    after = sides[1].begin_keep([group.view(group.after, group.truth_after) for group in groups])
+    before = sides[0].begin_keep([group.view(group.before) for group in groups])
+    after = sides[1].begin_keep([group.view(group.after) for group in groups])
     return _Filtered(groups, before, after)

@@ -1,14 +1,14 @@
-"""Rollouts in the formats of other tools, in and out.
+"""Rollouts in the formats of other tools.
 
 `read_rollouts(path)` streams the records of a file whose format it recognises, and counts what it
 skipped. `absent(rollout)` says what was not in the data, `attempt_messages(rollout)` what the
-attempt wrote. `write_rollouts` exports. A new format is one `Format`, listed in `_registry.py`.
+attempt wrote. A new format is one `Format`, listed in `_registry.py`.
 """
 
 from meta_agent.readers.formats._draft import absent, attempt_messages, judged, origin, prompt_of
 from meta_agent.readers.formats._mapped import by_our_names
-from meta_agent.readers.formats._read import Reading, read_rollouts, write_rollouts
-from meta_agent.readers.formats._registry import FORMATS, format_named, sniff
+from meta_agent.readers.formats._read import Reading, read_rollouts
+from meta_agent.readers.formats._registry import FORMATS, sniff
 
 __all__ = [
     "FORMATS",
@@ -16,11 +16,9 @@ __all__ = [
     "absent",
     "attempt_messages",
     "by_our_names",
-    "format_named",
     "judged",
     "origin",
     "prompt_of",
     "read_rollouts",
     "sniff",
-    "write_rollouts",
 ]

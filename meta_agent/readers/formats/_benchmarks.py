@@ -19,7 +19,6 @@ from meta_agent.readers.formats._format import (
 )
 from meta_agent.readers.formats._messages import parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
-from meta_agent.readers.formats._write import CANNOT_CARRY, prediction, writer
 
 # --- SWE-bench: predictions -----------------------------------------------------------------------
 # There are no messages in such a file, so behaviour is unknown. Rows may carry an evaluation beside
@@ -59,9 +58,7 @@ PREDICTIONS: Final = Format(
     "instance_id, model_patch",
     _claims_prediction,
     _read_prediction,
-    writer(prediction),
     expand=_expand_predictions,
-    cannot_carry=CANNOT_CARRY["swe-bench-predictions"],
 )
 
 # --- SWE-bench: reports of the harness ------------------------------------------------------------

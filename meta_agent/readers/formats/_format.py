@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
 
-from meta_agent.core.protocols import JSON, Rollout, RolloutFailure, StopReason
+from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
 from meta_agent.readers.formats._row import Row, RowError, finite, has
@@ -19,7 +19,6 @@ from meta_agent.readers.formats._row import Row, RowError, finite, has
 CERTAIN: Final = 3
 ERROR_CHARS: Final = 2000
 Count = Callable[[str], None]
-Writer = Callable[[Iterable[Rollout], Path], int]
 
 
 class Attached(NamedTuple):
@@ -38,8 +37,6 @@ class Format:
     `expand` turns one value of the file into rows, `gather` all values into rows.
     `identity` returns what is the same wherever a tool repeats one attempt, such as its id: of an
     attempt that several files hold, one is read. None says that the row has nothing of the kind.
-    `cannot_carry` names the fields of a record that an export loses. A format of `dialogues` does
-    not write rollouts without messages: read again, their silence would look like the model's.
     """
 
     name: str
@@ -47,14 +44,11 @@ class Format:
     marks: str
     claims: Callable[[JSON], int]
     read: Callable[[Row, Count], Draft]
-    write: Writer | None = None
     expand: Callable[[Placed], Iterator[Placed]] | None = None
     gather: Callable[[Iterable[Placed]], Iterator[Placed]] | None = None
     identity: Callable[[Row, Path], JSON] | None = None
     attached: Attached | None = None
     layout: Literal["lines", "document", "parquet"] = "lines"
-    cannot_carry: frozenset[str] = frozenset()
-    dialogues: bool = False
 
 
 @dataclass(frozen=True, slots=True)

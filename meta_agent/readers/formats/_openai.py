@@ -15,7 +15,6 @@ from meta_agent.readers.formats._messages import (
 )
 from meta_agent.readers.formats._row import Row, RowError, as_object, excerpt, has
 from meta_agent.readers.formats._tokens import calls_of, joined
-from meta_agent.readers.formats._write import CANNOT_CARRY, dialogue, writer
 
 # --- dialogues ------------------------------------------------------------------------------------
 # OpenAI's `messages`, and what else holds nothing but a dialogue: ShareGPT's `conversations`,
@@ -126,10 +125,7 @@ DIALOGUES: Final = Format(
     "messages, conversations, prompt and completion, or custom_id and response",
     _claims_dialogue,
     _read_dialogue,
-    writer(dialogue),
     identity=_identity_of_reply,
-    cannot_carry=CANNOT_CARRY["openai-messages"],
-    dialogues=True,
 )
 
 # --- NeMo Gym -------------------------------------------------------------------------------------

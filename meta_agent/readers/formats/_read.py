@@ -232,34 +232,6 @@ def read_rollouts(
     return Reading([Path(path) for path in paths], format_name, run, over=over)
 
 
-def write_rollouts(rollouts: Iterable[Rollout], path: Path, format_name: str) -> int:
-    """Writes rollouts in a format and returns how many: those without messages have no dialogue."""
-    format_ = format_named(format_name)
-    if format_.write is None:
-        names = ", ".join(sorted(name for name, row in FORMATS.items() if row.write))
-        raise ConfigError(f"{format_name} can be read, not written", hint=f"choose one of: {names}")
-    if format_.dialogues:
-        rollouts = _with_messages(rollouts, format_name)
-    with suppress(FileExistsError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write: Callable[[Iterable[Rollout], Path], int] = format_.write
-    return write(rollouts, path)
-
-
-def _with_messages(rollouts: Iterable[Rollout], format_name: str) -> Iterator[Rollout]:
-    total = written = 0
-    for rollout in rollouts:
-        total += 1
-        if rollout.messages:
-            written += 1
-            yield rollout
-    if total and not written:
-        raise ConfigError(
-            f"none of {total} rollouts has messages, and {format_name} is a format of dialogues",
-            hint="choose meta-agent or swe-bench-predictions",
-        )
-
-
 def _claimed_whole(value: list[object]) -> bool:
     with suppress(ConfigError):
         sniff(value, "")

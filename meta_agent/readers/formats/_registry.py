@@ -25,7 +25,6 @@ from meta_agent.readers.formats._openai import DIALOGUES, NEMO_GYM
 from meta_agent.readers.formats._openhands import OPENHANDS
 from meta_agent.readers.formats._row import Row, RowError, has
 from meta_agent.readers.formats._training import TRL, VERIFIERS, VERL
-from meta_agent.readers.formats._write import whole_record, writer
 
 _SHOWN_FIELDS: Final = 12
 
@@ -56,7 +55,6 @@ OWN: Final = Format(
     "schema_version, task_key, harness_commit, messages",
     _claims_own,
     _read_own,
-    writer(whole_record),
     identity=lambda row, path: dict(row.values),
 )
 
@@ -84,7 +82,7 @@ class UnknownFormatError(ConfigError):
 
 
 HOW_TO_READ: Final = (
-    "formats, and the fields they are known by: meta-agent rollouts formats; other rows, CSV too: "
+    "docs/reference.md lists the formats and the fields they are known by; other rows, CSV too: "
     "meta-agent report --map FIELD=prompt,FIELD=completion,FIELD=reward --rollouts FILE"
 )
 
@@ -101,7 +99,7 @@ def sniff(value: JSON, place: str) -> Format:
     if len(rivals) > 1:
         raise ConfigError(
             f"{place}: could be {' or '.join(rivals)}",
-            hint=f"say which: meta-agent rollouts import --format {rivals[0]} FILE",
+            hint=f"say which: meta-agent report --format {rivals[0]} --rollouts FILE",
         )
     return FORMATS[rivals[0]]
 

@@ -20,12 +20,6 @@ from meta_agent.readers.formats._format import (
 from meta_agent.readers.formats._messages import parse_completion, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, finite, has
 from meta_agent.readers.formats._tokens import calls_of, joined
-from meta_agent.readers.formats._write import (
-    CANNOT_CARRY,
-    VERIFIERS_STOPS,
-    verifiers_result,
-    writer,
-)
 
 # --- verifiers and prime-rl -----------------------------------------------------------------------
 # One attempt a line. `metrics` become reward components of weight 0 beside the `reward`, since a
@@ -117,12 +111,21 @@ def _error(value: JSON) -> RolloutFailure | None:
     return RolloutFailure("infra", text[:ERROR_CHARS])
 
 
+_STOPS: Final[dict[str, StopReason]] = {
+    "max_turns_reached": "turn_limit",
+    "prompt_too_long": "token_limit",
+    "max_total_completion_tokens_reached": "token_limit",
+    "timeout_reached": "wall_limit",
+    "has_error": "error",
+}
+
+
 def _stop(row: Row, error: RolloutFailure | None) -> StopReason | None:
     condition, truncated = row.text("stop_condition", "stop_reason"), row.flag("is_truncated")
     if error is not None:
         return "error"
-    if condition in VERIFIERS_STOPS:
-        return VERIFIERS_STOPS[condition]
+    if condition in _STOPS:
+        return _STOPS[condition]
     if truncated:
         return "length"
     return None if condition is None and truncated is None else "returned"
@@ -134,11 +137,8 @@ VERIFIERS: Final = Format(
     "prompt, completion, and example_id (before: id, task, reward)",
     _claims_verifiers,
     _read_verifiers,
-    writer(verifiers_result),
     identity=identity_by("trajectory_id", "rollout_id"),
     attached=Attached("results.jsonl", "metadata.json", _RUN),
-    cannot_carry=CANNOT_CARRY["prime-rl"],
-    dialogues=True,
 )
 
 # --- TRL ------------------------------------------------------------------------------------------

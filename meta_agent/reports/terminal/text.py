@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from meta_agent.core.display import DecisionView
-from meta_agent.core.ledger import Event, Step
-from meta_agent.core.protocols import ROLES
+from meta_agent.core.ledger import Event, Ledger, Step
+from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.reports import run_sections
 from meta_agent.reports._facts import calibration_facts
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
 from meta_agent.reports._parts import CandidateView
-from meta_agent.reports.run_sections import flat_text, open_step_text
+from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
 from meta_agent.reports.sections import Cell, Facts, Style, Table, Words
-from meta_agent.reports.state import RunState
+from meta_agent.reports.state import RunState, reduce
 from meta_agent.reports.terminal.paint import painted, patch_text, raw_lines
+
+LOOK_SEC: Final = 1.0
 
 
 def summary(state: RunState) -> RenderableType:
@@ -81,6 +84,40 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
         flat = " ".join(visible(words).split())
         printed.append(line.append(f"  {visible(kind):<10}  {flat}", style="not dim"))
     return printed
+
+
+def follow(ledger: Ledger, run: str | None) -> None:
+    """Prints every line of a log so far, then each new one, until the run ends or its owner died.
+
+    It only reads the ledger, once a second.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    printed: set[str] = set()
+    for state in _states(ledger, run):
+        for line in log(ledger.steps(state.run), ledger.events(state.run)):
+            if line.plain not in printed:
+                printed.add(line.plain)
+                console.print(line)
+        sys.stdout.flush()
+    console.print(Text(state_word(state)))
+
+
+def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
+    """Yields the state now, and again every second while a process works on the run."""
+    state = reduce(ledger, run)
+    yield state
+    while state.exit_reason is None and state.owner:
+        time.sleep(LOOK_SEC)
+        state = reduce(ledger, state.run)
+        yield state
+
+
+def reverted(reverts: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
+    """What was taken back, and how what is left is judged."""
+    texts = [f"{row['candidate']} is taken back by {str(row['commit'])[:12]}" for row in reverts]
+    next_run = f"meta-agent evolve --seed 1 --workspace {workspace}"
+    texts.append(f"what is left was not judged yet; a run with another seed does: {next_run}")
+    return lines(texts)
 
 
 def _step_line(step: Step) -> str:
