@@ -27,13 +27,14 @@ from typing import NamedTuple
 
 import gate_nulls
 import numpy as np
+from _stored_runs import StoredRuns
 from numpy.typing import NDArray
 from scipy import stats
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate import wilson
 from meta_agent.core.gate.numbers.statistics import ErrorBudget, Pairs, effect
-from meta_agent.core.gate.simulate import Gate, StoredRuns
+from meta_agent.core.gate.simulate import Gate
 from meta_agent.core.loop.plan import Plan, plan_for
 
 Matrix = NDArray[np.float64]

@@ -16,7 +16,6 @@ import typer
 
 from meta_agent.cli import (
     _bring,
-    _calibrate,
     _compare,
     _demo,
     _history,
@@ -43,10 +42,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-_TAKES_SETTINGS: Final = (_run.evolve, _run.train, _calibrate.calibrate, _compare.compare)
+_TAKES_SETTINGS: Final = (_run.evolve, _run.train, _compare.compare)
 for runs in (
     *(_run.evolve, _run.train, _bring.init, _bring.check, _bring.adopt),
-    *(_demo.demo, _calibrate.calibrate, _compare.compare),
+    *(_demo.demo, _compare.compare),
     *(_people.approve, _people.transcript, _people.view),
     *(_review.report, _review.status, _review.log, _review.why, _review.verify),
     *(_history.show, _history.diff, _history.revert),

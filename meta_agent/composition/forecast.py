@@ -14,9 +14,9 @@ from meta_agent.composition.opening import name_of
 from meta_agent.composition.placing import Placing, placing
 from meta_agent.composition.preflight import require_supported
 from meta_agent.composition.served import REPLAY
-from meta_agent.composition.visible import KIND, tasks_that_do, visible
+from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
-from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain
@@ -61,29 +61,25 @@ def forecast(config: RunConfig) -> Forecast:
     require_supported(config)
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
-    calibrations, alpha = _recorded(config)
-    plan = replace(plan_for(config, domain), alpha=alpha)
+    plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
     earlier = latest_transcripts(config.workspace)
     measured = measured_in(earlier) if earlier else None
-    effect = visible(config, plan, calibrations, domain.evaluator_hash)
+    effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     spending = estimate(config, plan, prices_in_use(config), least, measured)
     return Forecast(config, plan, spending, placing(config, domain))
 
 
-def _recorded(config: RunConfig) -> tuple[list[Step], float]:
-    """Returns the calibrations of a workspace, and the alpha that its earlier claims left.
-
-    It does not create a workspace.
-    """
+def _alpha_left(config: RunConfig) -> float:
+    """Returns the alpha that earlier claims of a workspace left. Creates no workspace."""
     if not (config.workspace / SETTINGS_FILE).is_file():
-        return [], ALPHA
+        return ALPHA
     file = open_workspace(config.workspace).ledger_file
     if not file.is_file():
-        return [], ALPHA
+        return ALPHA
     with Ledger.open(file, owner_lock=False) as ledger:
-        return ledger.steps(kind=KIND), alpha_of(ledger, name_of(config))
+        return alpha_of(ledger, name_of(config))
 
 
 def _finite(value: JSON) -> JSON:

@@ -11,7 +11,7 @@ from meta_agent.core.protocols import Domain
 from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.keys import keys_found
 
-_DOING: Final = {"": "evolving", "calibrate": "calibrating", "train": "training"}
+_DOING: Final = {"": "evolving", "train": "training"}
 
 
 def headline(

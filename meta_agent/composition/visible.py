@@ -1,34 +1,29 @@
 """Estimates the smallest gain that a budget finds with 80 % power, before it is spent.
 
-If `meta-agent calibrate` measured the same tasks, grader, policy and budget, its figure is used.
-Otherwise the figure is estimated from A/A runs of nano-swe. For other tasks nothing is known about
-their trainings, so the figure counts only the noise of single attempts. A run records the figure at
-its start. Summary and report repeat it, and claim nothing about smaller gains.
+The figure is estimated from A/A runs of nano-swe. For other tasks nothing is known about their
+trainings, so the figure counts only the noise of single attempts. A run records the figure at its
+start. Summary and report repeat it, and claim nothing about smaller gains.
 
-Not covered: the measurement (`calibration`). A single run may prove a smaller gain by luck; the
-figure is about many such runs.
+Not covered: a measurement on the user's own tasks. A single run may prove a smaller gain by luck;
+the figure is about many such runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate.simulate import POWER, Modelled, power
-from meta_agent.core.ledger import Step
 from meta_agent.core.loop.budget import held_claim
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON
 
-KIND: Final = "calibration"
-"""The kind of a calibration in the ledger."""
 _STORED_SPREAD: Final = 0.035
 """Standard deviation between training seeds of nano-swe's competent harness (32 A/A runs)."""
 _STORED_SEED: Final = 0.0316
@@ -53,10 +48,7 @@ class Visible:
 
     effect: float | None
     """None if no gain can be found."""
-    low: float | None
-    high: float | None
     basis: str
-    calibrated: bool
 
     @property
     def words(self) -> str:
@@ -64,78 +56,28 @@ class Visible:
         if self.effect is None:
             text = "this budget cannot see any gain, so none will be claimed"
         else:
-            size = f"{'' if self.calibrated else 'about '}{100 * self.effect:.1f} points"
+            size = f"about {100 * self.effect:.1f} points"
             text = f"this budget cannot see gains below {size}; no claim is made about them"
-        advice = "" if self.calibrated else "; meta-agent calibrate measures it"
-        return f"{text} ({self.basis}{advice})"
+        return f"{text} ({self.basis})"
 
     def to_json(self) -> dict[str, JSON]:
         return {**asdict(self), "words": self.words}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, JSON]) -> Self:
-        return cls(*(data[name] for name in ("effect", "low", "high", "basis", "calibrated")))
-
 
 def declare(run: Run) -> None:
-    """Notes and journals the figure of this run. A later calibration does not change it."""
+    """Notes and journals the figure of this run."""
 
     def figure() -> JSON:
-        steps = run.ledger.steps(kind=KIND)
-        held = held_claim(run)
-        evaluator_hash = run.lab.domain.evaluator_hash
-        return visible(run.config, run.plan, steps, evaluator_hash, held).to_json()
+        return visible(run.config, held_claim(run) or run.plan).to_json()
 
     run.note(run.once("visible", "visible", {}, figure)["words"])
 
 
-def visible(
-    config: RunConfig,
-    plan: Plan,
-    calibrations: Iterable[Step],
-    evaluator_hash: str,
-    held: Plan | None = None,
-) -> Visible:
-    """Returns the figure of the newest calibration that fits, or else an estimate."""
-    required = terms(config, plan, evaluator_hash)
-    fitting = [step for step in calibrations if step.is_done and _fits(step.intent, required)]
-    if fitting:
-        return _measured(fitting[-1].fields)
-    return _assumed(config, held or plan)
-
-
-def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]:
-    """Returns what a calibration and a run must have in common."""
-    sizes = plan.to_json()
-    decides = ("steps", "looks", "confirm", "alpha", "min_effect", "frozen", "target")
-    return {
-        "evaluator_hash": evaluator_hash,
-        "policy": config.policy,
-        "candidates": plan.budget.candidates,
-        **{name: sizes[name] for name in decides},
-    }
-
-
-def _fits(intent: Mapping[str, object], required: Mapping[str, JSON]) -> bool:
-    return all(intent.get(name) == value for name, value in required.items())
-
-
-def _measured(record: Mapping[str, JSON]) -> Visible:
-    effect = record["smallest_effect"]
-    around = ""
-    if effect["low"] is not None and effect["high"] is not None:
-        around = f", {100 * effect['low']:.1f} to {100 * effect['high']:.1f}"
-    basis = (
-        f"80 % power{around}; calibrated on {record['runs']} A/A {record['unit']} of "
-        f"{record['harness_commit'][:10]}"
-    )
-    return Visible(effect["effect"], effect["low"], effect["high"], basis, True)
-
-
-def _assumed(config: RunConfig, plan: Plan) -> Visible:
+def visible(config: RunConfig, plan: Plan) -> Visible:
+    """Returns the figure of a plan."""
     source, known_by = _assumptions(config, plan)
     effect = plan.gate().least(source) if plan.provable else None
-    return Visible(effect, None, None, f"80 % power{known_by}", False)
+    return Visible(effect, f"80 % power{known_by}")
 
 
 def _assumptions(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
@@ -157,7 +99,7 @@ def _assumptions(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
         )
     return _nano_swe(), (
         f"{pairs}going by the {100 * _STORED_SPREAD:.1f} points between training seeds that 32 A/A "
-        "runs of nano-swe showed; nothing here is calibrated"
+        "runs of nano-swe showed"
     )
 
 

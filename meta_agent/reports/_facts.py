@@ -86,8 +86,6 @@ def _claims(state: RunState) -> Rows:
 
 def claim_facts(state: RunState) -> Rows:
     """Yields figures over training runs, and the gains that this run cannot see."""
-    if state.calibration and state.calibration.get("schema_version") == 1:
-        yield from calibration_facts(state.calibration)
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):
@@ -249,69 +247,3 @@ def replay_facts(state: RunState) -> Rows:
         requests = "1 request differs" if drift == 1 else f"{drift} requests differ"
         different = f"{requests} from the recorded one at the same place"
         yield "drift", different if drift else "every request is the recorded one"
-
-
-# --- calibration: luck, errors of the gate, and what can be seen --------------------------------
-
-
-def calibration_facts(calibration: Mapping[str, Any]) -> Rows:
-    """Yields a sentence for each thing that a calibration measured."""
-    lost = calibration["tasks_lost"]
-    yield (
-        "measured",
-        f"{calibration['runs']} {calibration['unit']} of {calibration['harness_commit'][:10]} "
-        f"against each other, {calibration['tasks']} confirm tasks"
-        + (f"; {lost} lost in some run" if lost else ""),
-    )
-    yield "spread", _spread(calibration["spread"])
-    yield "false promotions", _false_promotions(calibration)
-    yield "detectable effect", _smallest(calibration["smallest_effect"])
-    if calibration["wanted"]:
-        yield "wanted", _power(calibration["wanted"])
-    yield "simulated from", str(calibration["simulated_from"])
-
-
-def _spread(spread: Mapping[str, Any]) -> str:
-    total, low, high, seed = (100 * spread[name] for name in ("total", "low", "high", "seed"))
-    words = (
-        f"clean success {percent(spread['mean'])}; between {spread['between']} {total:.1f} points "
-        f"[{low:.1f}, {high:.1f}]"
-    )
-    if spread["between"] == "samples":
-        return words
-    return f"{words}, {seed:.1f} of them not explained by the luck of single attempts"
-
-
-def _false_promotions(calibration: Mapping[str, Any]) -> str:
-    rate, candidates = calibration["false_promotions"], calibration["candidates"]
-    return (
-        f"{percent(rate['share'])} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}] of "
-        f"{rate['cases']} simulated runs of {candidates} candidate{'s' * (candidates != 1)} that "
-        f"change nothing; declared: at most {percent(rate['declared'])}"
-    )
-
-
-def _smallest(smallest: Mapping[str, Any]) -> str:
-    power = f"{100 * smallest['power']:.0f} % probability"
-    if smallest["effect"] is None:
-        return f"this budget finds no gain with {power}"
-    ends = (smallest[name] for name in ("low", "high"))
-    low, high = ("none" if end is None else f"{100 * end:.1f}" for end in ends)
-    return (
-        f"{100 * smallest['effect']:.1f} points [{low}, {high}] are found with {power}; evolve "
-        "with this budget makes no claim about smaller gains"
-    )
-
-
-def _power(power: Mapping[str, Any]) -> str:
-    now, has = power["power_now"], power.get("has") or {}
-    needs = " or ".join(_need(unit, count, has.get(unit)) for unit, count in power["needs"].items())
-    return (
-        f"{100 * power['effect']:.1f} points are found with {percent(now['share'])} "
-        f"[{100 * now['low']:.0f}, {100 * now['high']:.0f}] now; for 80 %: {needs}"
-    )
-
-
-def _need(unit: str, count: int | None, has: int | None) -> str:
-    now = "" if has is None else f" (this budget has {has})"
-    return f"more {unit} than were tried{now}" if count is None else f"{count} {unit}{now}"

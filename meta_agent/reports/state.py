@@ -61,7 +61,6 @@ class RunState:
     final: Measured | None = None  # on the vault
     visible: Mapping[str, Any] | None = None  # the smallest gain that this run can see
     results: Mapping[str, Any] | None = None  # on the vault, over training runs
-    calibration: Mapping[str, Any] | None = None  # the newest of a run that calibrates
     versions: list[VersionView] = field(default_factory=list)
     lead: Mapping[str, Any] | None = None  # the ideas that joined it since main advanced
     cells: list[CellView] = field(default_factory=list)
@@ -193,7 +192,6 @@ class RunState:
             "product": self.product,
             "visible": dict(self.visible) if self.visible else None,
             "results": dict(self.results) if self.results else None,
-            "calibration": dict(self.calibration) if self.calibration else None,
             "versions": [version.to_json() for version in self.versions],
             "lead": dict(self.lead) if self.lead else None,
             "cells": [cell.to_json() for cell in self.cells],
@@ -470,5 +468,4 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "eval": _fold_eval,
     "visible": _kept_as("visible"),
     "results": _kept_as("results"),
-    "calibration": _kept_as("calibration"),
 }

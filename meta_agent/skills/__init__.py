@@ -7,7 +7,6 @@ what is merged.
 from meta_agent.skills._distil import distil
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
-from meta_agent.skills._retrieve import search
 from meta_agent.skills._validate import redact, validate
 from meta_agent.skills._watched import check_script, trigger_in
 
@@ -18,7 +17,6 @@ __all__ = [
     "export",
     "load_skill",
     "redact",
-    "search",
     "trigger_in",
     "validate",
 ]

@@ -34,7 +34,8 @@ def handed_on(skill: Skill, place: Path) -> Path:
     """A copy of a skill in a folder of skills."""
     if problems := validate(skill.path):
         raise ConfigError(
-            f"{skill.name} is not handed on: {problems[0]}", hint="meta-agent skills validate"
+            f"{skill.name} is not handed on: {problems[0]}",
+            hint=f"meta-agent skills show {skill.name} lists all its problems",
         )
     target = place / skill.name
     if target.is_symlink() or (target.exists() and not _ours(skill, target)):

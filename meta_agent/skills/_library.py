@@ -75,7 +75,7 @@ class SkillLibrary:
         raise ConfigError(
             f"{self.path} has {len(fitting) or 'no'} skill {name!r}"
             + (f": {near}" if near else ""),
-            hint="meta-agent skills list",
+            hint="meta-agent skills show",
         )
 
     def find(

@@ -1,21 +1,21 @@
-"""Which skills speak to a situation: those whose trigger shows in its rollouts, then those whose
+"""Which skills speak to a situation: those whose trigger shows in its evidence, then those whose
 words fit, by SQLite's full-text index (FTS5, BM25 with words brought to their stems).
 
 Scope comes before words: a skill of the same domain and factor beats any amount of shared
 vocabulary. The index is made anew from the folders in memory, which takes milliseconds for some
 hundred skills, and the same library always gives the same order.
 
-In quarantine, what came from elsewhere (`Skill.foreign`) and what trials did not let out again is
-for people alone: `in_scope` never has it.
+Quarantined skills that came from elsewhere (`Skill.foreign`), or that trials did not let out again,
+are for people alone: `in_scope` is never True for them.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3  # noqa: TID251 - an index in memory; nothing durable
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import Skill, SkillDraft
@@ -34,21 +34,6 @@ _NEARLY: Final = 0.8  # of the words of two descriptions, by which they say the 
 _WEIGHTS: Final = "8.0, 4.0, 1.0"  # of name, description, body
 
 
-class Found(NamedTuple):
-    """A skill that was looked for, what of its trigger shows, and what could not be looked at."""
-
-    skill: Skill
-    shows: Mapping[str, float]
-    unseen: tuple[str, ...]
-
-
-class Search(NamedTuple):
-    """What was found, best first, and what of all skills could not be looked for, and why."""
-
-    hits: list[Found]
-    unseen: dict[str, tuple[str, ...]]
-
-
 def rank(
     skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
 ) -> list[Skill]:
@@ -61,19 +46,6 @@ def rank(
         return not (evidence and _shows(skill, evidence)), -fits, skill.name
 
     return sorted(usable, key=place)
-
-
-def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> Search:
-    """Those whose trigger shows in the report first, then by words; nothing that neither finds."""
-    scores = words_of(skills, text)
-    looked = [_looked(skill, report) for skill in skills]
-    fitting = [hit for hit in looked if hit.shows or scores.get(hit.skill.name)]
-    blind = {hit.skill.name: hit.unseen for hit in looked if hit.unseen and not hit.shows}
-
-    def place(hit: Found) -> tuple[bool, float, str]:
-        return not hit.shows, -scores.get(hit.skill.name, 0.0), hit.skill.name
-
-    return Search(sorted(fitting, key=place)[:limit], blind)
 
 
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
@@ -125,16 +97,6 @@ def _shows(skill: Skill, evidence: JSON) -> bool:
     counts = {name: n for row in rows for name in row["needs"]}
     report = {"evidence": evidence, "shape": {}, "rollouts": n, "known": counts}
     return any(look(row, report)[0] for row in rows)
-
-
-def _looked(skill: Skill, report: JSON) -> Found:
-    if report is None or skill.kind == "guide":
-        return Found(skill, {}, ())
-    rows, _ = trigger_in(skill.path)
-    results = [look(row, report) for row in rows]
-    shows = {name: value for values, _ in results for name, value in values.items()}
-    unseen = [why for _, why in results if why] if rows else ["it has no trigger that can be read"]
-    return Found(skill, shows, tuple(unseen))
 
 
 def _scope(skill: Skill, domain: str, factor: str | None) -> float:

@@ -1,1 +1,1 @@
-"""What studies runs from outside: comparing, calibrating, backtests, forecasts, review."""
+"""What studies runs from outside: comparing them, forecasts, review, history."""

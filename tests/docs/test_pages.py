@@ -75,7 +75,7 @@ def test_every_command_is_one_that_our_parsers_take(
         "evolve --samples many",
         "evolve --max-usd nobody=5",
         "evolv",
-        "skills show",
+        "skills trial",
         "make evolv",
         "--colour red",
     ],

@@ -11,7 +11,6 @@ from meta_agent.core.ledger.kinds import KINDS, Kind
 PACKAGE = Path(__file__).resolve().parents[2] / "meta_agent"
 PASSED_ON = {"core/loop/run", "core/lab/live"}  # their own `once` takes the kind from its caller
 READS = {"studies/review"}  # `verify` walks what was recorded
-ELSEWHERE = {"studies/calibration": "calibration"}  # a constant of another file
 
 
 def written() -> set[tuple[str, str]]:
@@ -32,7 +31,7 @@ def written() -> set[tuple[str, str]]:
                 found.add((str(kind.value), name))
             elif name not in PASSED_ON:
                 assert isinstance(kind, ast.Name)
-                found.add((constant(tree, kind.id) or ELSEWHERE[name], name))
+                found.add((str(constant(tree, kind.id)), name))
     return found
 
 

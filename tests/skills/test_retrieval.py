@@ -1,4 +1,4 @@
-"""The right skill among the first three: by what rollouts show, then by words."""
+"""The right skill among the first three: by words, and triggers that are read and never run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 
 from meta_agent.core.skills import Skill
 from meta_agent.readers.evidence import read_foreign
-from meta_agent.skills import SkillLibrary, search, trigger_in
+from meta_agent.skills import SkillLibrary, trigger_in
 from meta_agent.skills._library import load_skill
+from meta_agent.skills._retrieve import words_of
+from meta_agent.skills.looking import look
 from tests.skills.test_seeds import LIBRARY, NAMES, PLANTED, made
 
 # Each as somebody would ask who has not read the skill.
@@ -41,8 +43,9 @@ ASKED = {
 }
 
 
-def first_three(text: str, report: object = None) -> list[str]:
-    return [one.skill.name for one in search(SkillLibrary(LIBRARY).all(), text, report).hits]
+def first_three(text: str) -> list[str]:
+    scores = words_of(SkillLibrary(LIBRARY).all(), text)
+    return sorted(scores, key=lambda name: -scores[name])[:3]
 
 
 def test_recall_at_three_by_words() -> None:
@@ -51,14 +54,11 @@ def test_recall_at_three_by_words() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_shows_comes_first_whatever_the_words(name: str) -> None:
-    """Of each planted fault; several skills may speak to one, and three are handed over."""
+def test_the_trigger_of_a_skill_shows_in_the_fault_that_it_is_about(name: str) -> None:
     for planted in PLANTED[name].values():
         report = read_foreign(made(planted)).to_json()
-        found = search(SkillLibrary(LIBRARY).all(), "grader container", report, limit=12).hits
-        shown = [one.skill.name for one in found if one.shows]
-        assert name in shown[:3], shown
-        assert [one.skill.name for one in found[: len(shown)]] == shown
+        library = SkillLibrary(LIBRARY)
+        assert any(look(row, report)[0] for row in trigger_in(library.skill(name).path)[0])
 
 
 def test_nothing_fits_nothing() -> None:
@@ -90,18 +90,9 @@ def test_a_trigger_is_read_and_never_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", ["(s|h|a|.)*.(\\w+\\w+)+$", "*a" * 20_000, "*." * 20_000, ""])
 def test_a_strangers_metric_is_no_pattern(tmp_path: Path, metric: str) -> None:
     skill = _skill(tmp_path, metric=metric, limit=0.0)
-    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).hits
-    assert not found.shows and found.unseen
-
-
-def test_without_a_trigger_it_could_not_look(tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text("---\nname: demo\ndescription: a demo\n---\nwords\n")
-    skill = load_skill(folder)
-    assert skill is not None
-    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json()).hits
-    assert found.unseen == ("it has no trigger that can be read",)
+    (row,) = trigger_in(skill.path)[0]
+    shows, why = look(row, read_foreign(made(lambda t, s: {})).to_json())
+    assert not shows and why
 
 
 def _skill(tmp_path: Path, metric: str, limit: float) -> Skill:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from meta_agent.composition.visible import _agents, tasks_that_do, visible
+from meta_agent.composition.visible import _agents, declare, tasks_that_do, visible
 from meta_agent.core.config import RunConfig
-from meta_agent.core.gate.simulate import Modelled, power
+from meta_agent.core.gate.simulate import Modelled, power, smallest_effect
 from meta_agent.core.loop.plan import Plan, plan_for
+from tests.steps._bench import Bench
 
 CONFIG = RunConfig(policy="openai/m", samples=2)
 PLAN = plan_for(CONFIG)
+TRAINED = RunConfig(profile="tiny", generations=1)
+TRAININGS = replace(plan_for(TRAINED), looks=(4,), confirm=128, steps=2)
 
 
 def seen(plan: Plan) -> float | None:
-    return visible(CONFIG, plan, [], "ev").effect
+    return visible(CONFIG, plan).effect
 
 
 def test_more_tasks_and_more_samples_see_smaller_gains_and_less_error_larger_ones() -> None:
@@ -57,3 +62,34 @@ def test_a_size_that_does_is_named_where_one_of_those_tried_does() -> None:
     assert enough is not None and 24 <= enough <= 96
     assert tasks_that_do(small, 0.001) is None
     assert tasks_that_do(plan_for(RunConfig()), 0.2) is None, "of trained policies nobody asks"
+
+
+def test_more_seeds_and_more_tasks_make_smaller_gains_visible() -> None:
+    def effect(**changes: Any) -> float:
+        return visible(TRAINED, replace(TRAININGS, **changes)).effect or 1.0
+
+    assert effect(looks=(8,)) < effect(looks=(4,))
+    assert effect(confirm=512) < effect(confirm=64)
+
+
+def test_two_pairs_of_training_runs_cannot_see_anything() -> None:
+    plan = replace(TRAININGS, looks=(2,), generations=9)
+    words = visible(TRAINED, plan).words
+    assert words.startswith("this budget cannot see any gain, so none will be claimed")
+
+
+@pytest.mark.slow
+def test_the_worked_out_figure_is_near_the_simulated_one() -> None:
+    """For the spread that it assumes."""
+    plan = replace(TRAININGS, looks=(8,), confirm=512, generations=3)
+    source = Modelled(np.clip(np.linspace(0.3, 1.1, 512), 0.1, 0.98), 0.0316)
+    simulated = smallest_effect(plan.gate(), source, draws=80, step=0.01)
+    assert visible(TRAINED, plan).effect == pytest.approx(simulated, abs=0.02)
+
+
+def test_a_run_says_once_what_it_can_see(bench: Bench) -> None:
+    declare(bench.run)
+    bench.run.plan = TRAININGS
+    declare(bench.run)
+    (step,) = bench.run.ledger.steps(kind="visible")
+    assert "none will be claimed" in step.fields["words"]

@@ -57,7 +57,6 @@ def test_the_document_of_the_interface(state: RunState) -> None:
         "product",
         "visible",
         "results",
-        "calibration",
         "versions",
         "lead",
         "cells",

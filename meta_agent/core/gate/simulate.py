@@ -1,19 +1,14 @@
-"""What the gate does to arms that differ by luck, or by a known gain: simulated from stored runs.
+"""What the gate does to arms that differ by luck, or by a gain of known size: simulated.
 
-A/A runs are one harness measured many times: a trained policy once for each training seed, a frozen
-one in fresh samples of the same tasks. Simulated pairs of arms are drawn from them, runs first,
-tasks within, and put before the very rule that decides in the loop (`Gate.promotes` asks
-`judge.kind_of_pairs`, look by look). Where there are too few stored runs for a pair of arms of
-their own each, runs are drawn from a model of them instead: a task's rate, and on the logit scale a
-normal effect of the training seed with the measured spread.
+Pairs of arms are drawn from a `Population` (here a model: a rate for each task, and on the logit
+scale a normal effect of the training seed) and put before the very rule that decides in the loop
+(`Gate.promotes` asks `judge.kind_of_pairs`, look by look).
 
-Promises: `differences` of a null pair have mean zero whatever the runs are; a gain of size `delta`
-turns failures into successes at random until the mean has risen by that much; equal seeds give
-equal figures, and power rises with the gain on the same draws.
+Promises: a gain of size `delta` turns failures into successes at random until the mean has risen by
+that much; equal seeds give equal figures, and power rises with the gain on the same draws.
 
-Does not cover: validity (simulated rollouts have no conduct), the dependence of candidates on a
-shared baseline (each pair is drawn anew, which can only raise the rate of runs with an error), and
-luck that stored runs do not show: what few of them cannot tell is in `Spread`'s interval.
+Does not cover: validity (simulated rollouts have no conduct), and the dependence of candidates on a
+shared baseline (each pair is drawn anew, which can only raise the rate of runs with an error).
 """
 
 from __future__ import annotations
@@ -38,8 +33,6 @@ Random = np.random.Generator
 
 POWER: Final = 0.8
 _NORMAL_AT_POWER: Final = 0.8416
-_EDGE: Final = 0.02
-"""Modelled rates keep this distance from 0 and 1: a few stored attempts prove neither."""
 
 
 # --- the rule in force ---------------------------------------------------------------------------
@@ -107,14 +100,6 @@ class Gate:
         """The verdict on what a look has bought, and whether more is."""
         return self._kind("reward", look, Pairs(cells, cells.size, 0, 1, level=level))
 
-    def stored(self, clean: Matrix) -> Population:
-        """What was measured, as arms can be drawn from it."""
-        return StoredRuns(clean)
-
-    def model(self, clean: Matrix) -> Modelled:
-        """A model of what was measured."""
-        return modelled(clean, spread(clean).seed)
-
     def least(self, source: Modelled) -> float | None:
         """The least gain that is found with `POWER`, before anything is measured.
 
@@ -151,12 +136,6 @@ class Exam(Gate):
         attempts = look.repeats * look.tasks + look.extra
         return self._kind("scaffold", look, Pairs(means, attempts, 0, len(cells), level=level))
 
-    def stored(self, clean: Matrix) -> Population:
-        return StoredSamples(clean)
-
-    def model(self, clean: Matrix) -> Modelled:
-        return modelled(clean, 0.0)
-
     def least(self, source: Modelled) -> float | None:
         return smallest_effect(self, source, draws=100, step=0.01)
 
@@ -170,31 +149,6 @@ class Population(Protocol):
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
         """Two arms of [repeat, task] success that differ by luck alone, on the same tasks."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRuns:
-    """Training runs as they were: whole runs, each in one arm at most."""
-
-    clean: Matrix  # [run, task]
-
-    def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
-        drawn = rng.choice(len(self.clean), size=2 * repeats, replace=False)
-        columns = rng.integers(0, self.clean.shape[1], tasks)
-        both = self.clean[drawn][:, columns]
-        return both[:repeats], both[repeats:]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSamples:
-    """Attempts of a frozen policy: those at one task are exchangeable."""
-
-    clean: Matrix  # [sample, task]
-
-    def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
-        columns = rng.integers(0, self.clean.shape[1], tasks)
-        both = rng.permuted(self.clean[:, columns], axis=0)[: 2 * repeats]
-        return both[:repeats], both[repeats:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,58 +184,7 @@ def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
     return swapped_rates
 
 
-def population(clean: Matrix, gate: Gate) -> Population:
-    """The stored runs where every arm can have its own, else a model of them."""
-    if len(clean) >= 2 * gate.repeats:
-        return gate.stored(clean)
-    return gate.model(clean)
-
-
-def modelled(clean: Matrix, seed_sd: float) -> Modelled:
-    """Runs like the stored ones whose training seeds lie so far apart."""
-    return Modelled(_rates(clean), seed_sd)
-
-
-def _rates(clean: Matrix) -> Matrix:
-    """Rates of tasks that vary as much as the true ones, not as much as a few attempts do."""
-    runs, observed, mean = len(clean), clean.mean(axis=0), float(clean.mean())
-    luck = float(np.mean(observed * (1 - observed))) / max(1, runs - 1)
-    variance = float(observed.var(ddof=1)) if observed.size > 1 else 0.0
-    keep = math.sqrt(max(0.0, variance - luck) / variance) if variance > 0 else 0.0
-    return np.asarray(np.clip(mean + keep * (observed - mean), _EDGE, 1 - _EDGE))
-
-
 # --- figures -------------------------------------------------------------------------------------
-
-
-class Spread(NamedTuple):
-    """How far training runs of one harness lie apart. Shares, not points."""
-
-    runs: int
-    mean: float
-    total: float
-    """Standard deviation of a run's clean success on these tasks."""
-    low: float
-    high: float
-    """95 % interval of `total`, taking runs as normal."""
-    seed: float
-    """What of it is the training seed's, the luck of single attempts aside."""
-
-
-def spread(clean: Matrix) -> Spread:
-    """The spread between runs of [run, task] success."""
-    from scipy.stats import chi2
-
-    runs, tasks = clean.shape
-    if runs < 2:
-        raise ConfigError(f"{runs} run has no spread", hint="meta-agent calibrate --seeds 4")
-    shares = clean.mean(axis=1)
-    total, df = float(shares.std(ddof=1)), runs - 1
-    task_rates = clean.mean(axis=0)
-    attempts = float(np.mean(task_rates * (1 - task_rates))) * runs / df / tasks
-    ends = [total * math.sqrt(df / float(chi2.ppf(q, df))) for q in (0.975, 0.025)]
-    seed = math.sqrt(max(0.0, total**2 - attempts))
-    return Spread(runs, float(shares.mean()), total, ends[0], ends[1], seed)
 
 
 class Rate(NamedTuple):
@@ -296,24 +199,6 @@ class Rate(NamedTuple):
     def of(cls, hits: int, cases: int) -> Rate:
         ends: Interval = wilson(hits, cases)
         return cls(hits / cases, ends.low, ends.high, cases)
-
-
-def false_promotions(
-    gate: Gate, source: Population, *, candidates: int, runs: int, seed: int = 0
-) -> Rate:
-    """The share of runs that promote at least one of so many candidates that change nothing."""
-    rng, hits = np.random.default_rng(seed), 0
-    for _ in range(runs):
-        hits += any(
-            gate.promotes(*null_differences(gate, source, rng)).promoted for _ in range(candidates)
-        )
-    return Rate.of(hits, runs)
-
-
-def null_differences(gate: Gate, source: Population, rng: Random) -> tuple[Matrix, float]:
-    """All that could ever be bought for a candidate that changes nothing, and the level of it."""
-    before, after = source.null_pair(gate.repeats, gate.tasks, rng)
-    return after - before, float(before.mean())
 
 
 def courses(

@@ -13,7 +13,7 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 
 from meta_agent.core.history._admission import AdmittedCommit
 from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
-from meta_agent.core.history._foreign import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
+from meta_agent.core.history._foreign import Foreign, read_foreign
 from meta_agent.core.history._git import EMAIL, NAME, OLDEST_GIT, git_version
 from meta_agent.core.history._limits import AdmissionLimits
 from meta_agent.core.history._message import (
@@ -30,9 +30,7 @@ __all__ = [
     "EPOCH",
     "IMPORT_TRAILER",
     "LEAD",
-    "LINK",
     "NAME",
-    "NOT_REGULAR",
     "OLDEST_GIT",
     "AdmissionLimits",
     "AdmittedCommit",
@@ -45,7 +43,6 @@ __all__ = [
     "candidate_message",
     "foreign_history",
     "git_version",
-    "is_address",
     "parse_trailers",
     "read_folder",
     "read_foreign",

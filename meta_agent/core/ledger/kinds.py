@@ -302,10 +302,7 @@ class Visible(TypedDict):
     """The minimum detectable effect of a run's budget."""
 
     effect: float | None
-    low: float | None
-    high: float | None
     basis: str
-    calibrated: bool
     words: str
 
 
@@ -397,6 +394,6 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "handover": Wrote("handover", ("core/loop/finish",), Handover, in_views=True),
     "vault": Wrote("vault/WHICH", ("core/loop/finish",), Vault, in_views=True),
     "results": Wrote("vault/results", ("core/loop/results",), in_views=True),
-    "calibration": Wrote("calibration/NAME", ("studies/calibration",), in_views=True),
+    "calibration": Wrote("calibration/NAME", ()),  # written up to version 0.1
     "revert": Wrote("revert/COMMIT", ("studies/story",), Revert, in_views=True),
 }

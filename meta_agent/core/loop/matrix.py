@@ -22,16 +22,11 @@ class Table(NamedTuple):
 
 def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
     """Returns one row per training seed."""
-    return _table([arm.seeds[seed] for seed in seeds])
+    return table_of([arm.seeds[seed] for seed in seeds])
 
 
-def by_sample(arm: Arm, samples: int) -> Table:
-    """Returns one row per sample of a policy that was not trained."""
-    rows = list(arm.rows())
-    return _table([[row for row in rows if row.sample_idx == at] for at in range(samples)])
-
-
-def _table(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
+def table_of(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
+    """Returns one row per run. Raises InfrastructureError with outcomes of under two tasks."""
     outcomes = [{row.task_key: row.clean for row in run} for run in runs]
     tasks = sorted(set().union(*outcomes))
     whole = tuple(task for task in tasks if all(run.get(task) is not None for run in outcomes))

@@ -39,19 +39,3 @@ def whole(row: Mapping[str, Any]) -> RenderableType:
     facts += [("warning", warning) for warning in row["warnings"]]
     head = painted([Section([Facts(facts, limit=0)]), Section([Words(row["description"])])])
     return Group(head, Text(), raw_lines(row["body"].splitlines()))
-
-
-def matches(rows: Sequence[Mapping[str, Any]], unclear: Sequence[str], all_: int) -> RenderableType:
-    """What fits, and of which skills the sign could not be looked for: those clear nothing."""
-    text = []
-    if unclear:
-        count = f"of {all_} skills {len(unclear)} could not look at these rollouts whole"
-        text = [f"{count}, so they clear nothing: {', '.join(unclear)}", ""]
-    if not rows:
-        return raw_lines([*text, "no skill fits"])
-    for row in rows:
-        text.append(f"{row['name']}  ({row['status']})")
-        text += [f"  shows  {name} {value:.3g}" for name, value in row["shows"].items()]
-        text += [f"  not looked at  {reason}" for reason in row["not_looked_at"]]
-        text.append(f"  {row['description']}")
-    return raw_lines([*text, "", f"meta-agent skills show {rows[0]['name']}"])

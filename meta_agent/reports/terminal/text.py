@@ -14,7 +14,6 @@ from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Event, Ledger, Step
 from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.reports import run_sections
-from meta_agent.reports._facts import calibration_facts
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
 from meta_agent.reports._parts import CandidateView
 from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
@@ -137,11 +136,6 @@ def _event_line(event: Event) -> str:
         return f"{event.fields.get('name')}: {event.fields.get('detail')}"
     note = event.fields.get("text")
     return note if isinstance(note, str) else flat_text(event.payload)
-
-
-def calibration(document: Mapping[str, Any]) -> RenderableType:
-    """What a calibration measured, a sentence each."""
-    return painted([Facts(list(calibration_facts(document)), limit=0)])
 
 
 def verified(document: Mapping[str, Any]) -> RenderableType:

@@ -1,54 +1,48 @@
-"""`meta-agent calibrate`: the promoted harness against itself, and what that says about the gate.
+"""The first harness against itself: what luck looks like on a task set, and what the gate says.
 
 The same files are measured many times: a trained policy with one training seed after another, a
 frozen one in fresh samples of the same tasks. Nothing in those differences is a gain, so they show
-what luck looks like here, and candidates simulated from them (`gate.simulate`) are put before the
-very rule and budget of `evolve` with the same settings.
+luck. Candidates simulated from them are put before the very rule and budget of `evolve` with the
+same settings. Runs are measured once: with more `--seeds`, the same command measures the rest.
 
-Promises: runs are measured once and kept (more `--seeds` later measures the rest; the same command
-resumes); the answer is a step in the ledger, with what it was measured on, and `evolve` goes by the
-newest that fits (`visible`).
+    python benchmarks/calibrate.py --seeds 8 --effect 5 [settings of meta-agent evolve]
 
-Does not cover: the spread of harnesses that nobody has measured yet. A candidate may well be more
-or less steady than the harness it came from.
+Does not cover: the spread of harnesses that nobody has measured yet.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Final
+from typing import Annotated, Any, Final
 
-from meta_agent.composition.opening import open_run
-from meta_agent.composition.preflight import backend_of
-from meta_agent.composition.visible import KIND, terms
-from meta_agent.core.config import RunConfig
-from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate.simulate import (
-    Gate,
-    Matrix,
-    Modelled,
-    Population,
+import typer
+from _stored_runs import (
     StoredRuns,
     StoredSamples,
     false_promotions,
+    model,
     modelled,
     population,
-    power,
-    smallest_effect,
     spread,
 )
+
+from meta_agent.cli._flags import FLAGS, takes
+from meta_agent.composition.opening import open_run
+from meta_agent.composition.preflight import backend_of
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate.simulate import Gate, Matrix, Modelled, Population, power, smallest_effect
 from meta_agent.core.lab.live import Job
-from meta_agent.core.loop.matrix import Table, by_sample, by_seed
+from meta_agent.core.loop.matrix import Table, by_seed, table_of
 from meta_agent.core.loop.plan import RACES, Plan, plan_for
 from meta_agent.core.loop.records import Version, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, HarnessTree
-from meta_agent.reports import Display
+from meta_agent.reports import Display, open_display
+from meta_agent.reports._format import percent
 
 CALIBRATED: Final = "calibrated"
 """How such a run ends: never `done`, so that more seeds can be added."""
@@ -118,17 +112,9 @@ def _calibrated(
     run.phase("calibrate", f"{count} {runs.unit} of {commit[:10]} on {plan.confirm} confirm tasks")
     with must_work(Version("main", commit)):
         table = runs.measured(run, tree, plan, count)
-    intent = {
-        **terms(config, plan, run.lab.domain.evaluator_hash),
-        "harness_tree": tree.tree_hash,
-        "runs": count,
-        "effect": effect,
-    }
     run.phase("calibrate", "candidates that change nothing, simulated")
-    name = hashlib.sha256(json.dumps(intent, sort_keys=True).encode()).hexdigest()[:16]
-    facts = {"run": run.id, "harness_commit": commit, "unit": runs.unit}
-    work = partial(_document, runs, plan, table, effect, facts)
-    return run.once(f"calibration/{name}", KIND, intent, lambda: {**intent, **work()})
+    facts = {"run": run.id, "harness_commit": commit, "unit": runs.unit, "runs": str(count)}
+    return _document(runs, plan, table, effect, facts)
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -171,7 +157,8 @@ class _Samples:
     def measured(self, run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
         each = [range(at, at + 1) for at in range(count)]
         ref = run.lab.sampled_arm("A/A", tree, samples=each, split="confirm", limit=plan.confirm)
-        return by_sample(run.lab.rows(ref), count)
+        rows = list(run.lab.rows(ref).rows())
+        return table_of([[row for row in rows if row.sample_idx == at] for at in range(count)])
 
     def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
         """The simulation's own error: so many draws do not tell 80 % from a little more or less."""
@@ -201,6 +188,7 @@ def _document(
         "schema_version": 1,
         **facts,
         "plan": plan.to_json(),
+        "candidates": plan.budget.candidates,
         "tasks": int(table.clean.shape[1]),
         "tasks_lost": table.lost,
         "simulated_from": _name_of(source),
@@ -228,7 +216,7 @@ def _smallest(runs: _Runs, gate: Gate, source: Population, clean: Matrix) -> JSO
 
 def _needed(runs: _Runs, plan: Plan, clean: Matrix, effect: float) -> JSON:
     """What has to be bought for a gain of this size, the test being tuned to it."""
-    source = plan.gate().model(clean)
+    source = model(clean, plan.gate())
     now = power(plan.gate(), source, effect, draws=_DRAWS)
     tuned = replace(plan, target=min(plan.target, effect))
     ways = {name: _first(plans, source, effect) for name, plans in tuned.more().items()}
@@ -241,3 +229,99 @@ def _first(plans: Iterator[tuple[int, Plan]], source: Modelled, effect: float) -
         if power(plan.gate(), source, effect, draws=_DRAWS).share >= 0.8:
             return size
     return None
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def calibration_facts(calibration: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields a sentence for each thing that a calibration measured."""
+    lost = calibration["tasks_lost"]
+    yield (
+        "measured",
+        f"{calibration['runs']} {calibration['unit']} of {calibration['harness_commit'][:10]} "
+        f"against each other, {calibration['tasks']} confirm tasks"
+        + (f"; {lost} lost in some run" if lost else ""),
+    )
+    yield "spread", _spread(calibration["spread"])
+    yield "false promotions", _false_promotions(calibration)
+    yield "detectable effect", _smallest_words(calibration["smallest_effect"])
+    if calibration["wanted"]:
+        yield "wanted", _power(calibration["wanted"])
+    yield "simulated from", str(calibration["simulated_from"])
+
+
+def _spread(spread: Mapping[str, Any]) -> str:
+    total, low, high, seed = (100 * spread[name] for name in ("total", "low", "high", "seed"))
+    words = (
+        f"clean success {percent(spread['mean'])}; between {spread['between']} {total:.1f} points "
+        f"[{low:.1f}, {high:.1f}]"
+    )
+    if spread["between"] == "samples":
+        return words
+    return f"{words}, {seed:.1f} of them not explained by the luck of single attempts"
+
+
+def _false_promotions(calibration: Mapping[str, Any]) -> str:
+    rate, candidates = calibration["false_promotions"], calibration["candidates"]
+    return (
+        f"{percent(rate['share'])} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}] of "
+        f"{rate['cases']} simulated runs of {candidates} candidate{'s' * (candidates != 1)} that "
+        f"change nothing; declared: at most {percent(rate['declared'])}"
+    )
+
+
+def _smallest_words(smallest: Mapping[str, Any]) -> str:
+    power = f"{100 * smallest['power']:.0f} % probability"
+    if smallest["effect"] is None:
+        return f"this budget finds no gain with {power}"
+    ends = (smallest[name] for name in ("low", "high"))
+    low, high = ("none" if end is None else f"{100 * end:.1f}" for end in ends)
+    return (
+        f"{100 * smallest['effect']:.1f} points [{low}, {high}] are found with {power}; evolve "
+        "with this budget makes no claim about smaller gains"
+    )
+
+
+def _power(power: Mapping[str, Any]) -> str:
+    now, has = power["power_now"], power.get("has") or {}
+    needs = " or ".join(_need(unit, count, has.get(unit)) for unit, count in power["needs"].items())
+    return (
+        f"{100 * power['effect']:.1f} points are found with {percent(now['share'])} "
+        f"[{100 * now['low']:.0f}, {100 * now['high']:.0f}] now; for 80 %: {needs}"
+    )
+
+
+def _need(unit: str, count: int | None, has: int | None) -> str:
+    now = "" if has is None else f" (this budget has {has})"
+    return f"more {unit} than were tried{now}" if count is None else f"{count} {unit}{now}"
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+_NOT_ASKED = ("approve", "budget", "replay_match", "skills", "strategy")  # nothing is proposed
+
+
+@takes(*(name for name in FLAGS if name not in _NOT_ASKED))
+def main(
+    config: RunConfig,
+    seeds: Annotated[int | None, typer.Option(help="A/A runs. Default: 8, frozen 4.")] = None,
+    effect: Annotated[float | None, typer.Option(help="A gain to buy, in points.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Measures what is missing, and prints what this budget sees."""
+    display = open_display()
+    try:
+        share = None if effect is None else effect / 100
+        document = calibrate(config, display, seeds=seeds, effect=share)
+    finally:
+        display.close()
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return
+    for name, words in calibration_facts(document):
+        print(f"{name:18} {words}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
