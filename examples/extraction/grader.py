@@ -3,6 +3,7 @@
 import json
 
 THRESHOLD = 1.0
+LIMITS = {"max_tokens_per_turn": 64}
 
 
 def grade(task, answer):

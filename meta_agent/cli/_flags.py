@@ -79,7 +79,9 @@ FLAGS: Final[dict[str, Flag]] = {
     ),
     "budget": Flag(int, _RUN, "The most attempts at tasks, without those at vault tasks."),
     "seed": Flag(int, _RUN, "Seed of all random numbers. [default: 0]"),
-    "train_steps": Flag(int, _RUN, "Optimizer steps of one training. [default: 30]"),
+    "train_steps": Flag(
+        int, _RUN, "Optimizer steps of one training; 0 keeps an hf: policy frozen. [default: 30]"
+    ),
     "lora_rank": Flag(
         int,
         _RUN,

@@ -61,7 +61,7 @@ def cautions(plan: Plan, domain: Domain) -> list[str]:
 
 
 def _asks(config: RunConfig) -> bool:
-    return config.meta_model != "rules" or not config.trainable
+    return config.meta_model != "rules" or not config.is_local
 
 
 def _sizes(plan: Plan) -> str:

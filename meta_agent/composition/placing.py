@@ -56,6 +56,7 @@ def train_settings(config: RunConfig) -> TrainSettings:
         max_staleness=behind,
         ranks=config.train_gpus,
         sharded=config.train_gpus > 1 and not config.lora_rank,
+        trains=config.trainable,
     )
 
 
@@ -80,7 +81,7 @@ def gpus_of(config: RunConfig) -> int:
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
     """Returns how trainings are placed. Raises ConfigError if an `hf:` training does not fit."""
-    if not config.trainable:  # two evaluations would have twice the rollouts under way
+    if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)
     if not config.policy.startswith(_HF):
         return Placing(config.jobs or (1 if config.engines else os.cpu_count()) or 1)
@@ -91,7 +92,7 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
         shape,
         _alone(config),
         row=min(shape.window, domain.ceilings.max_context_tokens),
-        trained=True,  # a run trains on from what it trained
+        trained=config.trainable,  # a run trains on from what it trained
         available=_available(gpus, config.train_gpus),
     )
     fitting = [gpu for gpu in gpus if gpu.free_bytes >= memory.total]

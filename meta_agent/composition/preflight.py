@@ -22,7 +22,7 @@ from meta_agent.trackers import require_trackers
 def preflight(config: RunConfig) -> None:
     """Raises an error if these settings cannot be run on this machine."""
     require_supported(config)
-    if config.trainable:
+    if config.is_local:
         require_training()
     if config.policy.startswith("hf:"):
         hf_place(config.policy.removeprefix("hf:"))
@@ -45,6 +45,11 @@ def require_supported(config: RunConfig) -> None:
             f"--executor {config.executor} is for a policy that is trained here, but "
             f"{config.policy} is called from this machine, which holds its keys",
             hint="leave it out, or --policy nano or hf:PATH",
+        )
+    if config.policy == "nano" and not config.train_steps:
+        raise ConfigError(
+            "--train-steps is 0, but the nano policy solves nothing before it is trained",
+            hint="--train-steps 1 or more, or --policy hf:PATH, which can stay frozen",
         )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(

@@ -86,7 +86,7 @@ def policies_of(
         return POLICIES[name](detail, config)
     if engines is not None:
         return EnginePolicies(engines, config.threads, train_settings(config), devices)
-    if config.trainable or client is None:
+    if config.is_local or client is None:
         return ChildPolicies(config.threads, train_settings(config), devices)
     model = client.model_of("policy")
     return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))

@@ -26,15 +26,18 @@ def _proves(config: RunConfig) -> bool:
 
 
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
-_FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
+_LOCAL: Final = Use(lambda config: config.is_local, "a policy whose weights are here (nano, hf:)")
+_FROZEN: Final = Use(
+    lambda config: not config.trainable, "a frozen policy (--policy P/MODEL, or --train-steps 0)"
+)
 _HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy of the form hf:PATH")
 _ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
 _OWN: Final = Use(lambda config: config.own_tasks, "your own tasks (--tasks, --domain)")
 _ASKING: Final = Use(asks_models, "a run that calls a model (--policy or --meta-model P/MODEL)")
 
 USES: Final[Mapping[str, Use]] = {
-    "train_steps": _TRAINED,
-    "threads": _TRAINED,
+    "train_steps": _LOCAL,
+    "threads": _LOCAL,
     "executor": _TRAINED,
     "lora_rank": _HF,
     "precision": _HF,

@@ -129,8 +129,8 @@ class RunConfig(BaseModel):
     """Cap on the number of attempts, vault tasks excepted. None: as many as the plan declares."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Root of every random number of the run."""
-    train_steps: int = Field(default=30, ge=1, le=1_000_000)
-    """Optimizer steps of one training arm."""
+    train_steps: int = Field(default=30, ge=0, le=1_000_000)
+    """Optimizer steps of one training arm. 0: an `hf:` policy stays frozen, the harness evolves."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
     """Rank of the adapters that train an `hf:` policy. 0: all its weights are trained."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -343,9 +343,14 @@ class RunConfig(BaseModel):
         return self.tasks is not None or self.domain not in BUILT_IN_SUITES
 
     @property
-    def trainable(self) -> bool:
-        """Whether each generation trains the policy: its weights are on this machine."""
+    def is_local(self) -> bool:
+        """Whether this machine holds the policy's weights, so that no server is asked."""
         return self.policy == "nano" or self.policy.startswith("hf:")
+
+    @property
+    def trainable(self) -> bool:
+        """Whether each generation trains the policy."""
+        return self.is_local and self.train_steps > 0
 
     @property
     def policy_is_plugged(self) -> bool:
@@ -404,7 +409,7 @@ class RunConfig(BaseModel):
 
 def asks_models(config: RunConfig) -> bool:
     """Returns True if the run calls any model that it does not train itself."""
-    policy = not config.trainable and not config.policy_is_plugged
+    policy = not config.is_local and not config.policy_is_plugged
     return config.team_is_asked or policy or config.judge is not None
 
 

@@ -1,9 +1,13 @@
-"""`meta-agent train` says what a training gained, and its weights can be adopted."""
+"""`train` says what a training gained; `--train-steps 0` leaves a local model frozen."""
 
 import json
 from pathlib import Path
 
 import pytest
+
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import reduce
+from tests.models import _bpe
 
 from .conftest import Cli
 
@@ -28,3 +32,32 @@ def test_a_training_is_measured_before_and_after_and_its_weights_are_adopted(
     adopted = cli("adopt", "--model", str(cli.folder / "model"))
     assert adopted.returncode == 0, adopted.stderr
     assert (cli.folder / "model" / "model.safetensors").is_file()
+
+
+def test_a_local_model_stays_frozen_while_its_harness_evolves(tmp_path: Path) -> None:
+    grade = tmp_path / "grade.py"
+    grade.write_text(
+        "LIMITS = {'max_tokens_per_turn': 8}\n\n"
+        "def grade(task, answer):\n    return task['gold'] in answer\n"
+    )
+    rows = [{"prompt": f"{n} + 1?", "gold": str(n % 10)} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy = _bpe.write(tmp_path / "tiny", window=2048)
+    argv = ("evolve", "--tasks", f"{tmp_path}/rows.jsonl", "--grade", str(grade))
+    argv += ("--policy", f"hf:{policy}", "--train-steps", "0", "--precision", "bfloat16")
+    argv += ("--profile", "tiny", "--budget", "80", "--sandbox", "process", "--allow-unsafe")
+    cli = Cli(tmp_path)
+    document = cli.json(*argv)
+    assert document["exit_reason"] == "done"
+    with Ledger.open(
+        cli.folder / "meta-agent-workspace" / "ledger.sqlite", owner_lock=False
+    ) as ledger:
+        state = reduce(ledger)
+    assert state.train_steps == 0 and state.rollouts > 0
+    assert state.product["weights"] is None
+
+
+def test_the_nano_policy_is_refused_without_training(tmp_path: Path) -> None:
+    refused = Cli(tmp_path)("evolve", "--train-steps", "0", check=False)
+    assert refused.returncode == 2
+    assert "--train-steps is 0, but the nano policy solves nothing" in refused.stderr

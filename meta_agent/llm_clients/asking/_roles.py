@@ -63,7 +63,7 @@ class Route:
 def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     """Returns the roles of a run that ask a model behind a server."""
     team = META_ROLES if config.team_is_asked else ()
-    policy: tuple[Role, ...] = () if config.trainable else ("policy",)
+    policy: tuple[Role, ...] = () if config.is_local else ("policy",)
     judge: tuple[Role, ...] = ("judge",) if config.judge else ()
     return (*team, *judge, *policy)
 

@@ -140,7 +140,8 @@ def _quiet() -> None:
 
 def _dtype(opened: OpenedPolicy, settings: TrainSettings) -> torch.dtype:
     """Returns float32 for weights that are or were trained, since bfloat16 loses small steps."""
-    frozen = settings.lora_rank and opened.kind == "hf" and not opened.steps
+    stays = settings.lora_rank or not settings.trains
+    frozen = stays and opened.kind == "hf" and not opened.steps
     return torch.bfloat16 if frozen and settings.precision == "bfloat16" else torch.float32
 
 

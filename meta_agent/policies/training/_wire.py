@@ -37,6 +37,7 @@ class TrainSettings:
     max_staleness: int = 0  # events; 1: rollouts are made while the event before is trained on
     ranks: int = 1  # processes that train it together, a device each
     sharded: bool = False  # each of them holds a part of what is trained, not all of it
+    trains: bool = True  # False: the weights stay as they are
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The scaffold: the model calls tools until it gives an answer in plain words.
 
 Nothing is taken out of a conversation, so each is one token row in training. Where it grows beyond
-its budget, or its turns run out, the model is asked for the answer that it has.
+its budget, its turns run out, or a reply is cut at its length, the model is asked once for the
+answer that it has.
 """
 
 import json
@@ -10,7 +11,7 @@ from .calls import calls_of
 from .conversation import clipped, message_of, observation, size
 from .prompts import CUT, LAST, SYSTEM
 
-MAX_TURNS = 30
+MAX_TURNS = 20
 MAX_TOKENS = 512  # of one reply: what a small model can live with
 OBSERVATION_CHARS = 4000  # longer output of a tool loses its middle
 CONTEXT_CHARS = 120_000  # about 40k tokens: beyond it, there is room for one more reply
@@ -80,8 +81,9 @@ def is_last(turn, messages):
 
 async def run(task, model, tools):
     messages, offered = first_messages(task), schemas(task, tools)
+    was_cut = False
     for turn in range(MAX_TURNS):
-        last = is_last(turn, messages)
+        last = was_cut or is_last(turn, messages)
         if last:
             messages[-1]["content"] = str(messages[-1].get("content") or "") + LAST
         reply = await model.chat(messages, max_tokens=MAX_TOKENS, tools=None if last else offered)
@@ -89,4 +91,5 @@ async def run(task, model, tools):
         answers, done = await step(reply, tools)
         if done or last:
             return
+        was_cut = answers[-1]["content"] == CUT
         messages += answers

@@ -7,5 +7,5 @@ You do one task. Work step by step, and use the tools that you are given where t
 - Your last reply, without a tool call, is the answer: say what was asked for, and nothing else.
 """
 
-CUT = "The reply was cut at its length limit. Go on from where it stopped, briefly."
+CUT = "The reply was cut at its length limit."
 LAST = "\n[This is your last reply: give the answer now, without a tool call.]"
