@@ -26,12 +26,13 @@ VERIFIERS_VENV ?= .venv-verifiers
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
 SKILL_CHECK    ?= .venv-skill-check
+CODING_AGENTS  ?= .venv-coding-agents
 # Each is a whole run with containers of its own.
 ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers trackers podman ray skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -85,6 +86,14 @@ skill-check: $(SKILL_CHECK)/.ready
 
 $(SKILL_CHECK)/.ready: Makefile
 	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(SKILL_CHECK) skill-check@1.2.0
+	@touch $@
+
+# The programs of two makers of coding agents: their tests point them at a server of ours.
+coding-agents: $(CODING_AGENTS)/.ready
+
+$(CODING_AGENTS)/.ready: Makefile
+	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(CODING_AGENTS) @anthropic-ai/claude-code@2.1.197 @openai/codex@0.171.0
+	@node $(CODING_AGENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
 	@touch $@
 
 # What `--log` writes is read back by each tracker's own package; they pin what we do not.

@@ -132,7 +132,7 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
         ("train_steps", "many", "valid integer"),
         ("policy", "gpt", "expected nano, hf:PATH"),
         ("policy", "hf:", "expected nano, hf:PATH"),
-        ("meta_model", "a b/c", "expected rules, replay:RUN"),
+        ("meta_model", "a b/c", "expected rules, agent:claude"),
     ],
 )
 def test_a_bad_value_is_named_with_value_and_origin(name: str, value: Any, reason: str) -> None:

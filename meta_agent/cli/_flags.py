@@ -127,7 +127,8 @@ FLAGS: Final[dict[str, Flag]] = {
     "meta_model": Flag(
         str,
         _MODELS,
-        "Model that improves the agent: rules, provider/model, replay:RUN. [default: rules]",
+        "Who improves the agent: rules, provider/model, agent:claude (or codex, or a command), "
+        "replay:RUN. [default: rules]",
     ),
     "models": Flag(
         _PAIRS, _MODELS, "The model of one role. May be repeated.", ("--model",), "ROLE=MODEL"

@@ -34,7 +34,7 @@ def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> It
     Raises `ConfigError` before anything is asked.
     """
     model = config.meta_model
-    if model == "rules" or model.startswith("replay:"):
+    if not config.team_is_asked or model.startswith("replay:"):
         raise ConfigError(f"--author {model}: expected provider/model, vllm:PATH or scripted:FILE")
     # Only the settings that say how models are asked matter here.
     config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})

@@ -41,6 +41,7 @@ from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.run import MIN_EXACT
+from meta_agent.proposers import AGENT
 from meta_agent.reports import Display, recorded, reduce
 from meta_agent.reports.terminal.display import Event, TellingDisplay
 from meta_agent.sandboxes import Backend, reap
@@ -130,8 +131,18 @@ class _Began(NamedTuple):
 
 
 def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
-    """Returns the effective settings. If a recording used rules, they propose again."""
-    if recording is None or recording.settings.get("meta_model") != "rules":
+    """Returns the effective settings. If a recording used rules, they propose again.
+
+    Raises ConfigError if a coding agent proposed: its sessions are no exchanges.
+    """
+    author = str(recording.settings.get("meta_model", "")) if recording else ""
+    if author.startswith(AGENT):
+        raise ConfigError(
+            f"--meta-model {requested.meta_model}: {author} proposed in that run, and the sessions "
+            "of a coding agent cannot be replayed",
+            hint="meta-agent verify checks a run from its own workspace",
+        )
+    if author != "rules":
         return requested
     return requested.model_copy(update={"meta_model": "rules"})
 
@@ -232,7 +243,7 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
         run_display,
         clock,
         place.stopping.is_set,
-        extensions_of(config, run_id, client),
+        extensions_of(config, run_id, client, ledger),
         client,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from meta_agent.core.harness import CONTRACT_FILE
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import door_of
 from meta_agent.policies.training.hub import hf_place
+from meta_agent.proposers import agent_cli, require_agent
 from meta_agent.sandboxes import Backend, resolve_backend
 from meta_agent.strategies.strategies import STRATEGIES
 from meta_agent.trackers import require_trackers
@@ -26,6 +28,9 @@ def preflight(config: RunConfig) -> None:
         require_training()
     if config.policy.startswith("hf:"):
         hf_place(config.policy.removeprefix("hf:"))
+    if config.agent_is_asked:
+        cli = agent_cli(config.meta_model)
+        require_agent(cli, config.key_env.get("proposer"), os.environ)
     require_servers(config)
     require_trackers(config.trackers)
 
@@ -40,6 +45,8 @@ def require_supported(config: RunConfig) -> None:
             "policy (a few tokens a turn, a context of a hundred)",
             hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
+    if config.agent_is_asked:
+        _require_own_caps(config)
     if config.executor != "local" and not config.trainable:
         raise ConfigError(
             f"--executor {config.executor} is for a policy that is trained here, but "
@@ -58,6 +65,23 @@ def require_supported(config: RunConfig) -> None:
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
         raise needs_tasks(config)
+
+
+def _require_own_caps(config: RunConfig) -> None:
+    """Raises ConfigError for a cap that would count what a coding agent spends."""
+    agent_cli(config.meta_model)
+    for name, cap, by_role in (
+        ("--max-usd", config.max_usd, config.role_max_usd),
+        ("--max-tokens", config.max_tokens, config.role_max_tokens),
+    ):
+        if cap is not None or by_role.keys() - {"policy", "judge"}:
+            raise ConfigError(
+                f"{name} cannot cap {config.meta_model}: its own login pays for it, and nobody "
+                "knows beforehand what a session costs",
+                hint=f"cap what this run asks itself: {name} policy=N"
+                if not config.trainable
+                else "leave it out",
+            )
 
 
 def require_training() -> None:

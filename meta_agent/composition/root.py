@@ -11,10 +11,12 @@ from meta_agent.core import registry
 from meta_agent.core.chat import ChatReply, ChatRequest, ModelClient
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.extensions import Extensions
 from meta_agent.core.proposals import RULES, Proposer
 from meta_agent.core.protocols import Sandbox, SandboxLimits, SandboxOpener
 from meta_agent.core.registry import Registry
+from meta_agent.core.workspace import AGENTS
 from meta_agent.llm_clients.asking.client import Client
 from meta_agent.readers import evidence
 from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
@@ -24,7 +26,7 @@ PROPOSERS: Final = Registry[Callable[[str, RunConfig], Proposer]](
 )
 """Proposers of other packages. A factory takes the text after the colon, and the settings.
 
-`proposer_of` opens the built-in ones: rules, and the team of language models.
+`proposer_of` opens the built-in ones: rules, coding agents, and the team of language models.
 """
 
 
@@ -43,15 +45,34 @@ def sandboxes_of(
     return opened
 
 
-def extensions_of(config: RunConfig, run: str, models: ModelClient | None) -> Extensions:
-    """Returns the extensions that the run named `run` uses, by its settings."""
-    return Extensions(proposer_of(config, run, models), evidence, proposers, reports)
+def extensions_of(
+    config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
+) -> Extensions:
+    """Returns the extensions that the run named `run` uses, by its settings.
+
+    `ledger` books what a coding agent says that it used.
+    """
+    return Extensions(proposer_of(config, run, models, ledger), evidence, proposers, reports)
 
 
-def proposer_of(config: RunConfig, run: str, models: ModelClient | None) -> Proposer:
-    """Returns the proposer: rules, another package, or the models that the settings name."""
+def proposer_of(
+    config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
+) -> Proposer:
+    """Returns the proposer that the settings name.
+
+    It is rules, a coding agent, a proposer of another package, or a team of language models.
+    """
     if config.meta_model == RULES:
         return proposers.RulesAgent()
+    if config.agent_is_asked:
+        return proposers.CodingAgent(
+            proposers.agent_cli(config.meta_model),
+            run=run,
+            records=config.workspace / AGENTS / run,
+            ledger=ledger,
+            prompts=config.workspace / "prompts",
+            key_variable=config.key_env.get("proposer"),
+        )
     if not config.team_is_asked:
         name, _, detail = config.meta_model.partition(":")
         return PROPOSERS[name](detail, config)

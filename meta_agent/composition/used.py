@@ -34,6 +34,10 @@ _HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy of th
 _ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
 _OWN: Final = Use(lambda config: config.own_tasks, "your own tasks (--tasks, --domain)")
 _ASKING: Final = Use(asks_models, "a run that calls a model (--policy or --meta-model P/MODEL)")
+_KEYED: Final = Use(
+    lambda config: asks_models(config) or config.agent_is_asked,
+    "a run that calls a model or a coding agent",
+)
 
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _LOCAL,
@@ -60,7 +64,7 @@ USES: Final[Mapping[str, Use]] = {
     "map": _OWN,
     "python": _OWN,
     "base_urls": _ASKING,
-    "key_env": _ASKING,
+    "key_env": _KEYED,
     "max_usd": _ASKING,
     "max_tokens": _ASKING,
     "role_max_usd": _ASKING,

@@ -93,7 +93,10 @@ BROUGHT: Final = "brought"
 """Stands in the hash of the settings for every harness that is not built in."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
-_META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE, vllm:PATH or provider/model"
+_META_MODEL_FORMS: Final = (
+    "rules, agent:claude, agent:codex, agent:COMMAND, replay:RUN, scripted:FILE, vllm:PATH or "
+    "provider/model"
+)
 
 
 class RunConfig(BaseModel):
@@ -162,7 +165,8 @@ class RunConfig(BaseModel):
     policy: str = "nano"
     """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
     meta_model: str = "rules"
-    """The model behind the meta-agent: rules, replay:RUN, scripted:FILE, vllm:PATH or an API."""
+    """Who improves the agent: rules, agent:claude, agent:COMMAND, replay:RUN, scripted:FILE,
+    vllm:PATH or provider/model."""
     profile: Literal["default", "tiny"] = "default"
     """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
     harness: str = "seed"
@@ -280,7 +284,8 @@ class RunConfig(BaseModel):
     def _known_meta_model(cls, value: str) -> str:
         if _is_plugged(value, registry.PROPOSERS):
             return value
-        return _model_string(value, {"rules"}, {"replay", "scripted", "vllm"}, _META_MODEL_FORMS)
+        prefixes = {"agent", "replay", "scripted", "vllm"}
+        return _model_string(value, {"rules"}, prefixes, _META_MODEL_FORMS)
 
     @field_validator("models")
     @classmethod
@@ -359,9 +364,14 @@ class RunConfig(BaseModel):
 
     @property
     def team_is_asked(self) -> bool:
-        """Whether language models propose: neither rules nor a proposer of another package."""
+        """Whether a team of models proposes, which this program calls itself."""
         plugged = _is_plugged(self.meta_model, registry.PROPOSERS)
-        return self.meta_model != "rules" and not plugged
+        return self.meta_model != "rules" and not plugged and not self.agent_is_asked
+
+    @property
+    def agent_is_asked(self) -> bool:
+        """Whether a coding agent proposes: a program that a person has logged into."""
+        return self.meta_model.startswith("agent:")
 
     @property
     def skills_library(self) -> Path:
@@ -432,7 +442,7 @@ FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin
 
 
 _BUILT_IN_NAMES: Final = frozenset(
-    {"nano", "hf", "vllm", "rules", "replay", "scripted", "local", "ray"}
+    {"nano", "hf", "vllm", "rules", "agent", "replay", "scripted", "local", "ray"}
 )
 """Built-in policies, proposers and executors. An entry point of such a name is ignored."""
 

@@ -38,6 +38,8 @@ _TABLES: Final = ("workspace", "evolve", "training", "engine", "prices")
 _REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"
+AGENTS: Final = "agents"
+"""The folder with the sessions of coding agents, by run."""
 GIVEN: Final = "given"
 """The folder of files that `meta_agent.optimize` writes from its Python arguments."""
 _MAKER: Final = ".maker"

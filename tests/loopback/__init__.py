@@ -21,7 +21,7 @@ usage. Token ids and logprobs are given where the client asks as for vLLM.
 `unreachable_url()` are addresses where nobody listens, or accepts.
 
 Both servers answer on `/v1/models` too. What they do not do: check requests for validity (except
-the key, where `key=` is given), embeddings, images, the responses API.
+the key, where `key=` is given), embeddings, images. Of the responses API they have the streams.
 """
 
 from tests.loopback._server import Url as Url

@@ -12,9 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from typing import Any
 
-from tests.loopback import _anthropic, _openai
+from tests.loopback import _anthropic, _openai, _responses
 from tests.loopback._speech import Brain, Call, Fault, Say
 
+_SPEECHES = {"messages": _anthropic, "responses": _responses}
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger: close() sends RST
 
 
@@ -156,8 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
         path = self.path.partition("?")[0]
-        speech = _anthropic if path.endswith("/messages") else _openai
-        if not path.endswith(("/messages", "/chat/completions")):
+        speech = _SPEECHES.get(path.rpartition("/")[2], _openai)
+        if not path.endswith(("/messages", "/chat/completions", "/responses")):
             self._send_json(404, speech.error_body(Fault.status(404, f"no such path {path}")))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -13,7 +13,7 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 
 from meta_agent.core.history._admission import AdmittedCommit
 from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
-from meta_agent.core.history._foreign import Foreign, read_foreign
+from meta_agent.core.history._foreign import SKIPPED_FOLDERS, Foreign, read_foreign
 from meta_agent.core.history._git import EMAIL, NAME, OLDEST_GIT, git_version
 from meta_agent.core.history._limits import AdmissionLimits
 from meta_agent.core.history._message import (
@@ -32,6 +32,7 @@ __all__ = [
     "LEAD",
     "NAME",
     "OLDEST_GIT",
+    "SKIPPED_FOLDERS",
     "AdmissionLimits",
     "AdmittedCommit",
     "Foreign",

@@ -159,6 +159,7 @@ def estimate(
         effect_assumes=least.basis,
         warnings=(
             *unasked(config),
+            *_of_agent(config, planned),
             *_of_money(planned, bought, roles),
             *_of_effect(plan, least),
         ),
@@ -297,6 +298,15 @@ def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstim
             "planned; the run then stops, and resumes when the cap is raised"
         )
     return warnings
+
+
+def _of_agent(config: RunConfig, planned: int) -> list[str]:
+    if not config.agent_is_asked:
+        return []
+    return [
+        f"{config.meta_model} is asked in {planned} to {2 * planned} sessions, which its own login "
+        "pays for: they are in no figure and under no cap here"
+    ]
 
 
 def too_coarse(effect: float | None) -> bool:

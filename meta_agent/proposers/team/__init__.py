@@ -17,7 +17,7 @@ from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.proposals import Brief, Draft, Grant, Proposed, Refused
 from meta_agent.core.protocols import Candidate, Hypothesis, Role, Verdict
 from meta_agent.core.skills import SkillDraft
-from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue
+from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue, idea_of
 from meta_agent.proposers.team._case import Case
 from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._fence import Fence
@@ -27,7 +27,7 @@ from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._proposer import Proposer
 from meta_agent.proposers.team._reviewer import Review, review
 
-__all__ = ["LlmTeam"]
+__all__ = ["LlmTeam", "idea_of"]
 
 _ANALYSIS = "the analysis of the version"
 _AT_ONCE = 8  # proposers

@@ -272,6 +272,13 @@ def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> 
     return list(ideas.values())
 
 
+def idea_of(case: Case, row: JSON) -> Idea:
+    """Returns the idea that a row of JSON describes. Raises ToolError if a check fails."""
+    idea = _idea(case, row)
+    evidence = tuple(_quotation(case, quotation) for quotation in _lines(row))
+    return replace(idea, hypothesis=replace(idea.hypothesis, evidence=evidence))
+
+
 def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | None:
     """The number of the hypothesis that is said to mask this one."""
     if row.get("masked_by") is None:

@@ -1,0 +1,413 @@
+"""A coding agent that a person has logged into, as a `Proposer`: `--meta-model agent:NAME`.
+
+For each candidate the program gets a new folder with the harness and the evidence, edits files in
+it, and writes `hypothesis.json`. The folder is then read as plain bytes. A commit is made of them
+in a sandbox, as for every other author, and passes the same quarantine, checks and gate.
+
+Promises: no git repository and no link that the program made is opened. What a session left is
+recorded in `<workspace>/agents/<run>/`, so a run that is resumed asks for no session twice. The
+hypothesis passes the checks that the team's analyst passes.
+
+Does not cover: what the program reads on this machine (docs/security.md), and replays.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.durable import write_whole
+from meta_agent.core.errors import CandidateError, ProviderError
+from meta_agent.core.history import SKIPPED_FOLDERS, AdmissionLimits
+from meta_agent.core.lab.fair import fairly
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.proposals import Brief, Draft, Proposed, Refused
+from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict
+from meta_agent.core.skills import SkillDraft
+from meta_agent.proposers.agent_cli import (
+    LIMITS,
+    AgentCli,
+    Session,
+    SessionLimits,
+    Usage,
+    run_session,
+)
+from meta_agent.proposers.team import idea_of
+from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._experiments import draft_of
+from meta_agent.proposers.team._fence import visible
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.team._tools import ToolError, line_of
+from meta_agent.proposers.workbench import open_workbench
+
+HARNESS: Final = "harness"
+HYPOTHESIS: Final = "hypothesis.json"
+_ROUNDS: Final = 2
+"""Sessions for a candidate: a second one may mend what is wrong with the first one's work."""
+_HYPOTHESIS_BYTES: Final = 64 << 10
+_SUBJECT: Final = 60
+_LIMIT_WORDS: Final = {
+    "time_limit": "the session was ended at its time limit",
+    "turn_limit": "the session was ended at its limit of turns",
+    "output_limit": "the session was ended at its limit of printed bytes",
+}
+
+Edits = dict[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a session leftovers. `edits` maps paths to new contents (None: removed)."""
+
+    edits: Edits
+    hypothesis: str | None
+    ending: str
+    refusal: tuple[str, str] | None = None
+    """The reason and the message, if the folder cannot be taken."""
+    usage: Usage = field(default_factory=Usage)
+
+    def to_json(self) -> dict[str, JSON]:
+        edits = {
+            path: None if data is None else base64.b64encode(data).decode()
+            for path, data in self.edits.items()
+        }
+        rest = {"ending": self.ending, "hypothesis": self.hypothesis, "refusal": self.refusal}
+        return {"schema_version": 1, "edits": edits, "usage": self.usage.to_json(), **rest}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Leftovers:
+        edits = {
+            path: None if text is None else base64.b64decode(text)
+            for path, text in row["edits"].items()
+        }
+        refusal = tuple(row["refusal"]) if row["refusal"] else None
+        return cls(edits, row["hypothesis"], row["ending"], refusal, Usage(**row["usage"]))
+
+
+@dataclass(slots=True)
+class _Work:
+    """One candidate in the making."""
+
+    case: Case
+    index: int
+    earlier: Sequence[Draft | Refused] = ()
+    edits: Edits = field(default_factory=dict)
+    revised: Hypothesis | None = None
+    feedback: str = ""
+    spend: Usage = field(default_factory=Usage)
+
+
+class _NothingToTry(Exception):  # noqa: N818 - an answer, not a mistake
+    """The agent says that no change can bring a gain."""
+
+
+class CodingAgent:
+    """A command-line program as the meta-agent."""
+
+    def __init__(
+        self,
+        cli: AgentCli,
+        *,
+        run: str,
+        records: Path,
+        ledger: Ledger | None = None,
+        prompts: Path | None = None,
+        key_variable: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        limits: SessionLimits = LIMITS,
+    ) -> None:
+        """`records` is the folder for its sessions; `ledger` books what they used."""
+        self.author = cli.label
+        self._cli, self._run, self._records, self._ledger = cli, run, records, ledger
+        self._prompts, self._key_variable, self._limits = Prompts(prompts), key_variable, limits
+        self._environment = os.environ if environment is None else environment
+
+    def propose(self, brief: Brief) -> Proposed:
+        """Asks for one candidate after the other, so that each can differ from those before."""
+        case = Case(brief)
+        attempts: list[Draft | Refused] = []
+        for index in range(brief.k):
+            try:
+                attempts.append(self._attempt(_Work(case, index, tuple(attempts))))
+            except _NothingToTry as nothing:
+                return Proposed(attempts, "" if attempts else str(nothing))
+        return Proposed(attempts)
+
+    def revise(
+        self,
+        brief: Brief,
+        index: int,
+        hypothesis: Hypothesis,
+        edits: Mapping[str, bytes | None],
+        feedback: str,
+    ) -> Draft | Refused:
+        """Asks for a candidate again, from its edits and a person's feedback."""
+        work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
+        try:
+            return self._attempt(work)
+        except _NothingToTry as nothing:
+            return Refused(index, hypothesis.statement, str(nothing), "nothing_to_try")
+
+    def lesson(
+        self,
+        draft: SkillDraft,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        *,
+        prediction: str = "",
+    ) -> SkillDraft:
+        """Returns the draft as it is: no session is held for a lesson."""
+        return draft
+
+    # --- one candidate ---------------------------------------------------------------------------
+
+    def _attempt(self, work: _Work) -> Draft | Refused:
+        try:
+            return fairly(lambda: self._draft(work))
+        except CandidateError as error:
+            statement = work.revised.statement if work.revised else f"an edit by {self.author}"
+            spend = work.spend.to_json()
+            return Refused(work.index, statement, str(error), error.reason, spend)
+
+    def _draft(self, work: _Work) -> Draft:
+        work.spend = Usage()
+        host, index = work.case.brief.host, work.index
+        edits, hypothesis, subject = self._finished(work)
+        host.tell(f"idea {index}: {hypothesis.factor}: {hypothesis.statement}")
+        message = host.message(index, hypothesis, subject)
+        with open_workbench(host, index, {}) as bench:
+            for path, data in edits.items():
+                if data is None:
+                    bench.remove(path)
+                else:
+                    bench.write(path, data)
+            tip = bench.commit(message)
+            pack = bench.hand_back()
+        return Draft(index, hypothesis, subject, message, tip, pack, work.spend.to_json())
+
+    def _finished(self, work: _Work) -> tuple[Edits, Hypothesis, str]:
+        """Returns what passes the checks, after a second session if the first one's does not."""
+        leftovers, problem = Leftovers(work.edits, None, ""), ""
+        for number in range(1, _ROUNDS + 1):
+            leftovers = self._session(work, number, leftovers, problem)
+            work.spend.add(leftovers.usage)
+            try:
+                return leftovers.edits, *_checked(work, leftovers)
+            except CandidateError as error:
+                if number == _ROUNDS or leftovers.refusal or leftovers.ending in _LIMIT_WORDS:
+                    raise
+                problem = str(error)
+        raise AssertionError("unreachable")
+
+    def _session(self, work: _Work, number: int, before: Leftovers, problem: str) -> Leftovers:
+        """Returns what a session left: from its record, or after it was held."""
+        case, place = work.case, f"g{work.case.brief.generation}-c{work.index}-{number}"
+        folder = self._records / place
+        record = folder / "record.json"
+        if record.is_file():
+            return Leftovers.from_json(json.loads(record.read_bytes()))
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        prompt, output = folder / "prompt.md", folder / "output.txt"
+        task = self._prompt(work, problem)
+        prompt.write_text(task, encoding="utf-8")
+        with tempfile.TemporaryDirectory(
+            prefix="meta-agent-agent-", ignore_cleanup_errors=True
+        ) as scratch:
+            root = Path(scratch).resolve()
+            _lay_out(root, case, before, task)
+            session = self._hold_session(root, prompt, output, case)
+            leftovers = _left_in(root, case.brief.tree.files, session)
+        if session.exit_code and session.ending == "by itself" and leftovers.hypothesis is None:
+            raise ProviderError(
+                f"{self.author} ended with exit status {session.exit_code} and left no "
+                f"{HYPOTHESIS}: {visible(session.last) or 'it printed nothing'}",
+                hint=f"see {output}, then run the same command again: it resumes",
+            )
+        write_whole(record, json.dumps(leftovers.to_json()), mode=0o600)
+        return left
+
+    def _hold_session(self, root: Path, prompt: Path, output: Path, case: Case) -> Session:
+        """Holds a session; the ledger books it, as under way while it lasts."""
+        reservation = self._ledger and self._ledger.reserve("proposer", None, 0, self._run)
+        session = run_session(
+            self._cli,
+            root,
+            prompt,
+            output,
+            key_variable=self._key_variable,
+            environment=self._environment,
+            limits=self._limits,
+            stopping=case.brief.host.stopping,
+        )
+        if self._ledger and reservation:
+            self._ledger.settle(reservation, session.usage.usd, session.usage.tokens)
+        return session
+
+    def _prompt(self, work: _Work, problem: str) -> str:
+        values = {
+            **work.case.values(),
+            "hypothesis_file": HYPOTHESIS,
+            "harness_folder": HARNESS,
+            "earlier": [
+                visible(a.hypothesis.statement) for a in work.earlier if isinstance(a, Draft)
+            ],
+            "problem": visible(problem),
+            "revised": work.revised,
+            "feedback": work.feedback,
+            "turns": self._limits.turns,
+            "minutes": round(self._limits.seconds / 60),
+        }
+        return "\n".join(self._prompts.render("agent", values))
+
+
+# --- the folder of a session -------------------------------------------------------------------
+
+
+def _lay_out(root: Path, case: Case, before: Leftovers, task: str) -> None:
+    """Writes the task, the harness with the edits so far, and the evidence."""
+    files: dict[str, bytes | None] = {
+        f"{HARNESS}/{path}": data
+        for path, data in {**case.brief.tree.files, **before.edits}.items()
+    }
+    files |= {f"evidence/{path}": data for path, data in case.evidence.items()}
+    files["TASK.md"] = task.encode()
+    if before.hypothesis is not None:
+        files[HYPOTHESIS] = before.hypothesis.encode("utf-8", "replace")
+    for path, data in files.items():
+        if data is not None:
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+
+
+def _left_in(root: Path, base: Mapping[str, bytes], session: Session) -> Leftovers:
+    """Reads what a session leftovers, as plain bytes."""
+    edits: Edits = {}
+    text, refusal = None, None
+    try:
+        text = _hypothesis_text(root)
+        files = dict(_plain_files(root / HARNESS, base))
+        edits = {path: data for path, data in files.items() if base.get(path) != data}
+        edits |= dict.fromkeys(base.keys() - files.keys())
+    except CandidateError as error:
+        refusal = (error.reason, str(error))
+    except OSError as error:  # something of the session still moves files
+        refusal = ("unreadable", f"the folder cannot be read: {error.strerror}")
+    return Leftovers(edits, text, session.ending, refusal, session.usage)
+
+
+def _hypothesis_text(root: Path) -> str | None:
+    if not root.is_dir():
+        return None
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        data = _content(handle, HYPOTHESIS, HYPOTHESIS, _HYPOTHESIS_BYTES)
+    except FileNotFoundError:
+        return None
+    finally:
+        os.close(handle)
+    return data.decode("utf-8", "replace")
+
+
+def _plain_files(root: Path, base: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yields the regular files below a folder. Raises CandidateError for anything else there.
+
+    A folder that holds repositories, environments or caches is passed over, unless the version has
+    files in it. Each file is opened from its folder's handle, so no link is ever followed.
+    """
+    limits = AdmissionLimits()
+    count = size = 0
+    in_use = {part for path in base for part in path.split("/")[:-1]}
+    walk = os.fwalk(root, follow_symlinks=False) if root.is_dir() else ()
+    for top, folders, names, handle in walk:
+        folders[:] = sorted(set(folders) - (SKIPPED_FOLDERS - in_use) - {".git"})
+        links = [name for name in folders if _is_link(handle, name)]
+        for name in [*links, *sorted(set(names) - {".git"})]:
+            path = (Path(top) / name).relative_to(root).as_posix()
+            data = _content(handle, name, path, limits.object_bytes)
+            count, size = count + 1, size + len(data)
+            if count > limits.files or size > limits.total_bytes:
+                raise CandidateError(
+                    f"the folder holds over {limits.files} files or {limits.total_bytes} bytes",
+                    reason="too_many_files",
+                )
+            yield path, data
+
+
+def _is_link(folder: int, name: str) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _content(folder: int, name: str, path: str, most: int) -> bytes:
+    """Returns the bytes of a regular file. Raises CandidateError for anything else or more."""
+    printable = visible(path.encode("utf-8", "backslashreplace").decode())
+    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        raise CandidateError(f"{printable} is not a regular file", reason="not_a_regular_file")
+    if printable != path:
+        raise CandidateError(f"{printable} is no plain file name", reason="path_name")
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise CandidateError(f"{printable} is over {most} bytes", reason="object_too_large")
+    return data
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+
+def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
+    """Returns the hypothesis and the subject of what a session leftovers. Raises CandidateError."""
+    if leftovers.refusal is not None:
+        raise CandidateError(leftovers.refusal[1], reason=leftovers.refusal[0])
+    if leftovers.hypothesis is None:
+        if leftovers.ending in _LIMIT_WORDS:
+            raise CandidateError(_LIMIT_WORDS[leftovers.ending], reason=leftovers.ending)
+        raise CandidateError(f"the session left no {HYPOTHESIS}", reason="no_hypothesis")
+    hypothesis, subject = _hypothesis(work, leftovers.hypothesis)
+    if not leftovers.edits:
+        raise CandidateError("the edit changes no file", reason="empty")
+    factor = work.case.contract.factor_of(leftovers.edits)
+    if factor != hypothesis.factor:
+        raise CandidateError(
+            f"the hypothesis is about {hypothesis.factor}, the edit touches {factor}",
+            reason="factor_mismatch",
+        )
+    files = {**work.case.brief.tree.files, **leftovers.edits}
+    draft = draft_of({path: data for path, data in files.items() if data is not None})
+    rehearsal = work.case.brief.host.contract_tests(draft)
+    if not rehearsal.ok:
+        text = f"the contract tests fail: {rehearsal.text[:2000]}"
+        raise CandidateError(text, reason="breaks_contract")
+    return hypothesis, subject
+
+
+def _hypothesis(work: _Work, text: str) -> tuple[Hypothesis, str]:
+    try:
+        row = json.loads(text, object_hook=_plain_path)
+        if not isinstance(row, dict):
+            raise ToolError("it is not an object")
+        if not work.case.brief.invalid and row.get("nothing_to_try"):
+            raise _NothingToTry(visible(line_of(row, "nothing_to_try", 500)))
+        idea = idea_of(work.case, row)
+        subject = visible(line_of(row, "subject", 200))[:_SUBJECT]
+    except (ValueError, RecursionError, ToolError) as error:
+        raise CandidateError(f"{HYPOTHESIS}: {error}", reason="bad_hypothesis") from error
+    if work.revised is not None:  # a revision stays about what it was about
+        fixed = {name: getattr(work.revised, name) for name in ("factor", "metric", "direction")}
+        return replace(idea.hypothesis, **fixed), subject
+    return idea.hypothesis, subject
+
+
+def _plain_path(row: dict[str, JSON]) -> dict[str, JSON]:
+    """Returns a quotation with its path as the harness has it."""
+    path = row.get("path")
+    return {**row, "path": path.removeprefix(f"{HARNESS}/")} if isinstance(path, str) else row

@@ -1,0 +1,325 @@
+"""A coding agent's command-line program: which programs we know, and one session of one.
+
+Promises: a session ends. It ends by itself, at a limit of time, steps or printed bytes, or because
+the user asked to stop; then its whole process group is killed. What it prints is kept as a file.
+
+Does not cover: what the program may do. It runs on this machine as the person's own tool, with the
+person's login and rights. A process that it moves to a group of its own may outlive it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from meta_agent.core import processes
+from meta_agent.core.errors import ConfigError, Interrupted, PreflightError
+from meta_agent.core.protocols import JSON
+
+PREFIX: Final = "agent:"
+_ASKED_SEC: Final = 60.0
+_POLL_SEC: Final = 0.1
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_LAST_CHARS: Final = 400
+_LINE_BYTES: Final = 8 << 20
+
+Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCli:
+    """A program, and how it is asked. A command of the user's own has the first two fields."""
+
+    name: str
+    argv: tuple[str, ...]
+    inherits: tuple[str, ...] = ()
+    """Beginnings of the names of the variables that hold its login and its settings."""
+    keys: tuple[str, ...] = ()
+    """Variables that are a login."""
+    status: tuple[str, ...] = ()
+    """The command that ends with 0 if the person is logged in."""
+    log_in: str = ""
+    install: str = ""
+    least: tuple[int, int, int] = (0, 0, 0)
+    """The oldest version that has the options of `argv`."""
+
+    @property
+    def label(self) -> str:
+        """The program as `--meta-model` names it."""
+        return f"{PREFIX}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The ceilings of one session."""
+
+    seconds: float = 1800.0
+    turns: int = 80
+    """Replies and tool calls, as far as the program prints them as JSON."""
+    printed_bytes: int = 64 << 20
+
+
+LIMITS: Final = SessionLimits()
+# No settings of the folder that it works in: a harness holds files that other models wrote.
+_CLAUDE: Final = AgentCli(
+    "claude",
+    (
+        *("claude", "--print", "--output-format", "stream-json", "--verbose"),
+        *("--permission-mode", "acceptEdits", "--tools", "Bash,Read,Edit,Write,Glob,Grep"),
+        *("--setting-sources", "user", "--strict-mcp-config", "--no-session-persistence"),
+        *("--max-turns", str(LIMITS.turns)),
+    ),
+    ("ANTHROPIC_", "CLAUDE_"),
+    ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    ("claude", "auth", "status"),
+    "claude auth login",
+    "npm install -g @anthropic-ai/claude-code",
+    (2, 1, 0),
+)
+_CODEX: Final = AgentCli(
+    "codex",
+    (
+        *("codex", "exec", "--json", "--ephemeral", "--skip-git-repo-check"),
+        *("--sandbox", "workspace-write", "-"),
+    ),
+    ("OPENAI_", "CODEX_"),
+    ("CODEX_API_KEY",),
+    ("codex", "login", "status"),
+    "codex login",
+    "npm install -g @openai/codex",
+    (0, 100, 0),
+)
+_KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
+
+
+def agent_cli(meta_model: str) -> AgentCli:
+    """Returns the program that `agent:NAME` or `agent:COMMAND` names. Raises ConfigError."""
+    name = meta_model.removeprefix(PREFIX)
+    if name in _KNOWN:
+        return _KNOWN[name]
+    try:
+        argv = tuple(shlex.split(name))
+    except ValueError as error:
+        raise ConfigError(
+            f"--meta-model {meta_model}: {error}", hint="quote the command as in a shell"
+        ) from error
+    if not argv:
+        raise ConfigError(
+            "--meta-model agent: names no program",
+            hint=f"{' or '.join(PREFIX + program for program in _KNOWN)}, or agent:'COMMAND'",
+        )
+    return AgentCli(name, argv)
+
+
+def require_agent(cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]) -> None:
+    """Raises PreflightError if the program is missing, too old or not logged in."""
+    program = cli.argv[0]
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise PreflightError(
+            f"--meta-model {cli.label}: there is no program {program}",
+            hint=cli.install or f"install {program}, or give its path",
+        )
+    if not cli.status:
+        return
+    variables = _variables(cli, key_variable, environment)
+    version = _printed(cli, (program, "--version"), variables)[1]
+    numbers = _VERSION.search(version)
+    if numbers is None or tuple(map(int, numbers.groups())) < cli.least:
+        raise PreflightError(
+            f"{program} says that its version is {version.strip()[:80]!r}; "
+            f"{'.'.join(map(str, cli.least))} or newer is needed",
+            hint=cli.install,
+        )
+    has_key = any(variables.get(key) for key in cli.keys)
+    if not has_key and _printed(cli, cli.status, variables)[0] != 0:
+        raise PreflightError(f"{program} is not logged in", hint=cli.log_in)
+
+
+def _printed(cli: AgentCli, argv: tuple[str, ...], variables: Mapping[str, str]) -> tuple[int, str]:
+    try:
+        ran = processes.run(argv, variables=variables, timeout_sec=_ASKED_SEC)
+    except (OSError, processes.TimeoutExpired) as error:
+        raise PreflightError(
+            f"{' '.join(argv)} does not answer: {error}", hint=cli.install
+        ) from error
+    return ran.returncode, (ran.stdout or ran.stderr).decode("utf-8", "replace")
+
+
+def _variables(
+    cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the variables of the program's own login, and the one that `--key-env` names."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if (cli.inherits and name.startswith(cli.inherits)) or name in ("PATH", key_variable)
+    }
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a program says it used. A program that prints no JSON says nothing."""
+
+    turns: int = 0
+    tokens: int = 0
+    usd: float | None = None
+
+    def add(self, other: Usage) -> None:
+        self.turns += other.turns
+        self.tokens += other.tokens
+        self.usd = other.usd if self.usd is None else self.usd + (other.usd or 0.0)
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"turns": self.turns, "tokens": self.tokens, "usd": self.usd}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How a session ended."""
+
+    ending: Ending
+    exit_code: int
+    usage: Usage
+    last: str
+    """The program's last words, for people."""
+
+
+def run_session(
+    cli: AgentCli,
+    folder: Path,
+    prompt: Path,
+    output: Path,
+    *,
+    key_variable: str | None,
+    environment: Mapping[str, str],
+    limits: SessionLimits,
+    stopping: Callable[[], bool],
+) -> Session:
+    """Runs the program in `folder` with the prompt as its input; keeps what it prints in `output`.
+
+    Raises Interrupted if the user asks to stop, and PreflightError if the program cannot start.
+    """
+    with prompt.open("rb") as text:
+        try:
+            process = processes.start(
+                cli.argv,
+                variables=_variables(cli, key_variable, environment),
+                cwd=folder,
+                stdin=text,
+                stdout=processes.PIPE,
+                stderr=processes.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PreflightError(f"{cli.argv[0]} cannot be started: {error}") from error
+    assert process.stdout is not None
+    listener = _Listener(process.stdout, output, limits)
+    listener.start()
+    try:
+        ending = _wait(process, listener, limits, stopping)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        listener.join(_POLL_SEC * 50)
+    return Session(listener.over or ending, code, listener.usage, listener.last)
+
+
+def _wait(
+    process: processes.Popen[bytes],
+    listener: _Listener,
+    limits: SessionLimits,
+    stopping: Callable[[], bool],
+) -> Ending:
+    until = time.monotonic() + limits.seconds
+    while process.poll() is None:
+        if stopping():
+            raise Interrupted
+        if listener.over is not None:
+            break
+        if time.monotonic() >= until:
+            return "time_limit"
+        time.sleep(_POLL_SEC)
+    return "by itself"
+
+
+@dataclass(eq=False)
+class _Listener(threading.Thread):
+    """Keeps what a program prints, and reads the lines of JSON in it that are of a known kind."""
+
+    pipe: IO[bytes]
+    output: Path
+    limits: SessionLimits
+    over: Ending | None = None
+    usage: Usage = field(default_factory=Usage)
+    last: str = ""
+    _replies: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+
+    def run(self) -> None:
+        size = 0
+        with self.pipe, self.output.open("wb") as file:
+            while line := self.pipe.readline(_LINE_BYTES):
+                size += len(line)
+                if size > self.limits.printed_bytes:
+                    self.over = "output_limit"
+                    return
+                file.write(line)
+                file.flush()
+                self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict):
+            self._read(event)
+        elif text := line.decode("utf-8", "replace").strip():
+            self.last = text[:_LAST_CHARS]
+        if self.usage.turns > self.limits.turns:
+            self.over = "turn_limit"
+
+    def _read(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type")
+        if kind == "assistant" and isinstance(message := event.get("message"), dict):
+            self._replies.add(str(message.get("id")))  # a reply of several blocks is several lines
+            self.usage.turns = len(self._replies)
+        elif kind == "item.completed":
+            self.usage.turns += 1
+        elif kind in ("result", "turn.completed") and isinstance(used := event.get("usage"), dict):
+            names = _TOKENS if kind == "result" else _TOKENS[:2]  # codex: cached ones are input
+            self.usage.tokens += sum(round(_number(used.get(name))) for name in names)
+        if kind == "result":
+            if event.get("subtype") == "error_max_turns":
+                self.over = "turn_limit"
+            if "total_cost_usd" in event:
+                self.usage.usd = _number(event["total_cost_usd"])
+        text = event.get("result") or event.get("message")
+        if isinstance(text, str):
+            self.last = text[:_LAST_CHARS]
+
+
+_TOKENS: Final = (
+    *("input_tokens", "output_tokens"),
+    *("cache_creation_input_tokens", "cache_read_input_tokens"),
+)
+
+
+def _number(value: JSON) -> float:
+    """Returns an amount that a program printed; 0 for anything that is no sensible amount."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e12 else 0.0
