@@ -232,7 +232,7 @@ class CodingAgent:
                 hint=f"see {output}, then run the same command again: it resumes",
             )
         write_whole(record, json.dumps(leftovers.to_json()), mode=0o600)
-        return left
+        return leftovers
 
     def _hold_session(self, root: Path, prompt: Path, output: Path, case: Case) -> Session:
         """Holds a session; the ledger books it, as under way while it lasts."""
