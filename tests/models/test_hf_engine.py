@@ -57,6 +57,60 @@ def test_logprobs_are_what_the_model_says_of_the_whole_row(model: Any, tokenizer
         assert record.logprobs[i] == pytest.approx(theirs, abs=1e-4)
 
 
+def _logprobs(model: Any, record: TokenRecord) -> list[float]:
+    """Returns what a plain forward pass says about a finished row."""
+    ids = torch.tensor([record.prompt_ids + record.completion_ids])
+    with torch.no_grad():
+        logprobs = torch.log_softmax(model(ids).logits[0].float(), -1)
+    start = len(record.prompt_ids) - 1
+    return [logprobs[start + i, token].item() for i, token in enumerate(record.completion_ids)]
+
+
+def test_rows_that_share_a_context_or_leave_early_have_the_log_probabilities_of_a_plain_pass(
+    model: Any, tokenizer: Any
+) -> None:
+    engine = HfEngine(model, tokenizer)
+    requests = [
+        _nano.request(
+            f"{text}{sample}", text, task_key=text, sample_idx=sample, max_tokens=1 + 23 * sample
+        )
+        for text in ("fox", "the quick brown fox jumps", "dog")
+        for sample in range(5)
+    ]
+    replies = engine.generate(requests)
+    records = engine.finish([request.key for request in requests])
+    assert len({reply.completion_tokens for reply in replies}) > 4, "rows leave at other times"
+    for record in records:
+        assert record is not None
+        assert record.logprobs == pytest.approx(_logprobs(model, record), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # in peft
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_an_adapter_and_trained_weights_are_sampled_with_once_they_are_read_again(
+    tokenizer: Any, bfloat16: bool
+) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    model = _bpe.model(len(tokenizer))
+    engine = HfEngine(model, tokenizer, bfloat16=bfloat16)
+    engine.generate([_nano.request("before", "fox")])
+    adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora" in name or "norm" in name:
+                weight.add_(torch.randn_like(weight) * 0.3)
+    engine.refresh()
+    engine.generate([_nano.request("k", "the quick fox", max_tokens=20)])
+    (record,) = engine.finish(["k"])
+    assert record is not None
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        expected = _logprobs(adapted.eval(), record)
+    assert record.logprobs == pytest.approx(expected, abs=0.1 if bfloat16 else 1e-4)
+    assert record.logprobs != pytest.approx(_logprobs(_bpe.model(len(tokenizer)), record), abs=0.3)
+
+
 def test_a_template_that_forgets_what_was_said_is_refused(model: Any) -> None:
     with pytest.raises(ConfigError, match="no turn can be appended to a conversation: the chat"):
         HfEngine(model, _bpe.tokenizer(_bpe.FORGETFUL))
@@ -107,10 +161,3 @@ def test_no_room_is_a_context_finish(model: Any, tokenizer: Any) -> None:
     (reply,) = engine.generate([_nano.request("k", "fox", max_context_tokens=4)])
     assert (reply.finish_reason, reply.completion_tokens) == ("context", 0)
     assert engine.finish(["k"]) == [None]
-
-
-def test_generating_leaves_the_training_mode_as_it_was(model: Any, tokenizer: Any) -> None:
-    model.train()
-    HfEngine(model, tokenizer).generate([_nano.request("k", "fox")])
-    assert model.training
-    model.eval()

@@ -52,6 +52,17 @@ def test_samples_follow_the_distribution(temperature: float) -> None:
     torch.testing.assert_close(drawn.logprobs, torch.log(expected)[drawn.ids])
 
 
+def test_a_large_vocabulary_is_searched_by_blocks_with_the_same_result() -> None:
+    logits = torch.randn(400, 1000, generator=torch.Generator().manual_seed(1)) * 3
+    logits[:, 700:] = float("-inf")
+    requests = [dataclasses.replace(BASE, sample_idx=i) for i in range(400)]
+    draws = uniforms(stream_keys(requests), 0)
+    drawn = sample(logits, Knobs.of(requests), draws)
+    cumulative = torch.softmax(logits.double(), -1).cumsum(-1)
+    expected = torch.searchsorted(cumulative, torch.from_numpy(draws)[:, None], right=True)[:, 0]
+    torch.testing.assert_close(drawn.ids, expected)
+
+
 def test_top_p_keeps_the_smallest_set_that_holds_the_mass() -> None:
     count = 2000
     logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05])).expand(count, 4)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as functional
 from numpy.typing import NDArray
 
 from meta_agent.core.protocols import GenerateRequest
@@ -25,6 +26,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _MANTISSA_BITS = 53
+_BLOCK = 256
+"""Tokens of a large vocabulary whose probabilities are first added up in float32."""
+_BELOW_ONE = 1 - 1e-12
 
 
 class Sampled(NamedTuple):
@@ -57,6 +61,47 @@ class Knobs(NamedTuple):
     def to(self, device: torch.device) -> Knobs:
         """Moves the knobs beside the logits."""
         return self._replace(temperature=self.temperature.to(device), top_p=self.top_p.to(device))
+
+
+class Draws:
+    """The rows of a lock-step decode: what each has sampled, and which of them still sample."""
+
+    def __init__(
+        self,
+        requests: Sequence[GenerateRequest],
+        budgets: Sequence[int],
+        stops: frozenset[int],
+        device: torch.device,
+    ) -> None:
+        self.rows = np.arange(len(requests))  # of the live rows: their places in `requests`
+        self.step = 0
+        self._keys, self._knobs = stream_keys(requests), Knobs.of(requests).to(device)
+        self._budgets, self._stops = np.array(budgets), list(stops)
+        self._ids: list[list[int]] = [[] for _ in requests]
+        self._logprobs: list[list[float]] = [[] for _ in requests]
+
+    @property
+    def sampled(self) -> list[tuple[list[int], list[float]]]:
+        """Returns the ids of each row and their log-probabilities."""
+        return list(zip(self._ids, self._logprobs, strict=True))
+
+    def take(self, logits: torch.Tensor) -> torch.Tensor:
+        """Samples a token for each live row. Returns the tokens; `going` says who goes on."""
+        tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
+        ids = tokens.ids.tolist()
+        for row, token, logprob in zip(self.rows, ids, tokens.logprobs.tolist(), strict=True):
+            self._ids[row].append(token)
+            self._logprobs[row].append(logprob)
+        self.step += 1
+        self.going = ~np.isin(ids, self._stops) & (self._budgets > self.step)
+        return tokens.ids
+
+    def keep(self, order: NDArray[np.int64]) -> torch.Tensor:
+        """Keeps the live rows at these places, in this order. Returns the places as a tensor."""
+        index = torch.from_numpy(order).to(self._knobs.top_p.device)
+        self.rows, self._keys = self.rows[order], self._keys[order]
+        self._budgets, self._knobs = self._budgets[order], self._knobs.rows(index)
+        return index
 
 
 def stream_keys(requests: Sequence[GenerateRequest]) -> NDArray[np.uint64]:
@@ -92,16 +137,31 @@ def sample(logits: torch.Tensor, knobs: Knobs, draws: NDArray[np.float64]) -> Sa
 def _invert(logprobs: torch.Tensor, knobs: Knobs, draws: torch.Tensor) -> torch.Tensor:
     """Returns the first token whose cumulative probability exceeds the draw.
 
-    Float64, because a float32 sum over a vocabulary of 150,000 loses the tail.
+    Sums are in float64, because a float32 sum over a vocabulary of 150,000 loses the tail. A large
+    vocabulary is searched by blocks, and then inside the block of each row.
     """
-    probabilities = logprobs.double().exp_()
     if knobs.truncates:
-        probabilities = _nucleus(probabilities, knobs.top_p)
-    cumulative = probabilities.cumsum(-1)
+        return _first_above(_nucleus(logprobs.double().exp_(), knobs.top_p), draws)[0]
+    if logprobs.shape[1] <= _BLOCK:
+        return _first_above(logprobs.double().exp_(), draws)[0]
+    probabilities = functional.pad(logprobs.exp(), (0, -logprobs.shape[1] % _BLOCK))
+    blocks = probabilities.unflatten(1, (-1, _BLOCK))
+    block, draws = _first_above(blocks.sum(-1).double(), draws)
+    inside = blocks[torch.arange(len(block), device=block.device), block].double()
+    return block * _BLOCK + _first_above(inside, draws)[0]
+
+
+def _first_above(masses: torch.Tensor, draws: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns each row's first place where the cumulative mass exceeds the draw, a share of all.
+
+    Also returns the share of that place's mass which lies below the draw.
+    """
+    cumulative = masses.cumsum(-1)
     target = draws[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, target, right=True)[:, 0].clamp_(
-        max=logprobs.shape[1] - 1
-    )
+    places = torch.searchsorted(cumulative, target, right=True).clamp_(max=masses.shape[1] - 1)
+    mass = masses.gather(1, places)
+    share = (target - cumulative.gather(1, places)) / mass + 1
+    return places[:, 0], share.clamp_(0, _BELOW_ONE)[:, 0]
 
 
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:

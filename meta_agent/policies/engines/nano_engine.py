@@ -23,7 +23,7 @@ import torch
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.engines import nano_tokenizer as tokenizer
 from meta_agent.policies.engines._nano_net import Batch, NanoNet
-from meta_agent.policies.engines._sampling import Knobs, Sampled, sample, stream_keys, uniforms
+from meta_agent.policies.engines._sampling import Draws
 from meta_agent.policies.engines._sessions import TokenSession
 from meta_agent.policies.engines.talks import NanoTalks
 
@@ -91,11 +91,11 @@ class NanoEngine:
             return []
         longest = max(len(call.session.ids) + call.budget for call in calls)
         self._cache.reserve(len(self._slots), longest)
-        decoding = _Decoding(calls, self._net, dense_slots=len(self._slots))
+        decoding = _Decoding(calls, dense_slots=len(self._slots))
         decoding.take(self._prefill(calls))
         while decoding.live:
             decoding.take(self._net.forward(decoding.batch(), self._cache))
-        return decoding.drawn
+        return decoding.sampled
 
     def _prefill(self, calls: list[_Call]) -> torch.Tensor:
         """Computes what is new in each session; equal fresh prompts once."""
@@ -134,60 +134,42 @@ class NanoEngine:
 class _Decoding:
     """The state of one lock-step decode: which rows still run, and what they have sampled."""
 
-    def __init__(self, calls: list[_Call], net: NanoNet, dense_slots: int) -> None:
-        self._calls = calls
+    def __init__(self, calls: list[_Call], dense_slots: int) -> None:
         self._dense_slots = dense_slots
-        self._keys = stream_keys([call.request for call in calls])
-        self._knobs = Knobs.of([call.request for call in calls])
-        self._budgets = np.array([call.budget for call in calls])
+        self._draws = Draws(
+            [call.request for call in calls],
+            [call.budget for call in calls],
+            frozenset({tokenizer.EOS_ID}),
+            torch.device("cpu"),
+        )
         self._lengths = torch.tensor([len(call.session.ids) for call in calls])
         self._slots = torch.tensor([call.slot for call in calls])
-        self._rows = np.arange(len(calls))  # live rows, ascending
-        self._ids: list[list[int]] = [[] for _ in calls]
-        self._logprobs: list[list[float]] = [[] for _ in calls]
-        self._step = 0
         self._last = torch.empty(0, dtype=torch.int64)
 
     @property
     def live(self) -> bool:
-        return len(self._rows) > 0
+        return len(self._draws.rows) > 0
 
     def take(self, logits: torch.Tensor) -> None:
         """Samples one token for each live row, and retires the rows that stop."""
-        drawn = sample(logits, self._knobs, uniforms(self._keys, self._step))
-        self._record(drawn)
-        self._step += 1
-        ids = drawn.ids.numpy()
-        going = (ids != tokenizer.EOS_ID) & (self._budgets > self._step)
-        self._last = drawn.ids
-        if not going.all():
-            self._keep(going)
-
-    def _record(self, drawn: Sampled) -> None:
-        rows = zip(self._rows.tolist(), drawn.ids.tolist(), drawn.logprobs.tolist(), strict=True)
-        for row, token, logprob in rows:
-            self._ids[row].append(token)
-            self._logprobs[row].append(logprob)
-
-    def _keep(self, going: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
-        index = torch.from_numpy(np.flatnonzero(going))
-        self._rows, self._keys = self._rows[going], self._keys[going]
-        self._budgets, self._knobs = self._budgets[going], self._knobs.rows(index)
-        self._lengths, self._slots = self._lengths[index], self._slots[index]
-        self._last = self._last[index]
+        self._last = self._draws.take(logits)
+        if not self._draws.going.all():
+            index = self._draws.keep(np.flatnonzero(self._draws.going))
+            self._lengths, self._slots = self._lengths[index], self._slots[index]
+            self._last = self._last[index]
 
     def batch(self) -> Batch:
         """Feeds back the token that each live row sampled last."""
-        starts = self._lengths + (self._step - 1)
-        rows = len(self._rows)
+        starts = self._lengths + (self._draws.step - 1)
+        rows = len(starts)
         dense = rows == self._dense_slots
         lengths = torch.ones(rows, dtype=torch.int64)
         return Batch(self._last, self._slots, starts, lengths, dense, int(starts.max()) + 1, 1)
 
     @property
-    def drawn(self) -> list[tuple[list[int], list[float]]]:
-        """What each call sampled: ids and their log-probabilities."""
-        return list(zip(self._ids, self._logprobs, strict=True))
+    def sampled(self) -> list[tuple[list[int], list[float]]]:
+        """Returns what each call sampled: ids and their log-probabilities."""
+        return self._draws.sampled
 
 
 def _leaders(calls: list[_Call]) -> tuple[list[int], list[int]]:

@@ -91,8 +91,6 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
         dtype = _dtype(opened, settings)
         with _naming_memory_errors(lambda: f"while {path} was loaded in {dtype}"):
             model = _model(path, dtype).to(device).eval()
-        if settings.precision == "bfloat16":
-            model.forward = torch.autocast(device, torch.bfloat16)(model.forward)
         tokenizer = _tokenizer(path)
     except MetaAgentError:
         raise
@@ -103,7 +101,8 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
             f"{type(error).__name__}: {reason}",
             hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
         ) from error
-    return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
+    engine = _engine(opened, settings, model, tokenizer)
+    return LocalPolicy(opened, settings, model, tokenizer, engine)
 
 
 class Speaking(NamedTuple):
@@ -161,11 +160,11 @@ def _tokenizer(path: Path) -> Any:
     )
 
 
-def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:
+def _engine(opened: OpenedPolicy, settings: TrainSettings, model: Any, tokenizer: Any) -> Any:
     if opened.kind == "nano":
         return NanoEngine(model)
     _require_template(opened, tokenizer)
-    return HfEngine(model, tokenizer)
+    return HfEngine(model, tokenizer, bfloat16=settings.precision == "bfloat16")
 
 
 def _require_template(opened: OpenedPolicy, tokenizer: Any) -> None:

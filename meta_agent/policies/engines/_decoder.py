@@ -1,0 +1,167 @@
+"""The sampling copy of a model: the same weights, cheaper for a few rows with one new token each.
+
+The copy shares the tensors of the model that is trained and differs in its linear layers. Weights
+that are trained in float32 are cast to bfloat16 once for an event, not in every call. An adapter
+is two products beside the weights, since merged into bfloat16 weights it would be rounded away.
+
+Keys and values are stored with room for the tokens to come (`RoomyLayer`), so that a token is
+written in place. Other kinds of layers (sliding windows, linear attention) keep transformers' own.
+
+Promises: log-probabilities agree with those of the training pass as far as its precision goes.
+
+Not covered: which token is drawn (`_sampling`), and adapters other than LoRA.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as functional
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicLayer
+
+_LEAST_ROOM: Final = 64
+"""The least number of tokens that a layer's room grows by."""
+
+
+class Decoder:
+    """A causal language model of transformers, to sample with."""
+
+    def __init__(self, model: Any, *, bfloat16: bool) -> None:
+        self._model, self._bfloat16 = model, bfloat16
+        shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+        self._copy = copy.deepcopy(model, shared).eval()
+        self._linears: dict[str, _Linear] = {}
+        for name, module in list(self._copy.named_modules()):
+            if type(module) is nn.Linear:
+                self._linears[name] = linear = _Linear(module)
+                self._copy.set_submodule(name, linear)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self._model.device
+        return device
+
+    def refresh(self) -> None:
+        """Reads the weights and adapters that the model has now."""
+        modules = dict(self._model.named_modules())
+        for name, linear in self._linears.items():
+            linear.read(modules[name], torch.bfloat16 if self._bfloat16 else None)
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Computes without gradients, in the precision of the training pass."""
+        with (
+            torch.no_grad(),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),
+        ):
+            yield
+
+    def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
+        """Reads contexts. Returns the next token's logits, the mask of padding, and the cache."""
+        ids, mask = _left_pad(contexts, self.device)
+        logits, cache = self._forward(ids, mask, None)
+        return logits, mask, cache
+
+    def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
+        """Reads one token for each row. Returns the next token's logits."""
+        return self._forward(ids[:, None], mask, cache)[0]
+
+    def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        output = self._copy(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1].float(), output.past_key_values
+
+
+def spread(cache: Any, rows: Tensor) -> None:
+    """Gives each row a copy of the context that it begins with, and room for more tokens."""
+    for at, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer:
+            cache.layers[at] = RoomyLayer(layer.keys[rows], layer.values[rows])
+        else:
+            layer.batch_select_indices(rows)
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of one layer, `[rows, heads, tokens, width]`, with room for more tokens."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys: Tensor
+        self.values: Tensor
+        self._make_room(keys, values)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        rows, _, start, _ = self.keys.shape
+        end = start + key_states.shape[2]
+        if end > self._room[0].shape[2]:
+            self._make_room(self.keys, self.values)
+        for room, states in zip(self._room, (key_states, value_states), strict=True):
+            room[:rows, :, start:end] = states
+        self.keys, self.values = (room[:rows, :, :end] for room in self._room)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keeps these rows. Only rows that change their place are copied."""
+        moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
+        for states in (self.keys, self.values):
+            states[moved] = states[indices[moved]]
+        self.keys, self.values = self.keys[: len(indices)], self.values[: len(indices)]
+
+    def _make_room(self, keys: Tensor, values: Tensor) -> None:
+        tokens = keys.shape[2]
+        self._room = []
+        for states in (keys, values):
+            rows, heads, _, width = states.shape
+            room = states.new_empty(rows, heads, tokens + max(tokens // 2, _LEAST_ROOM), width)
+            room[:, :, :tokens] = states
+            self._room.append(room)
+        self.keys, self.values = (room[:, :, :tokens] for room in self._room)
+
+
+class _Linear(nn.Module):  # type: ignore[misc]
+    """A linear layer with its adapter, if there is one."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self._weight, self._bias = linear.weight.detach(), linear.bias
+        self._adapter: tuple[Tensor, Tensor] | None = None  # down, up
+
+    def read(self, linear: Any, dtype: torch.dtype | None) -> None:
+        base = getattr(linear, "base_layer", linear)
+        dtype = dtype or base.weight.dtype
+        self._weight = base.weight.detach().to(dtype)
+        self._bias = None if base.bias is None else base.bias.detach().to(dtype)
+        for name in getattr(linear, "active_adapters", ()):
+            down, up = linear.lora_A[name].weight.detach(), linear.lora_B[name].weight.detach()
+            self._adapter = down.to(dtype), (up * linear.scaling[name]).to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.linear(x, self._weight, self._bias)
+        if self._adapter is None:
+            return out
+        down, up = self._adapter
+        columns = functional.linear(x, down).flatten(0, -2)
+        return torch.addmm(out.flatten(0, -2), columns, up.t()).view_as(out)
+
+
+def _left_pad(rows: Sequence[Sequence[int]], device: Any) -> tuple[Tensor, Tensor]:
+    width = max(len(row) for row in rows)
+    ids = [[0] * (width - len(row)) + list(row) for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
