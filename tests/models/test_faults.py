@@ -262,7 +262,7 @@ def test_many_threads_share_one_provider(sdk: Sdk) -> None:
         except ProviderError as error:
             return error.kind
 
-    patience = Timeouts(first_sec=60, between_sec=2.0)
+    patience = Timeouts(first_sec=8, between_sec=2.0)
     with (
         sdk.serve(brain, serial=False) as url,
         opened(sdk, url, patience) as provider,
