@@ -1,0 +1,188 @@
+"""Weights, harness, or both: a real model on a task that its format hides, at equal attempts.
+
+SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object (`examples/extraction`,
+on rows of its own with fixed splits). Three ways spend the same number of attempts:
+
+    weights   one long training under the shipped harness
+    harness   the search with frozen weights
+    both      the search with frozen weights on half of the attempts, then one training under the
+              harness that it hands over, with the other half
+
+Each is measured on the same vault tasks before and after. Strict success is the grader's: the whole
+reply is the object. Lenient success also takes an object with text around it.
+
+    python benchmarks/real_model.py --out DIR [--budget 640] [--seeds 0,1,2] [--threads 2]
+
+A second call goes on where the first one stopped. Not covered: a search that trains each idea.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import zstandard
+
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.resources import shipped_harness
+from meta_agent.reports import RunState, reduce
+
+EXAMPLE: Final = Path(__file__).parents[1] / "examples/extraction"
+SPLITS: Final = {"train": 96, "search": 32, "confirm": 48, "vault": 96}
+RECIPE: Final = {"learning_rate": "3e-4", "groups_per_step": "4", "num_generations": "8"}
+ASKED: Final = "Extract name, city, item, colour and count as a JSON object: "
+FORMS: Final = (
+    "{count} {colour} {item} were sent to {name} in {city}.",
+    "{name} from {city} bought {count} {colour} {item}.",
+    "In {city}, {name} sold {count} {item}; all of them were {colour}.",
+)
+WORDS: Final = {
+    "name": "Karim David Greta Hugo Mila Jonas Farid Chloe Noor Priya Ines Marco Olga Tomas Yuki",
+    "city": "Nairobi Turin Lisbon Oslo Lima Quebec Perth Accra Lyon Riga Osaka Dublin Bogota",
+    "item": "kites tiles chairs ropes mugs books lamps drums coats spoons boxes pens clocks",
+    "colour": "red orange yellow blue purple black green white brown grey pink",
+}
+_OBJECT: Final = re.compile(r"\{[^{}]*\}")
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Yields the tasks, each with its split. No sentence stands twice."""
+    dice, seen = random.Random(2026), set()
+    for split, count in SPLITS.items():
+        made = 0
+        while made < count:
+            gold: dict[str, Any] = {key: dice.choice(words.split()) for key, words in WORDS.items()}
+            gold["count"] = dice.randint(2, 60)
+            sentence = dice.choice(FORMS).format(**gold)
+            if sentence not in seen:
+                seen.add(sentence)
+                made += 1
+                yield {"prompt": ASKED + sentence, "gold": gold, "split": split}
+
+
+def write_inputs(out: Path) -> None:
+    """Writes the tasks and the starting harness, which is the shipped one with `RECIPE`."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    for name, data in shipped_harness("chat/open").items():
+        if name.endswith("recipe.toml"):
+            lines = data.decode()
+            for key, value in RECIPE.items():
+                lines = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", lines)
+            data = lines.encode()
+        place = out / "start" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def evolve(out: Path, workspace: Path, seed: int, threads: int, *settings: str) -> RunState:
+    """Makes or resumes one run, and returns its state."""
+    command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2"]
+    command += ["--tasks", f"{out / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
+    command += ["--workspace", f"{workspace}", "--seed", f"{seed}", "--threads", f"{threads}"]
+    command += ["--precision", "bfloat16", *settings]
+    environment = {**os.environ, "OMP_NUM_THREADS": f"{threads}"}
+    with Path(f"{workspace}.log").open("ab") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
+    with Ledger.open(workspace / "ledger.sqlite", owner_lock=False) as ledger:
+        return reduce(ledger)
+
+
+def unpack(workspace: Path, commit: str, folder: Path) -> Path:
+    """Writes the files of a commit of the workspace's harness to a folder."""
+    git = ["git", "-C", f"{workspace / 'harness_repo'}", "archive", commit]
+    archive = subprocess.run(git, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+def lenient(workspace: Path, gold: dict[str, Any]) -> float:
+    """Returns the share of the final vault attempts with the right object anywhere in a reply."""
+    newest = max(workspace.glob("rollouts/*/*-vault-*.rollouts.jsonl.zst"), key=os.path.getmtime)
+    text = zstandard.ZstdDecompressor().stream_reader(newest.open("rb")).read().decode()
+    attempts = [json.loads(line) for line in text.splitlines()]
+    return sum(_holds(attempt, gold) for attempt in attempts) / len(attempts)
+
+
+def _holds(attempt: dict[str, Any], gold: dict[str, Any]) -> bool:
+    asked = next(m["content"] for m in attempt["messages"][::-1] if ASKED in str(m["content"]))
+    replies = [str(m["content"]) for m in attempt["messages"] if m["role"] == "assistant"]
+    for found in _OBJECT.findall(replies[-1]) if replies else ():
+        try:
+            if json.loads(found) == gold[asked[asked.rindex(ASKED) :].split("\n")[0]]:
+                return True
+        except (json.JSONDecodeError, KeyError):
+            continue
+    return False
+
+
+def arms(out: Path, seed: int, budget: int, threads: int) -> Iterator[dict[str, Any]]:
+    """Makes the runs of one seed, and yields a row of the table for each way."""
+    gold = {row["prompt"]: row["gold"] for row in rows()}
+    trained = ("--strategy", "static", "--lora-rank", "16", "--train-steps", "5")
+    frozen = ("--train-steps", "0", "--generations", "4")
+    start = ("--harness", f"{out / 'start'}")
+
+    def row(way: str, began: float, place: Path, state: RunState) -> dict[str, Any]:
+        assert state.baseline and state.final
+        return {
+            "seed": seed,
+            "way": way,
+            "before": state.baseline.clean_success,
+            "after": state.final.clean_success,
+            "lenient": lenient(place, gold),
+            "tasks": state.final.n,
+            "attempts": state.rollouts,
+            "minutes": round((time.monotonic() - began) / 60, 1),
+            "handed_over": (state.handover or {}).get("standing"),
+        }
+
+    began, place = time.monotonic(), out / f"harness-{seed}"
+    yield row(
+        "harness", began, place,
+        evolve(out, place, seed, threads, *frozen, *start, "--budget", f"{budget}"),
+    )  # fmt: skip
+    began, place = time.monotonic(), out / f"weights-{seed}"
+    yield row(
+        "weights", began, place,
+        evolve(out, place, seed, threads, *trained, *start, "--budget", f"{budget}"),
+    )  # fmt: skip
+    began, place = time.monotonic(), out / f"both-{seed}-harness"
+    half = ("--budget", f"{budget // 2}")
+    state = evolve(out, place, seed, threads, *frozen, *start, *half)
+    harness = unpack(place, str(state.product["harness_commit"]), out / f"both-{seed}-found")
+    before = state.baseline.clean_success if state.baseline else None
+    place = out / f"both-{seed}-weights"
+    state = evolve(out, place, seed, threads, *trained, *half, "--harness", f"{harness}")
+    yield row("both", began, place, state) | {"before": before}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", type=lambda text: Path(text).absolute(), required=True)
+    parser.add_argument("--budget", type=int, default=640)
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--threads", type=int, default=2)
+    asked = parser.parse_args()
+    write_inputs(asked.out)
+    for seed in map(int, asked.seeds.split(",")):
+        for row in arms(asked.out, seed, asked.budget, asked.threads):
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
