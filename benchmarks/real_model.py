@@ -1,7 +1,7 @@
 """Weights, harness, or both: a real model on a task that its format hides, at equal attempts.
 
-SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object (`examples/extraction`,
-on rows of its own with fixed splits). Three ways spend the same number of attempts:
+SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object
+(`examples/extraction`). Three ways spend the same number of attempts:
 
     weights   one long training under the shipped harness
     harness   the search with frozen weights
@@ -22,7 +22,6 @@ import argparse
 import io
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -39,42 +38,18 @@ from meta_agent.core.resources import shipped_harness
 from meta_agent.reports import RunState, reduce
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples/extraction"
-SPLITS: Final = {"train": 96, "search": 32, "confirm": 48, "vault": 96}
 RECIPE: Final = {"learning_rate": "3e-4", "groups_per_step": "4", "num_generations": "8"}
 ASKED: Final = "Extract name, city, item, colour and count as a JSON object: "
-FORMS: Final = (
-    "{count} {colour} {item} were sent to {name} in {city}.",
-    "{name} from {city} bought {count} {colour} {item}.",
-    "In {city}, {name} sold {count} {item}; all of them were {colour}.",
-)
-WORDS: Final = {
-    "name": "Karim David Greta Hugo Mila Jonas Farid Chloe Noor Priya Ines Marco Olga Tomas Yuki",
-    "city": "Nairobi Turin Lisbon Oslo Lima Quebec Perth Accra Lyon Riga Osaka Dublin Bogota",
-    "item": "kites tiles chairs ropes mugs books lamps drums coats spoons boxes pens clocks",
-    "colour": "red orange yellow blue purple black green white brown grey pink",
-}
 _OBJECT: Final = re.compile(r"\{[^{}]*\}")
 
 
-def rows() -> Iterator[dict[str, Any]]:
-    """Yields the tasks, each with its split. No sentence stands twice."""
-    dice, seen = random.Random(2026), set()
-    for split, count in SPLITS.items():
-        made = 0
-        while made < count:
-            gold: dict[str, Any] = {key: dice.choice(words.split()) for key, words in WORDS.items()}
-            gold["count"] = dice.randint(2, 60)
-            sentence = dice.choice(FORMS).format(**gold)
-            if sentence not in seen:
-                seen.add(sentence)
-                made += 1
-                yield {"prompt": ASKED + sentence, "gold": gold, "split": split}
+def rows() -> list[dict[str, Any]]:
+    """Returns the example's tasks. Each has its split."""
+    return [json.loads(line) for line in (EXAMPLE / "tasks.jsonl").read_text().splitlines()]
 
 
-def write_inputs(out: Path) -> None:
-    """Writes the tasks and the starting harness, which is the shipped one with `RECIPE`."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+def write_start(out: Path) -> None:
+    """Writes the starting harness, which is the shipped one with `RECIPE`."""
     for name, data in shipped_harness("chat/open").items():
         if name.endswith("recipe.toml"):
             lines = data.decode()
@@ -89,7 +64,7 @@ def write_inputs(out: Path) -> None:
 def evolve(out: Path, workspace: Path, seed: int, threads: int, *settings: str) -> RunState:
     """Makes or resumes one run, and returns its state."""
     command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2"]
-    command += ["--tasks", f"{out / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
+    command += ["--tasks", f"{EXAMPLE / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
     command += ["--workspace", f"{workspace}", "--seed", f"{seed}", "--threads", f"{threads}"]
     command += ["--precision", "bfloat16", *settings]
     environment = {**os.environ, "OMP_NUM_THREADS": f"{threads}"}
@@ -178,7 +153,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
-    write_inputs(asked.out)
+    write_start(asked.out)
     for seed in map(int, asked.seeds.split(",")):
         for row in arms(asked.out, seed, asked.budget, asked.threads):
             print(json.dumps(row), flush=True)

@@ -30,6 +30,11 @@ class Capabilities:
     """Whether the task file states the split of each task."""
     path: Path | None = None
     """The file that the tasks were read from."""
+    solution: Callable[[str], tuple[str, str] | None] = lambda _: None
+    """Returns a task's request and a reply that its grader accepts, or None if none is known.
+
+    It is asked for training tasks only: their solutions may stand in a harness as worked examples.
+    """
     judge: str | None = None
     """The model that grades, if a model does."""
     judge_by: Callable[[Any], str] | None = None

@@ -97,6 +97,8 @@ class Situation:
     """How the policy learns: our own small model, all pretrained weights, adapters, or not."""
     temperature: float | None = None
     """At which the evaluator samples the policy."""
+    solutions: Callable[[], Sequence[tuple[str, str]]] = tuple
+    """Requests of training tasks with replies that solve them, in the order of the task file."""
     attempts: Callable[[], Sequence[Rollout]] = tuple
     """The version's attempts on the search and train splits, read when somebody asks."""
 

@@ -75,6 +75,19 @@ def test_clean_solved_attempts_become_worked_examples(name: str) -> None:
         assert "*EXAMPLES" in text.partition('"system"')[2]
 
 
+def test_without_a_solved_attempt_training_tasks_with_their_reply_become_examples() -> None:
+    solutions = [(f"Who is {n}?", ANSWER) for n in range(3)] + [("long " * 2_000, ANSWER)]
+    situation = Situation(weights="frozen", temperature=0.7, solutions=lambda: solutions)
+    proposals = {
+        proposal.hypothesis.rule: proposal
+        for proposal in propose(evidence(), tree(), (), (), situation=situation)
+    }
+    text = said_first(tree(), proposals["worked-examples"])
+    assert [f"Who is {n}?" in text for n in range(3)] == [True] * 3
+    assert "training tasks are known" in str(proposals["worked-example"].hypothesis)
+    assert "worked-example" not in ideas(tree(), ())
+
+
 def test_failed_flagged_and_tool_using_attempts_are_no_examples() -> None:
     rows = [attempt(0, solved=False), attempt(1, flags=["leak:log"])]
     rows[0].messages[-1]["tool_calls"] = [{"id": "1"}]

@@ -141,6 +141,15 @@ class GradedDomain:
         """Grades a stored attempt again."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
+    def solution(self, key: str) -> tuple[str, str] | None:
+        """Returns the prompt and the gold as a reply, if the grader accepts it; else None."""
+        row = self.rows[key]
+        gold = (row.gold or {}).get("answer", row.row.get("gold"))
+        if gold is None or self.facts["files"] or self.facts.get("judged"):
+            return None
+        reply = gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)
+        return (row.prompt, reply) if self.regrade(key, {"answer": reply}).success else None
+
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
         """Twice, since a grade that depends on luck is none."""
         grade = self._grade(row, submission)

@@ -35,18 +35,24 @@ _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 @rule("worked-example", "scaffold")
 def worked_example(case: Case) -> Diagnosis | None:
-    """One clean solved attempt stands in the conversation as a worked example."""
+    """One clean solved attempt or training task stands in the conversation as a worked example."""
     return _with_examples(case, 1)
 
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Three clean solved attempts stand in the conversation as worked examples."""
+    """Three clean solved attempts or training tasks stand in the conversation."""
     return _with_examples(case, 3)
 
 
 def _with_examples(case: Case, number: int) -> Diagnosis | None:
     examples = list(islice(_examples(case.attempts), number))
+    because = "these were solved cleanly"
+    if len(examples) < number:
+        solutions = case.situation.solutions() if case.failing else ()
+        short = (pair for pair in solutions if sum(map(len, pair)) <= _EXAMPLE_CHARS // number)
+        examples = [_turns(*pair) for pair in islice(short, number)]
+        because = "the replies of training tasks are known"
     if len(examples) < number:
         return None
     messages = [message for example in examples for message in example]
@@ -55,7 +61,7 @@ def _with_examples(case: Case, number: int) -> Diagnosis | None:
         strength=clamp(0.25 + case.failing / 2 + (0.01 if number == 1 else 0.0)),
         change=f"the conversation begins with {number} worked example(s)",
         effect="the policy answers in the form that is graded",
-        because=f"attempts fail {case.failing:.0%} of the time, and these were solved cleanly",
+        because=f"attempts fail {case.failing:.0%} of the time, and {because}",
         delta=case.failing / 4,
         edits=edits,
         evidence=case.lines("clean_success"),
@@ -82,7 +88,11 @@ def _examples(attempts: Sequence[Rollout]) -> Iterator[tuple[Message, Message]]:
         if task not in tasks and answer.strip() and size <= room:
             tasks.add(task)
             room -= size
-            yield {"role": "user", "content": request}, {"role": "assistant", "content": answer}
+            yield _turns(request, answer)
+
+
+def _turns(request: str, answer: str) -> tuple[Message, Message]:
+    return {"role": "user", "content": request}, {"role": "assistant", "content": answer}
 
 
 def _inserted(case: Case, messages: Sequence[Message]) -> dict[str, str]:

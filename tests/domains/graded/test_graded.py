@@ -296,3 +296,20 @@ def test_the_start_of_a_domain_of_ones_own_works_and_is_never_written_over(
     assert meta_agent("tasks", "check", *own, cwd=tmp_path).document["ok"]
     again = meta_agent("init", "--domain", "mine", cwd=tmp_path)
     assert again.returncode == 2 and "exists and is not replaced" in again.stderr
+
+
+def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
+    grader = (
+        "import json\n\ndef grade(task, answer):\n    try:\n"
+        "        return json.loads(answer) == task['gold']\n"
+        "    except ValueError:\n        return False\n"
+    )
+    rows = [{"prompt": f"Count to {n}.", "gold": {"upto": n}} for n in range(8)]
+    with opened(write(tmp_path / "json", grader, rows)) as domain:
+        key = next(iter(domain.rows))
+        assert domain.solution(key) == ("Count to 0.", '{"upto": 0}')
+    with opened(write(tmp_path / "text")) as domain:
+        assert domain.solution(next(iter(domain.rows))) == ("What is 0 and 1?", "1")
+    refuses = "def grade(task, answer):\n    return False\n"
+    with opened(write(tmp_path / "none", refuses)) as domain:
+        assert domain.solution(next(iter(domain.rows))) is None

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Literal
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Kind, Proposal, Verdict
@@ -29,6 +32,9 @@ from meta_agent.core.proposals import (
 )
 from meta_agent.core.protocols import JSON, Rollout, VerdictKind
 from meta_agent.core.skills import Skill
+
+_SOLVED_TASKS: Final = 8
+"""Training tasks whose solutions the proposers may quote."""
 
 
 def brief_for(
@@ -71,7 +77,16 @@ def situation(run: Run) -> Situation:
         train_tasks=len(tasks),
         weights=_weights(run),
         temperature=domain.sampling.temperature,
+        solutions=partial(_solutions, run),
     )
+
+
+def _solutions(run: Run) -> list[tuple[str, str]]:
+    """Returns requests and accepted replies of the first training tasks, in the file's order."""
+    domain = run.lab.domain
+    solve = Capabilities.of(domain).solution
+    tasks = islice(domain.tasks("train"), _SOLVED_TASKS)
+    return [pair for task in tasks if (pair := solve(task.key))]
 
 
 def _weights(run: Run) -> Literal["nano", "full", "lora", "frozen"]:
