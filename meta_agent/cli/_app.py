@@ -26,7 +26,7 @@ from meta_agent.cli import (
     _skills,
     _tasks,
 )
-from meta_agent.cli._flags import Grouped
+from meta_agent.cli._flags import PANELS, Grouped, Paneled
 from meta_agent.core.distribution import RUN_NEEDS, __version__, install
 from meta_agent.core.errors import Interrupted, MetaAgentError, PreflightError, of_disk
 
@@ -36,27 +36,31 @@ _MAY_HOLD_A_KEY: Final = ("--base-url", "--key-env", "--notify")
 
 app = typer.Typer(
     name="meta-agent",
+    cls=Paneled,
     help="Co-evolves an LLM policy and the harness around it, and proves its gains.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
+_MEMBERS: Final = (
+    (_bring.init, _run.evolve, _run.train, _compare.compare, _demo.demo),
+    (
+        *(_review.status, _review.report, _review.why, _history.show, _history.diff),
+        *(_review.log, _people.view, _review.verify),
+    ),
+    (_people.approve, _bring.adopt, _history.revert),
+    (_tasks.tasks_app, _machine.models_app),
+    (_machine.doctor, _bring.check, _machine.sandbox_app, _skills.skills_app),
+)
 _TAKES_SETTINGS: Final = (_run.evolve, _run.train, _compare.compare)
-for runs in (
-    *(_run.evolve, _run.train, _bring.init, _bring.check, _bring.adopt),
-    *(_demo.demo, _compare.compare),
-    *(_people.approve, _people.transcript, _people.view),
-    *(_review.report, _review.status, _review.log, _review.why, _review.verify),
-    *(_history.show, _history.diff, _history.revert),
-    _machine.doctor,
-):
-    app.command(cls=Grouped if runs in _TAKES_SETTINGS else None)(runs)
-_machine.sandbox_app.command()(_bring.image)
-app.add_typer(_tasks.tasks_app, name="tasks")
-app.add_typer(_machine.sandbox_app, name="sandbox")
-app.add_typer(_machine.models_app, name="models")
-app.add_typer(_skills.skills_app, name="skills")
+for panel, members in zip(PANELS, _MEMBERS, strict=True):
+    for member in members:
+        if isinstance(member, typer.Typer):
+            app.add_typer(member, rich_help_panel=panel)
+        else:
+            grouped = Grouped if member in _TAKES_SETTINGS else None
+            app.command(cls=grouped, rich_help_panel=panel)(member)
 
 
 def _show_version(version: bool) -> None:

@@ -1,4 +1,4 @@
-"""Commands for your own agent: init, check, adopt, sandbox image."""
+"""Commands for your own agent: init, check, adopt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meta_agent.cli._flags import takes
-from meta_agent.cli._options import EngineOption, JsonOption
+from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
@@ -160,33 +160,6 @@ def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, 
     else:
         served = hand_over(weights, place, facts)
     return {"model": str(target.absolute()), "policy": str(product["policy"]), "serve": served}
-
-
-def image(
-    requirements: Annotated[Path, typer.Option(help="File with one NAME==VERSION a line.")],
-    tag: Annotated[str, typer.Option(help="Name of the image, as in harness.toml.")],
-    wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to install from.")] = None,
-    base: Annotated[str, typer.Option(help="Image to build on.")] = "meta-agent-base:1",
-    engine: EngineOption = "docker",
-    force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Build an image for your agent: the base image and its packages, from wheels only."""
-    from meta_agent.reports.terminal.text import facts
-    from meta_agent.sandboxes import build_agent_image, read_requirements
-
-    with stdout_for_data():
-        image_id = build_agent_image(
-            read_requirements(requirements),
-            tag,
-            wheels=wheels,
-            base=base,
-            engine=engine,
-            progress=say,
-            force=force,
-        )
-    rows = {"schema_version": 1, "image": tag, "id": image_id}
-    emit(as_json, lambda: rows, lambda: facts(rows))
 
 
 def _words(command: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 _OF_ROLE: Final = re.compile(r"([A-Za-z_-]+)=(.*)", re.DOTALL)
 
@@ -221,6 +221,22 @@ class Grouped(TyperCommand):
         for name, records in groups.items():
             with formatter.section(name):
                 formatter.write_dl(records)
+
+
+PANELS: Final = ("Run", "Look", "Take over", "Tasks and models", "Maintain")
+
+
+class Paneled(TyperGroup):
+    """Shows the commands under the headings of their panels."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for name, command in self.commands.items():
+            panel = str(getattr(command, "rich_help_panel", None))
+            panels[panel].append((name, command.get_short_help_str(limit=200)))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from meta_agent.cli._options import (
     JsonOption,
     MaybeName,
@@ -13,19 +17,33 @@ from meta_agent.cli._options import (
 from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
 
+if TYPE_CHECKING:
+    from meta_agent.core.workspace import Workspace
+    from meta_agent.reports import RunState
+
 
 def show(
     name: MaybeName = None,
+    transcript: Annotated[
+        bool,
+        typer.Option("--transcript", help="Show the conversations of agents with their models."),
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --transcript: print long outputs whole.")
+    ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a candidate, or without a name the run and its result."""
+    """Show a candidate, or without a name the run and its result; or their conversations."""
     from meta_agent.reports import reduce
     from meta_agent.reports.terminal import text
 
-    with reading(workspace) as (_, ledger):
+    with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
+    if transcript:
+        _show_transcript(place, state, name, full, as_json)
+        return
     if name is None:
         document = {**state.to_json(), "config": dict(state.config)}
         emit(as_json, lambda: document, lambda: text.summary(state))
@@ -34,6 +52,22 @@ def show(
     emit(
         as_json, lambda: {"schema_version": 1, **candidate.to_json()}, lambda: text.show(candidate)
     )
+
+
+def _show_transcript(
+    place: Workspace, state: RunState, name: str | None, full: bool, as_json: bool
+) -> None:
+    """Shows the conversations of a candidate or role turn by turn, or without a name lists them."""
+    from meta_agent.llm_clients.asking.transcripts import Transcripts
+    from meta_agent.reports.terminal import dialogue
+
+    conversations = dialogue.find(Transcripts(place.transcripts / state.run), state, name)
+    if name is None:
+        document = dialogue.listing_json(state.run, conversations)
+        emit(as_json, lambda: document, lambda: dialogue.listing(conversations))
+        return
+    document = dialogue.dialogues_json(state.run, conversations)
+    emit(as_json, lambda: document, lambda: dialogue.dialogues(conversations, full=full))
 
 
 def diff(

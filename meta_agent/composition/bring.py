@@ -5,7 +5,7 @@ original is only read. A `harness.toml` among the files is used unchanged. If th
 written from the owner's answers (`Answers`), and for the rest from what the files suggest.
 
 Not covered: the packages that the agent needs. They come from its image
-(`meta-agent sandbox image`).
+(`meta-agent sandbox build`).
 """
 
 from __future__ import annotations

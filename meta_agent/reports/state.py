@@ -73,8 +73,6 @@ class RunState:
     evidence: list[EvidenceView] = field(default_factory=list)
     skills: list[SkillView] = field(default_factory=list)
     metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
-    trained: dict[str, int] = field(default_factory=dict)  # steps by policy, checkpoints included
-    evaluated: list[str] = field(default_factory=list)  # names of shards, in the order they came
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
     train_steps: int = 0
@@ -424,19 +422,6 @@ def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.lead = outcome if outcome.get("members") else None
 
 
-def _fold_train(state: RunState, outcome: Mapping[str, Any]) -> None:
-    checkpoints = outcome.get("kept")
-    for training in (outcome, *(checkpoints if isinstance(checkpoints, list) else ())):
-        if isinstance(training, dict):
-            state.trained[str(training.get("policy"))] = int(training.get("steps") or 0)
-
-
-def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
-    shard = outcome.get("shard")
-    if isinstance(shard, dict):
-        state.evaluated.append(str(shard.get("name")))
-
-
 def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
     """Returns a fold that stores the outcome in this field."""
     return lambda state, outcome: setattr(state, name, outcome)
@@ -464,8 +449,6 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "handover": _kept_as("handover"),
     "lead": _fold_lead,
     "skill": _added("skills", SkillView),
-    "train": _fold_train,
-    "eval": _fold_eval,
     "visible": _kept_as("visible"),
     "results": _kept_as("results"),
 }

@@ -56,7 +56,7 @@ def test_an_edit_of_its_prompt_goes_through_the_loop(
     cli, source = make_cli(agent.name), EXAMPLES / agent.name
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
     image = cli(
-        *("sandbox", "image", "--tag", f"{agent.name}:1"),
+        *("sandbox", "build", "--tag", f"{agent.name}:1"),
         *("--requirements", str(source / "requirements.txt")),
         ok=(0, 3, 5),
     )

@@ -92,7 +92,7 @@ def test_a_command_that_cannot_start_is_told_before_anything_is_paid(
 ) -> None:
     made = meta_agent("init", "--harness", agent, "--command", "no-such {prompt}", *PROCESS)
     assert made.exit_code == 1
-    assert "FAILED command starts" in made.stderr and "sandbox image" in made.stderr
+    assert "FAILED command starts" in made.stderr and "sandbox build" in made.stderr
 
 
 def raised(result: Result) -> MetaAgentError:
@@ -120,7 +120,7 @@ def test_an_image_takes_names_of_packages_only(meta_agent: Type, tmp_path: Path)
     ):
         file.write_text(f"anthropic\n{line}\n")
         result = CliRunner().invoke(
-            app, ["sandbox", "image", "--requirements", str(file), "--tag", "x:1"]
+            app, ["sandbox", "build", "--requirements", str(file), "--tag", "x:1"]
         )
         assert "is not NAME" in str(raised(result)), line
 

@@ -21,7 +21,7 @@ from ..view.sample import write_sample
 from .conftest import ANYWHERE, Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
-COMMANDS += ["verify", "doctor", "approve", "transcript", "view"]
+COMMANDS += ["verify", "doctor", "approve", "view"]
 COMMANDS += ["revert"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
@@ -72,6 +72,8 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.strip() == "[]"
     for command in (*COMMANDS, "tasks", "sandbox"):
         assert f"\n  {command} " in done.stdout
+    headings = [line for line in done.stdout.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings[1:] == ["Run:", "Look:", "Take over:", "Tasks and models:", "Maintain:"]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "tasks check", "sandbox build", "sandbox reap"])

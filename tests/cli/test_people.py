@@ -122,12 +122,12 @@ def told(parked: Path) -> Iterator[Path]:
 
 
 def test_without_a_name_the_agents_conversations_are_listed(meta_agent: Runner, told: Path) -> None:
-    rows = meta_agent("transcript", "--json", cwd=told).document["conversations"]
+    rows = meta_agent("show", "--transcript", "--json", cwd=told).document["conversations"]
     assert [(one["conversation"], one["exchanges"], one["usd"]) for one in rows] == [
         ("g0/analyst", 1, None),
         ("g0/c0/proposer", 2, pytest.approx(0.03)),
     ]
-    shown = meta_agent("transcript", cwd=told).stdout
+    shown = meta_agent("show", "--transcript", cwd=told).stdout
     assert "2 exchanges, 2,570 tokens, $0.0300" in shown
     assert "unknown price" in shown
 
@@ -136,7 +136,7 @@ def test_without_a_name_the_agents_conversations_are_listed(meta_agent: Runner, 
 def test_a_candidates_conversation_reads_once_through(
     meta_agent: Runner, told: Path, name: str
 ) -> None:
-    shown = meta_agent("transcript", name, cwd=told).stdout
+    shown = meta_agent("show", "--transcript", name, cwd=told).stdout
     assert shown.count("You improve harnesses.") == 1
     places = [shown.index(one) for one in ("system", "I look first.", '→ shell {"command": "ls"}')]
     assert places == sorted(places)
@@ -146,14 +146,14 @@ def test_a_candidates_conversation_reads_once_through(
 def test_long_outputs_are_folded_unless_asked_for_and_replies_never(
     meta_agent: Runner, told: Path
 ) -> None:
-    folded = meta_agent("transcript", "g0/c0", cwd=told).stdout
-    full = meta_agent("transcript", "g0/c0", "--full", cwd=told).stdout
+    folded = meta_agent("show", "--transcript", "g0/c0", cwd=told).stdout
+    full = meta_agent("show", "--transcript", "g0/c0", "--full", cwd=told).stdout
     assert "84 lines folded" in folded and "folded" not in full
     assert (folded.count("line 50"), full.count("line 50")) == (1, 2)
 
 
 def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, told: Path) -> None:
-    document = meta_agent("transcript", "g0/c0", "--json", cwd=told).document
+    document = meta_agent("show", "--transcript", "g0/c0", "--json", cwd=told).document
     first, second = document["conversations"][0]["exchanges"]
     assert [one["role"] for one in first["messages"]] == ["system", "user"]
     assert (second["kept_messages"], second["messages"][0]["content"]) == (3, LONG)
@@ -161,17 +161,19 @@ def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, t
 
 
 def test_a_policys_conversations_come_by_name_alone(meta_agent: Runner, told: Path) -> None:
-    rows = meta_agent("transcript", "policy", "--json", cwd=told).document["conversations"]
+    rows = meta_agent("show", "--transcript", "policy", "--json", cwd=told).document[
+        "conversations"
+    ]
     assert [one["conversation"] for one in rows] == ["policy/m/task-1/0"]
 
 
 def test_an_unknown_conversation_names_the_known_ones(meta_agent: Runner, told: Path) -> None:
-    done = meta_agent("transcript", "g7/c7", cwd=told)
+    done = meta_agent("show", "--transcript", "g7/c7", cwd=told)
     assert done.returncode == 2
     assert "g0/analyst, g0/c0/proposer" in done.stderr
 
 
 def test_a_run_without_models_says_so(meta_agent: Runner, parked: Path) -> None:
-    assert "no agent asked a model" in meta_agent("transcript", cwd=parked).stdout
-    done = meta_agent("transcript", "analyst", cwd=parked)
+    assert "no agent asked a model" in meta_agent("show", "--transcript", cwd=parked).stdout
+    done = meta_agent("show", "--transcript", "analyst", cwd=parked)
     assert "none: no model was asked in this run" in done.stderr

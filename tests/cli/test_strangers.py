@@ -19,7 +19,7 @@ from .test_history import Evolved
 COMMANDS = (
     *("diff v1", "diff v0 v1", "show g0/c0", "show"),
     *("log", "log --graph", "status", "why g0/c0", "report", "report --json"),
-    *("verify main", "verify v1", "transcript", "approve --json", "doctor"),
+    *("verify main", "verify v1", "show --transcript", "approve --json", "doctor"),
     *("check", "adopt --patches out", "adopt --into .", "revert g0/c0"),
     *("evolve --policy nano --dry-run",),
 )

@@ -115,7 +115,7 @@ WRONG = (
     ("evolve --tasks none.jsonl", "the nano policy can only attempt the built-in suites"),
     ("log --follow", "is not a workspace"),
     ("compare a b", "is not a workspace"),
-    ("sandbox image", "Missing option '--requirements'"),
+    ("sandbox build --tag x:1", "needs --requirements FILE and --tag"),
     ("doctor extra", "unexpected extra argument"),
     ("sandbox bogus", "No such command 'bogus'"),
 )

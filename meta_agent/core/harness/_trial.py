@@ -75,7 +75,7 @@ def _mend(end: AgentEnd) -> str:
     output = end.output.strip()[-500:]
     return (
         f"{output}; the first word of `command` must be a program of the image, or a file under "
-        "{harness}; build an image with `meta-agent sandbox image`"
+        "{harness}; build an image with `meta-agent sandbox build`"
         if end.exit_code in (_NOT_FOUND, _NOT_EXECUTABLE)
         else ""
     )

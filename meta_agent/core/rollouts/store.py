@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -147,19 +146,6 @@ class RolloutStore:
                 rollout.tokens = following[1]
                 following = next(token_rows, None)
             yield rollout
-
-    def at(self, shard: ShardRef | str, row: int) -> Rollout | None:
-        """One rollout of a shard with its token row; the others are not parsed."""
-        ref = self._resolve(shard)
-        line = next(islice(self.iter_lines(ref), row, None), None) if row >= 0 else None
-        if line is None:
-            return None
-        rollout = from_json(_parse(line, ref.path))
-        mark = b'{"row":%d,' % row
-        for token_line in self._lines(ref.tokens) if ref.tokens else ():
-            if token_line.startswith(mark):
-                rollout.tokens = tokens_from_json(_parse(token_line, ref.path))
-        return rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
         """Streams a shard's rows as JSON lines, newline included, without decoding them."""

@@ -113,14 +113,14 @@ class Bench:
         if not has_pytest:
             raise ConfigError(
                 f"{self.python} in the sandbox has no pytest",
-                hint="build an image with it: meta-agent sandbox image --requirements FILE",
+                hint="build an image with it: meta-agent sandbox build --requirements FILE",
             )
         if common := _TESTS_RUN_ON.intersection(in_image):
             raise ConfigError(f"tests run on {min(common)}, so it cannot be what they test")
         if missing := set(map(_plain, self.plugins)) - set(map(_plain, plugins)):
             raise ConfigError(
                 f"the image has no plugin of pytest from {', '.join(sorted(missing))}",
-                hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox image adds more",
+                hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox build adds more",
             )
         return replace(self, in_image=tuple(sorted(in_image)))
 

@@ -148,7 +148,7 @@ class _Search:
             return False
         self._collection.advice = self._collection.hint = (
             f"the search ended early: {PATIENCE} commits in a row lack the module {module}; build "
-            "an image with it (meta-agent sandbox image --requirements FILE), then --image TAG"
+            "an image with it (meta-agent sandbox build --requirements FILE), then --image TAG"
         )
         return True
 

@@ -1,5 +1,4 @@
-"""The page of a run while it goes on: a loopback server, the stored attempts, one small script.
+"""The page of a run while it goes on: a loopback server and one small script.
 
-`serve` answers; `Attempts` is the index behind the browser of attempts; `heat` is its map. The page
-itself is that of `report --html`, from the same state.
+The page itself is that of `report --html`, from the same state.
 """

@@ -78,26 +78,18 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self) -> None:
-        """Sends pages and fragments. It changes nothing."""
+        """Sends the page, its script and its events. It changes nothing."""
         parts = urlsplit(self.path)
-        query = dict(parse_qsl(parts.query))
-        if not self._is_known(query.pop("token", "")):
+        if not self._is_known(dict(parse_qsl(parts.query)).get("token", "")):
             return
-        site = self.server.site
-        pages: dict[str, Callable[[Mapping[str, str]], str]] = {
-            "/": site.page,
-            "/attempts": site.attempts,
-            "/attempt": site.attempt,
-            "/heat": site.heat,
-        }
         if parts.path == "/page.js":
             self._send(
                 200, files("meta_agent.reports.live").joinpath("page.js").read_text(), _SCRIPT
             )
         elif parts.path == "/events":
             self._follow()
-        elif page := pages.get(parts.path):
-            self._try(lambda: page(query), _HTML)
+        elif parts.path == "/":
+            self._try(self.server.site.page, _HTML)
         else:
             self._send(404, f"there is no page {parts.path}")
 

@@ -69,5 +69,10 @@ circle.c4, .key.c4 { fill: var(--c4); } circle.c5, .key.c5 { fill: var(--c5); }
   vertical-align: middle; margin-right: 6px; }
 .msg { border-left: 3px solid var(--rule); padding: 0 0 0 12px; margin: 8px 0; }
 .msg pre { margin: 2px 0; } footer { margin-top: 48px; color: var(--dim); font-size: 13px; }
+input, button { font: inherit; font-size: 14px; color: var(--ink); background: var(--bg);
+  border: 1px solid var(--rule); border-radius: 6px; padding: 4px 8px; max-width: 260px; }
+button { cursor: pointer; } :focus-visible { outline: 2px solid var(--open); outline-offset: 1px; }
+.dead { color: var(--bad); }
+.figure { float: right; font-size: 12px; padding: 1px 6px; color: var(--dim); }
 @media print { details > div { display: block; } nav { display: none; } }
 """

@@ -48,9 +48,6 @@ class Live(NamedTuple):
     """What a page has more while it is served: it follows the run and takes answers."""
 
     token: str
-    style: str
-    sections: Markup = Markup()
-    anchors: tuple[tuple[str, str], ...] = ()  # of those sections, with their titles
     word: str = ""  # how the run stands
     dead: bool = False  # the run should be at work, and no process is
 
@@ -87,13 +84,12 @@ def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
     if word:
         lines.append(element("p", alive, class_="dim"))
     index = [(part.anchor, part.title) for part in page.sections if part.anchor]
-    index += live.anchors if live else ()
     links = [element("a", title, href=f"#{anchor}") for anchor, title in index]
     header = element("header", element("h1", page.headline), *lines, element("nav", *links))
     body = [_section(section, live) for section in page.sections]
     footer = element("footer", page.footer.text, " ", _code(page.footer.command))
     main = element("main", header, *body)
-    return document(page.title, main, *([live.sections] if live else []), footer, live=live)
+    return document(page.title, main, footer, live=live)
 
 
 def document(title: str, *parts: Markup, live: Live | None = None) -> str:
@@ -104,7 +100,7 @@ def document(title: str, *parts: Markup, live: Live | None = None) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
         element("title", f"meta-agent: {title}"),
-        element("style", Markup(STYLE + (live.style if live else ""))),
+        element("style", Markup(STYLE)),
     ]
     if live:
         head.append(element("meta", name="token", content=live.token))
