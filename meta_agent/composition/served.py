@@ -79,15 +79,19 @@ def policies_of(
     client: Client | None,
     devices: Sequence[str] = (),
     engines: Engines | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Policies:
-    """Returns the acting policies of a run. Child processes take turns on `devices`."""
+    """Returns the acting policies of a run. Child processes take turns on `devices`.
+
+    `tell` gets a sentence now and then while a local model's call lasts.
+    """
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)
     if engines is not None:
         return EnginePolicies(engines, config.threads, train_settings(config), devices)
     if config.is_local or client is None:
-        return ChildPolicies(config.threads, train_settings(config), devices)
+        return ChildPolicies(config.threads, train_settings(config), devices, tell)
     model = client.model_of("policy")
     return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))
 

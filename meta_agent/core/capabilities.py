@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
-from meta_agent.core.protocols import Domain, Message, Sandbox
+from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Message, Sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,17 @@ class WitnessEnvironment(Protocol):
 
     def saw(self, messages: Sequence[Message]) -> None:
         """Receives the conversation as the policy saw it. Called once, before `grade`."""
+        ...
+
+
+@runtime_checkable
+class StoppableGateway(Protocol):
+    """A gateway whose calls can be given up while they last."""
+
+    def generate_until(
+        self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
+    ) -> Sequence[GenerateReply]:
+        """Like `generate`. Raises Interrupted soon after `stopping` returns True."""
         ...
 
 

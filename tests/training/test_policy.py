@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import resource
 import signal
 import time
@@ -18,10 +19,12 @@ from meta_agent.core.errors import (
     ConfigError,
     InfrastructureError,
     IntegrityError,
+    Interrupted,
     PreflightError,
     TrainingError,
 )
 from meta_agent.core.lab.training import kept_folder
+from meta_agent.policies import training
 from meta_agent.policies.training import (
     Advantages,
     PolicyChild,
@@ -32,7 +35,7 @@ from meta_agent.policies.training import (
     TrainJob,
     open_checkpoint,
 )
-from tests.models import _nano
+from tests.models import _bpe, _nano
 from tests.training import _host
 
 pytestmark = pytest.mark.train
@@ -219,6 +222,25 @@ def test_a_child_that_hangs_is_killed_within_the_timeout(nano_policy: Path) -> N
         os.kill(victim.pid, signal.SIGSTOP)
         with pytest.raises(TrainingError, match="hung"):
             victim.generate([_nano.request("k", "issue")])
+
+
+def test_a_long_call_says_how_far_it_is_and_can_be_stopped_between_two_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.policy, "TELL_SEC", 0.0)
+    sentences: list[str] = []
+    requests = [
+        _nano.request(str(i), "fox", max_tokens=20_000, temperature=0.0, max_context_tokens=30_000)
+        for i in range(8)
+    ]
+    with PolicyChild(threads=1, tell=sentences.append) as patient:
+        patient.load(f"hf:{_bpe.write(tmp_path / 'tiny', window=30_000)}")
+        with pytest.raises(Interrupted):
+            patient.generate_until(requests, lambda: bool(sentences))
+        patient.finish([request.key for request in requests])
+        assert re.match(r"a model call of 8 attempts: \d+ tokens so far, \d attempts", sentences[0])
+        (reply,) = patient.generate([_nano.request("next", "fox", max_tokens=3)])
+        assert reply.completion_tokens == 3
 
 
 def test_the_child_has_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

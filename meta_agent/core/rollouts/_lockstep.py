@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+from meta_agent.core.capabilities import StoppableGateway
 from meta_agent.core.errors import InfrastructureError, Interrupted, ProviderError, SandboxError
 from meta_agent.core.protocols import (
     Answer,
@@ -133,8 +134,12 @@ def generate(
     """`gateway.generate`, where a gateway that fails as a whole fails each of its requests."""
     if stopping():
         raise Interrupted
+    replies: Sequence[GenerateReply]
     try:
-        replies = gateway.generate(requests)
+        if isinstance(gateway, StoppableGateway):
+            replies = gateway.generate_until(requests, stopping)
+        else:
+            replies = gateway.generate(requests)
     except HALTING:
         raise
     except InfrastructureError as error:

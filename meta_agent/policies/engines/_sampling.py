@@ -12,7 +12,7 @@ Not covered: cryptographic quality (splitmix64 passes the usual statistical batt
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,17 @@ class Knobs(NamedTuple):
         return self._replace(temperature=self.temperature.to(device), top_p=self.top_p.to(device))
 
 
+Watch = Callable[[int, int], None]
+"""Called between two tokens with the rows that still sample and the tokens of each so far.
+
+A call that must not go on ends by what this raises.
+"""
+
+
+def watch_nothing(rows: int, tokens: int) -> None:
+    """Lets a call run to its end."""
+
+
 class Draws:
     """The rows of a lock-step decode: what each has sampled, and which of them still sample."""
 
@@ -72,9 +83,11 @@ class Draws:
         budgets: Sequence[int],
         stops: frozenset[int],
         device: torch.device,
+        watch: Watch,
     ) -> None:
         self.rows = np.arange(len(requests))  # of the live rows: their places in `requests`
         self.step = 0
+        self._watch = watch
         self._keys, self._knobs = stream_keys(requests), Knobs.of(requests).to(device)
         self._budgets, self._stops = np.array(budgets), list(stops)
         self._ids: list[list[int]] = [[] for _ in requests]
@@ -87,6 +100,7 @@ class Draws:
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
         """Samples a token for each live row. Returns the tokens; `going` says who goes on."""
+        self._watch(len(self.rows), self.step)
         tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
         ids = tokens.ids.tolist()
         for row, token, logprob in zip(self.rows, ids, tokens.logprobs.tolist(), strict=True):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.engines._decoder import Decoder, spread
-from meta_agent.policies.engines._sampling import Draws
+from meta_agent.policies.engines._sampling import Draws, Watch, watch_nothing
 from meta_agent.policies.engines.conversation import Rendering
 from meta_agent.policies.engines.talks import HfTalks
 
@@ -51,7 +51,9 @@ class HfEngine:
         """Has the weights read again before the next call."""
         self._stale = True
 
-    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+    def generate(
+        self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
+    ) -> list[GenerateReply]:
         """Answers one model call of each of these rollouts, in the order asked."""
         replies: dict[int, GenerateReply] = {}
         calls = []
@@ -66,18 +68,18 @@ class HfEngine:
             self._stale = False
         with self._decoder.computing():
             for start in range(0, len(calls), MAX_BATCH_ROWS):
-                replies |= self._run(calls[start : start + MAX_BATCH_ROWS])
+                replies |= self._run(calls[start : start + MAX_BATCH_ROWS], watch)
         return [replies[index] for index in range(len(requests))]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
         return self._talks.finish(keys)
 
-    def _run(self, calls: list[_Call]) -> dict[int, GenerateReply]:
-        rows = zip(calls, self._sample(calls), strict=True)
+    def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:
+        rows = zip(calls, self._sample(calls, watch), strict=True)
         return {call.place: self._talks.settle(call.request, *tokens) for call, tokens in rows}
 
-    def _sample(self, calls: list[_Call]) -> list[tuple[list[int], list[float]]]:
+    def _sample(self, calls: list[_Call], watch: Watch) -> list[tuple[list[int], list[float]]]:
         """Decodes in lock-step until every row has stopped."""
         device = self._decoder.device
         draws = Draws(
@@ -85,6 +87,7 @@ class HfEngine:
             [call.budget for call in calls],
             self._talks.stops,
             device,
+            watch,
         )
         places: dict[tuple[int, ...], int] = {}  # of equal contexts
         rows = torch.tensor(

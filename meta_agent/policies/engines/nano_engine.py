@@ -23,7 +23,7 @@ import torch
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.engines import nano_tokenizer as tokenizer
 from meta_agent.policies.engines._nano_net import Batch, NanoNet
-from meta_agent.policies.engines._sampling import Draws
+from meta_agent.policies.engines._sampling import Draws, Watch, watch_nothing
 from meta_agent.policies.engines._sessions import TokenSession
 from meta_agent.policies.engines.talks import NanoTalks
 
@@ -52,7 +52,9 @@ class NanoEngine:
         """Adopts the model's parameters again if a trainer replaced their storage."""
         self._net.refresh()
 
-    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+    def generate(
+        self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
+    ) -> list[GenerateReply]:
         """Answers one model call of each of these rollouts, in the order asked."""
         replies: list[GenerateReply | None] = [None] * len(requests)
         calls = []
@@ -63,7 +65,7 @@ class NanoEngine:
             else:
                 calls.append(call)
         calls.sort(key=lambda call: call.slot)
-        for call, drawn in zip(calls, self._decode(calls), strict=True):
+        for call, drawn in zip(calls, self._decode(calls, watch), strict=True):
             replies[call.index] = self._talks.settle(call.request, *drawn)
             # The last sampled token was never fed back: the next call computes it first.
             call.session.cached = len(call.session.ids) - 1
@@ -85,13 +87,13 @@ class NanoEngine:
         session.cached = min(session.cached, len(prompt.ids) - 1)
         return _Call(index, request, session, slot, prompt.budget)
 
-    def _decode(self, calls: list[_Call]) -> list[tuple[list[int], list[float]]]:
+    def _decode(self, calls: list[_Call], watch: Watch) -> list[tuple[list[int], list[float]]]:
         """Prefills and samples until every call has stopped."""
         if not calls:
             return []
         longest = max(len(call.session.ids) + call.budget for call in calls)
         self._cache.reserve(len(self._slots), longest)
-        decoding = _Decoding(calls, dense_slots=len(self._slots))
+        decoding = _Decoding(calls, len(self._slots), watch)
         decoding.take(self._prefill(calls))
         while decoding.live:
             decoding.take(self._net.forward(decoding.batch(), self._cache))
@@ -134,13 +136,14 @@ class NanoEngine:
 class _Decoding:
     """The state of one lock-step decode: which rows still run, and what they have sampled."""
 
-    def __init__(self, calls: list[_Call], dense_slots: int) -> None:
+    def __init__(self, calls: list[_Call], dense_slots: int, watch: Watch) -> None:
         self._dense_slots = dense_slots
         self._draws = Draws(
             [call.request for call in calls],
             [call.budget for call in calls],
             frozenset({tokenizer.EOS_ID}),
             torch.device("cpu"),
+            watch,
         )
         self._lengths = torch.tensor([len(call.session.ids) for call in calls])
         self._slots = torch.tensor([call.slot for call in calls])

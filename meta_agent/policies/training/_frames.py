@@ -59,6 +59,12 @@ class FrameChannel:
         except ValueError as error:
             raise FrameError(f"frame of {length} bytes is not JSON: {error}") from error
 
+    def waits(self) -> bool:
+        """Returns True if a frame, or the end of file, is there to be read."""
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        return bool(poll.poll(0))
+
     def close(self) -> None:
         """Closes both ends."""
         for fd in {self._read_fd, self._write_fd}:

@@ -25,6 +25,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,10 +42,16 @@ from meta_agent.policies.training._spawn import OtherRanks
 _PR_SET_PDEATHSIG: Final = 1
 _DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 _OTHER_DEVICES: Final = "META_AGENT_OTHER_DEVICES"
+_REPORT_SEC: Final = 1.0
+"""The time between two reports of a model call that lasts."""
 
 
 class AbortedError(Exception):
     """The host gave up on this training run."""
+
+
+class StoppedError(Exception):
+    """The host gave up on this model call."""
 
 
 class Child:
@@ -55,6 +62,7 @@ class Child:
         self._policy: Any = None  # _local.LocalPolicy
         self._ranks: Any = None  # passes.ranks.Ranks
         self._others: OtherRanks | None = None
+        self._reported_at = 0.0
         self._operations: dict[str, Callable[[JSON], JSON]] = {
             "load": self._load,
             "speak": self._speak,
@@ -75,7 +83,8 @@ class Child:
                 return
             if command["op"] == "close":
                 return
-            self._answer(command)
+            if command["op"] != "stop":  # else the call that it meant has ended already
+                self._answer(command)
 
     def _answer(self, command: JSON, **more: Callable[[JSON], JSON]) -> None:
         try:
@@ -115,8 +124,19 @@ class Child:
 
     def _generate(self, command: JSON) -> JSON:
         requests = [_wire.request_from_json(item) for item in command["requests"]]
-        replies = self._loaded().engine.generate(requests)
+        self._reported_at = time.monotonic()
+        replies = self._loaded().engine.generate(requests, self._watch)
         return {"ok": [_wire.reply_to_json(reply) for reply in replies]}
+
+    def _watch(self, rows: int, tokens: int) -> None:
+        """Reports the progress of a model call, and ends it if the host asks for that."""
+        if self._channel.waits():
+            self._channel.receive()  # during a call it can only be `stop`
+            raise StoppedError("the host asked to stop")
+        now = time.monotonic()
+        if now - self._reported_at >= _REPORT_SEC:
+            self._reported_at = now
+            self._channel.send({"event": "sampling", "rows": rows, "tokens": tokens})
 
     def _finish(self, command: JSON) -> JSON:
         records = self._loaded().engine.finish(command["keys"])
@@ -203,6 +223,8 @@ class Child:
                 rows += [_wire.row_from_json(row) for row in command["rows"]]
                 if not command["more"]:
                     return rows
+                continue
+            if command["op"] == "stop":
                 continue
             if command["op"] not in ("generate", "finish", *served):
                 raise AbortedError(command["op"])

@@ -11,13 +11,20 @@ Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Self, TypeVar
 
 from meta_agent.core import errors
-from meta_agent.core.errors import CandidateError, ConfigError, PreflightError, TrainingError
+from meta_agent.core.errors import (
+    CandidateError,
+    ConfigError,
+    Interrupted,
+    PreflightError,
+    TrainingError,
+)
 from meta_agent.core.lab.training import TRAIN_STEP_SEC
 from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.training import _wire
@@ -37,6 +44,8 @@ T = TypeVar("T")
 
 ROWS_A_FRAME: Final = 16
 """A token takes 16 bytes, so that rows of a million tokens stay below a frame's limit."""
+TELL_SEC: Final = 20.0
+"""The time between two sentences about a model call that lasts."""
 _WARM_STARTS: Final = Path(__file__).parents[2] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 
@@ -62,8 +71,13 @@ class PolicyChild:
         timeouts: Timeouts | None = None,
         settings: TrainSettings | None = None,
         devices: str | None = None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see."""
+        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see.
+
+        `tell` gets a sentence now and then while a model call lasts.
+        """
+        self._tell = tell
         self.policy = ""  # set by `load`
         self.settings = settings or TrainSettings()
         self._timeouts = timeouts or Timeouts()
@@ -91,9 +105,40 @@ class PolicyChild:
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers one model call of each of these rollouts."""
+        return self.generate_until(requests, lambda: False)
+
+    def generate_until(
+        self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
+    ) -> list[GenerateReply]:
+        """Like `generate`. Raises Interrupted if `stopping` returns True while the child samples.
+
+        `stopping` is asked about once a second.
+        """
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
-        answer = self._ask(command, self._timeouts.generate_sec)
-        return self._rows("replies", _wire.reply_from_json, answer, len(requests))
+        with self._lock:
+            self._send(command)
+            told_at = time.monotonic()
+            while "event" in (frame := self._receive(self._timeouts.generate_sec)):
+                if stopping():
+                    self._stop_call()
+                    raise Interrupted
+                if time.monotonic() - told_at >= TELL_SEC:
+                    told_at = time.monotonic()
+                    self._tell(
+                        f"a model call of {len(requests)} attempts: {frame['tokens']} tokens so "
+                        f"far, {frame['rows']} attempts still write"
+                    )
+        return self._rows("replies", _wire.reply_from_json, frame.get("ok"), len(requests))
+
+    def _stop_call(self) -> None:
+        """Ends the model call that the child answers; its answer is dropped."""
+        self._send({"op": "stop"})
+        try:
+            while "event" in self._receive(self._timeouts.generate_sec):
+                pass
+        except TrainingError:
+            if self._ended is not None:
+                raise
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
