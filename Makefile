@@ -23,6 +23,7 @@ VLLM_VENV    ?= .venv-vllm
 VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
+REASONING_GYM_VENV ?= .venv-reasoning-gym
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
 SKILL_CHECK    ?= .venv-skill-check
@@ -32,7 +33,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers trackers podman ray skill-check coding-agents lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers reasoning-gym trackers podman ray skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -79,6 +80,14 @@ verifiers: $(VERIFIERS_VENV)/.ready
 $(VERIFIERS_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip $(INSTALL) verifiers==0.4.0
+	@touch $@
+
+# The library reasoning-gym: its tests make tasks and grade by this interpreter.
+reasoning-gym: $(REASONING_GYM_VENV)/.ready
+
+$(REASONING_GYM_VENV)/.ready: Makefile
+	@$(PYTHON) -m venv --clear $(REASONING_GYM_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(REASONING_GYM_VENV)/bin/pip $(INSTALL) reasoning-gym==0.1.25
 	@touch $@
 
 # A second public validator of skills, which is a program of node.

@@ -44,6 +44,7 @@ STDLIB_ONLY = sorted(
 )
 INSTALLED_BESIDE = {"harness_code", "values_guest", "pytest", "_pytest"} | {
     *("math_verify", "sympy", "latex2sympy2_extended", "verifiers", "pydantic"),
+    "reasoning_gym",
 }
 HEAVY = ("torch", "transformers", "trl", "datasets", "docker", "litellm", "openai", "anthropic")
 

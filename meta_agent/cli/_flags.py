@@ -52,7 +52,9 @@ _RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "Thi
 _PAIRS: Final[Any] = list[str]
 # Names of tables whose files are too heavy to be imported for a help text; a test compares them.
 WAYS: Final = "full, static, score-only, no-diagnostics"
-DOMAINS: Final = "swe, math, code, graded, harbor, verifiers:NAME, package.module:Factory"
+DOMAINS: Final = (
+    "swe, math, code, graded, harbor, reasoning-gym, verifiers:NAME, package.module:Factory"
+)
 
 FLAGS: Final[dict[str, Flag]] = {
     "domain": Flag(
@@ -60,7 +62,11 @@ FLAGS: Final[dict[str, Flag]] = {
         _RUN,
         f"Task domain: {DOMAINS}. [default: swe; with --grade: graded]",
     ),
-    "tasks": Flag(Path, _RUN, "Your task file. [default: the built-in suite]"),
+    "tasks": Flag(
+        str,
+        _RUN,
+        "Your task file, or a name of `tasks list`, such as gsm8k. [default: the built-in suite]",
+    ),
     "grade": Flag(Path, _RUN, "Your grader: a Python file that defines grade(task, answer)."),
     "threshold": Flag(float, _RUN, "A task is solved if its grader returns at least this number."),
     "map": Flag(str, _RUN, "Renames fields of the task file.", metavar="THEIRS=OURS,..."),
@@ -253,7 +259,8 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         @wraps(command)
         def with_flags(**arguments: Any) -> None:
             settings = {field: arguments.pop(field) for field in fields}
-            command(config=resolve_flags(**settings), **arguments)
+            config = resolve_flags(**settings)
+            command(config=_with_tasks(config, settings.get("tasks")), **arguments)
 
         every = [
             *flags,
@@ -271,6 +278,16 @@ def resolve_flags(**flags: Any) -> Any:
     from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))
+
+
+def _with_tasks(config: Any, text: str | None) -> Any:
+    """Returns the settings with the task file of a public set, if `--tasks` names a set."""
+    if not text:
+        return config
+    from meta_agent.cli._output import say
+    from meta_agent.composition.inputs import with_named_tasks
+
+    return with_named_tasks(config, text, say)
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:

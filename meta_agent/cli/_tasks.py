@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,9 +76,9 @@ def _tasks() -> None:
 def tasks_check(
     config: RunConfig,
     file: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
-            help="Task file or folder; none for a domain with its own tasks.",
+            help="Task file, folder or public name; none for a domain with its own tasks.",
             show_default=False,
         ),
     ] = None,
@@ -92,19 +92,65 @@ def tasks_check(
     """Check a task file: solutions pass, cheats and empty attempts fail, splits do not overlap."""
     from dataclasses import replace
 
-    from meta_agent.composition.inputs import asked_of
+    from meta_agent.composition.inputs import asked_of, with_named_tasks
     from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
     from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
-        request = asked_of(config, sandbox=_backend(config), run="tasks-check")
-        request = replace(request, tasks=file, images=images)
+        config = config.model_copy(update={"tasks": None if file is None else Path(file)})
+        opened_config = with_named_tasks(config, file, say) if file else config
+        request = asked_of(opened_config, sandbox=_backend(config), run="tasks-check")
+        request = replace(request, images=images)
         report = check_asked(request, jobs=_jobs(jobs), progress=say)
-        if path := manifest or (file and default_manifest(file)):
+        beside = (
+            default_manifest(config.tasks) if config.tasks and opened_config is config else None
+        )
+        if path := manifest or beside:
             write_manifest(report, path)
     emit(as_json, report.to_json, lambda: lines(render(report).splitlines()))
     if not report.ok:
         raise typer.Exit(1)
+
+
+@tasks_app.command("list")
+@takes("python", "workspace")
+def tasks_list(
+    config: RunConfig,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="reasoning-gym: list its generators and their parameters.", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the public task sets that --tasks takes by name."""
+    from meta_agent.reports.terminal.text import lines, rows_table
+
+    if name == "reasoning-gym":
+        from meta_agent.domains.reasoning_gym import generators
+
+        with stdout_for_data():
+            names = generators(config.python)
+        text = [f"{name}: {_parameters(options)}" for name, options in names.items()]
+        listed = {"schema_version": 1, "generators": dict(names)}
+        emit(as_json, lambda: listed, lambda: lines(text))
+        return
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.domains.named import listing
+
+    rows = [row for row in listing() if name in (None, row["name"])]
+    if not rows:
+        raise ConfigError(f"no public task set is called {name}", hint="meta-agent tasks list")
+    emit(
+        as_json,
+        lambda: {"schema_version": 1, "sets": rows},
+        lambda: rows_table(rows, without="splits"),
+    )
+
+
+def _parameters(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
 @tasks_app.command("images")

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.composition.inputs import with_named_tasks
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.syntax import literal_value, parse_python
@@ -73,7 +74,8 @@ def config_of(
     if harness is not None:
         flags["harness"] = harness
     _write(root / GIVEN, {**files, **more})
-    return resolve(flags)
+    config = resolve(flags)
+    return with_named_tasks(config, str(tasks)) if isinstance(tasks, str | Path) else config
 
 
 def _line(row: Mapping[str, JSON]) -> str:

@@ -17,6 +17,7 @@ from meta_agent.core.task_splits import as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
+from meta_agent.domains.named import named_tasks
 
 FIRST_COMMIT = "feat: the harness this workspace starts from"
 
@@ -81,6 +82,23 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
             hint="meta-agent tasks check names them all; keep one of each",
         )
     return domain
+
+
+def with_named_tasks(
+    config: RunConfig, text: str, tell: Callable[[str], None] = lambda _: None
+) -> RunConfig:
+    """Returns settings whose `tasks` are a file, if `text` names a public set.
+
+    Makes that file. The set's domain is that of the settings, unless they name another. Where the
+    rows come from is written into `origin`, which the run stores.
+    """
+    task_set = named_tasks(text, config.python, tell)
+    if task_set is None:
+        return config
+    chosen = config.origin.get("domain", "default") != "default" or config.grade is not None
+    origin = {**config.origin, "tasks": f"{config.origin.get('tasks')}: {task_set.source}"}
+    update = {"tasks": task_set.path, "origin": origin}
+    return config.model_copy(update=update if chosen else {**update, "domain": task_set.domain})
 
 
 def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:

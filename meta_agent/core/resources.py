@@ -8,6 +8,7 @@ the harness's own, such as `swe`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -27,6 +28,12 @@ def resource_dir(folder: Folder) -> Path:
         f"the data folder {folder!r} is missing from this installation",
         hint=f"{install()} --force-reinstall",
     )
+
+
+def cache_folder(content: str) -> Path:
+    """Returns the user's cache folder for content of this kind, even before it exists."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "meta-agent" / content
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:

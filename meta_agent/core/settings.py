@@ -28,7 +28,10 @@ _DEFAULT: Final = "default"
 
 # Variables with our prefix that are not settings.
 INTERNAL_VARIABLES: Final = frozenset(
-    {"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON", "META_AGENT_VERIFIERS_PYTHON"}
+    {
+        *("META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON", "META_AGENT_VERIFIERS_PYTHON"),
+        "META_AGENT_REASONING_GYM_PYTHON",
+    }
 )
 
 # The settings that a profile changes, unless a higher layer sets them.

@@ -43,6 +43,7 @@ DOORS: Final[Mapping[str, Door]] = {
     "graded": Door(f"{_IN}.graded", f"{_IN}.checking._graded", "chat/open", needs_file=False),
     "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "chat/open"),
     "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False),
+    "reasoning-gym": Door(f"{_IN}.reasoning_gym", f"{_IN}.checking._graded", "chat/open"),
     "plugged": Door(f"{_IN}.plugged", f"{_IN}.checking._plugged", "chat/open", needs_file=False),
 }
 _WITH_DETAIL: Final = ("verifiers",)

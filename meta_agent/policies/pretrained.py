@@ -10,7 +10,6 @@ Source of `smollm2`: SmolLM2-135M-Instruct, quantized to Q4_1 (arXiv 2502.02737,
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import tempfile
 import zipfile
@@ -22,6 +21,7 @@ from typing import Final
 from meta_agent.core import processes
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.resources import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ PRETRAINED: Final = {
 
 def folder_of(name: str) -> Path:
     """Returns the folder of a converted model, even before it exists."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "meta-agent" / "models" / f"{name}-{PRETRAINED[name].sha256[:12]}"
+    return cache_folder("models") / f"{name}-{PRETRAINED[name].sha256[:12]}"
 
 
 def pretrained_place(name: str) -> Path:

@@ -96,12 +96,13 @@ except MetaAgentError as error:
 
 
 @contextmanager
-def hub(files: Mapping[str, bytes]) -> Iterator[str]:
-    """A hub that has one model, org/tiny."""
+def hub(files: Mapping[str, bytes], name: str = "org/tiny", kind: str = "models") -> Iterator[str]:
+    """A hub that has one repository."""
+    files_of = f"/{name}/resolve/" if kind == "models" else f"/{kind}/{name}/resolve/"
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if not self.path.startswith(("/api/models/org/tiny", "/org/tiny/resolve/")):
+            if not self.path.startswith((f"/api/{kind}/{name}", files_of)):
                 self.say(404, b"{}", {"x-error-code": "RepoNotFound"})
             elif "/tree/" in self.path:
                 tree = [
@@ -109,19 +110,19 @@ def hub(files: Mapping[str, bytes]) -> Iterator[str]:
                 ]
                 self.say(200, json.dumps(tree).encode(), {"content-type": "application/json"})
             elif self.path.startswith("/api"):
-                listed = [{"rfilename": name} for name in files]
-                told = {"id": "org/tiny", "modelId": "org/tiny", "sha": COMMIT, "siblings": listed}
+                listed = [{"rfilename": path} for path in files]
+                told = {"id": name, "modelId": name, "sha": COMMIT, "siblings": listed}
                 self.say(200, json.dumps(told).encode(), {"content-type": "application/json"})
             else:
-                name = self.path.rsplit("/", 1)[1]
-                self.say(200, files[name], {"etag": f'"{name}"', "x-repo-commit": COMMIT})
+                path = self.path.removeprefix(files_of).split("/", 1)[1]
+                self.say(200, files[path], {"etag": f'"{len(path)}"', "x-repo-commit": COMMIT})
 
         do_HEAD = do_GET  # noqa: N815
 
         def say(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
             self.send_response(status)
-            for name, value in {**headers, "content-length": str(len(body))}.items():
-                self.send_header(name, value)
+            for header, value in {**headers, "content-length": str(len(body))}.items():
+                self.send_header(header, value)
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.distribution import install
-from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.errors import ConfigError
+from meta_agent.domains.formats.hub import snapshot
 from meta_agent.policies.pretrained import PRETRAINED, pretrained_place
 from meta_agent.policies.training.adapter import base_name, is_adapter
 
@@ -60,27 +60,5 @@ def base_place(folder: Path) -> Path:
 
 @lru_cache
 def _fetched(name: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
-    except ImportError as error:
-        raise PreflightError(
-            f"hf:{name} is a model of the hub, which needs huggingface_hub",
-            hint=f"{install('train')}, or give a folder",
-        ) from error
-    model, _, revision = name.partition("@")
-    try:
-        return Path(
-            snapshot_download(model, revision=revision or None, allow_patterns=list(_WANTED))
-        )
-    except LocalEntryNotFoundError as error:
-        raise ConfigError(
-            f"hf:{name} is neither a folder nor in the hub's cache here, and the hub does not "
-            "answer",
-            hint="hf:FOLDER, or try again with the network",
-        ) from error
-    except Exception as error:  # the hub's errors share no base with those of its HTTP client
-        raise ConfigError(
-            f"hf:{name} cannot be fetched from the hub: {str(error).strip().splitlines()[0][:200]}",
-            hint="is the name right? hf:ORG/NAME, or hf:FOLDER",
-        ) from error
+    title, instead = f"hf:{name}", "hf:ORG/NAME, or hf:FOLDER"
+    return snapshot(name, _WANTED, kind="model", title=title, instead=instead)

@@ -68,6 +68,13 @@ def facts(rows: Mapping[str, Any]) -> RenderableType:
     return painted([Facts(list(pairs), limit=300)])
 
 
+def rows_table(rows: Sequence[Mapping[str, Any]], without: str = "") -> RenderableType:
+    """Rows with the same fields as a table. The field `without` is left out."""
+    names = [name for name in rows[0] if name != without]
+    cells = [tuple(value_text(row[name]) for name in names) for row in rows]
+    return painted([Table(names, cells, whole=(0,), limit=0)])
+
+
 def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
     """Steps and notes, a line each, oldest first; nothing is cut."""
     rows = [(step.started_at, step.kind, within_run(_step_line(step), step.run)) for step in steps]

@@ -1,0 +1,53 @@
+"""Files of the Hugging Face hub: the only file that talks to it.
+
+Promises: what is returned is complete. A download that was cut off continues the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+
+
+def snapshot(
+    name: str,
+    patterns: Sequence[str],
+    *,
+    kind: Literal["model", "dataset"],
+    title: str,
+    instead: str,
+) -> Path:
+    """Returns the folder of a repository's files, ORG/NAME or ORG/NAME@REVISION.
+
+    Fetches what is not in the hub's cache on this machine. `title` is what messages call the
+    repository, and `instead` is what a person can give in its place. Raises ConfigError if the hub
+    does not answer or has no such files, and PreflightError without `huggingface_hub`.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError as error:
+        raise PreflightError(
+            f"{title} is a {kind} of the hub, which needs huggingface_hub",
+            hint=f"{install('train')}, or give a folder: {instead}",
+        ) from error
+    repository, _, revision = name.partition("@")
+    try:
+        folder = snapshot_download(
+            repository, repo_type=kind, revision=revision or None, allow_patterns=list(patterns)
+        )
+    except LocalEntryNotFoundError as error:
+        raise ConfigError(
+            f"{title} is neither a folder nor in the hub's cache here, and the hub does not answer",
+            hint=f"{instead}, or try again with the network",
+        ) from error
+    except Exception as error:  # the hub's errors share no base with those of its HTTP client
+        raise ConfigError(
+            f"{title} cannot be fetched from the hub: {str(error).strip().splitlines()[0][:200]}",
+            hint=f"is the name right? {instead}",
+        ) from error
+    return Path(folder)

@@ -1,0 +1,94 @@
+"""Task sets that are asked for by name: `gsm8k`, `gsm8k=PATH`, `reasoning-gym:chain_sum`.
+
+`named_tasks` makes the task file and says which domain reads it. `listing` is the table of names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
+from meta_agent.domains.formats.public import PUBLIC, TaskSet, made_before, made_of, obtain
+from meta_agent.domains.reasoning_gym import FORM, tasks_of
+
+_GYM: Final = "reasoning-gym"
+_NAME: Final = re.compile(r"([A-Za-z][\w-]*)(?:([:=])(.+))?", re.DOTALL)
+
+
+class NamedTasks(NamedTuple):
+    """A set that a name stands for: the domain that reads it, its file, and where it is from."""
+
+    domain: str
+    path: Path
+    source: str
+
+
+def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTasks | None:
+    """Makes the task file that a value of `--tasks` names. Returns None if the value is a path.
+
+    `python` has the library reasoning-gym. Raises ConfigError for a name that no set has.
+    """
+    match = _NAME.fullmatch(text)
+    if Path(text).expanduser().exists() or not match:
+        return None
+    name, sign, rest = match.groups()
+    if name == _GYM and sign == ":":
+        return NamedTasks(_GYM, *_from_gym(text, rest, python, tell))
+    if name in PUBLIC and sign != ":":
+        place = Path(rest).expanduser() if rest else None
+        return NamedTasks(PUBLIC[name].domain, *obtain(name, place, tell))
+    if name == _GYM:
+        raise ConfigError(f"--tasks {text} names no generator", hint=FORM)
+    close = difflib.get_close_matches(name.lower(), [*PUBLIC, _GYM], n=1, cutoff=0.0)
+    raise ConfigError(
+        f"--tasks {text}: there is no such file, and no public set is called {name}; the nearest "
+        f"is {close[0]}",
+        hint="meta-agent tasks list",
+    )
+
+
+def _from_gym(text: str, generators: str, python: str, tell: Callable[[str], None]) -> TaskSet:
+    """Returns the file of these generators. It is made once, so that a run that resumes has it."""
+    words = re.sub(r"[^\w]+", "-", generators)[:60]
+    stem = f"{_GYM}-{words}-{hashlib.sha256(generators.encode()).hexdigest()[:8]}"
+    if task_set := made_before(stem):
+        return task_set
+    tell(f"making tasks with {text}")
+    rows = tasks_of(generators, python)
+    return made_of(stem, lambda: iter(rows), text)
+
+
+def listing() -> list[dict[str, JSON]]:
+    """Returns the table of public names, a row for each."""
+    rows: list[dict[str, JSON]] = [
+        {
+            "name": name,
+            "domain": public.domain,
+            "tasks": public.tasks,
+            "licence": public.licence,
+            "source": public.source,
+            "splits": _splits_of(name),
+        }
+        for name, public in PUBLIC.items()
+    ]
+    gym: Mapping[str, JSON] = {
+        "name": f"{_GYM}:NAME",
+        "domain": _GYM,
+        "tasks": 500,
+        "licence": "Apache-2.0",
+        "source": "the package reasoning-gym",
+        "splits": "of every five: train 2, search 1, confirm 1, vault 1",
+    }
+    return [*rows, dict(gym)]
+
+
+def _splits_of(name: str) -> str:
+    parts = [part for part in PUBLIC[name].parts if part.splits]
+    dealt = [f"{part.name}: {', '.join(dict.fromkeys(part.splits))}" for part in parts]
+    return "; ".join(dealt) or "by hash"

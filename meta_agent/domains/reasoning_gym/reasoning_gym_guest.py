@@ -1,0 +1,261 @@
+"""Makes tasks with reasoning-gym, and grades answers by the library's own `score_answer`.
+
+Runs in the grader's process, by the interpreter that has the library. Some of its verifiers call
+`eval` on the answer, which a model wrote. While an answer is scored, only plain data and formulas
+may be evaluated: numbers, texts, lists, arithmetic, and the types and functions of sympy.
+
+Does not cover: formulas that take forever. The host ends the process after its time limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+ABOUT: dict[str, Any] = {}
+THRESHOLD = 1.0
+SPLITS = ("train", "train", "search", "confirm", "vault")
+"""The split of each task by its number: a task keeps its split if more tasks are made."""
+ROUNDS = 4
+"""A generator that repeats its questions is asked for at most so many times the tasks."""
+_request: list[dict[str, Any]] = []
+Refusal = getattr(sys.modules["__main__"], "Refusal", ValueError)
+
+
+def setup(generators: list[dict[str, Any]] | None = None, listed: bool = False) -> None:
+    """Imports the library. `generators` are those that `tasks` makes tasks with."""
+    try:
+        import reasoning_gym
+    except ImportError as error:
+        raise Refusal(f"the package {error.name} is not installed for this Python") from error
+    ABOUT["reasoning_gym"] = reasoning_gym.__version__
+    _request[:] = generators or []
+    if listed:
+        from reasoning_gym.factory import DATASETS
+
+        names = {name: defaults_of(name) for name in sorted(DATASETS)}
+        ABOUT["generators"] = json.loads(json.dumps(names, default=str))
+
+
+# --- tasks -----------------------------------------------------------------------------------
+
+
+def tasks() -> list[dict[str, Any]]:
+    """Returns the tasks of all generators, each a row with its split."""
+    return [row for generator in _request for row in tasks_of(**generator)]
+
+
+def tasks_of(name: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Yields the tasks of one generator. A question that was asked before is left out."""
+    parameters = typed(name, options)
+    size, seed = int(parameters.pop("size", 500)), int(parameters.pop("seed", 0) or 0)
+    questions: set[str] = set()
+    unsolved = 0
+    for start in range(seed, seed + ROUNDS * size, size):
+        dataset = dataset_of(name, {**parameters, "seed": start, "size": size})
+        for index in range(size):
+            entry = entry_of(dataset, name, start, index)
+            if len(questions) == size:
+                return
+            if entry["question"] in questions:
+                continue
+            if entry["answer"] is not None and scored(dataset, entry["answer"], entry) < THRESHOLD:
+                unsolved += 1
+                continue
+            yield row_of(name, parameters, entry, start + index, SPLITS[len(questions) % 5])
+            questions.add(entry["question"])
+    if not questions:
+        raise Refusal(f"{name}: its verifier refuses all {unsolved} of its own answers")
+
+
+def row_of(
+    name: str, parameters: dict[str, Any], entry: dict[str, Any], seed: int, split: str
+) -> dict[str, Any]:
+    """Returns an entry of the library as a row. The agent sees its prompt alone."""
+    return {
+        "key": f"{name}-{seed}",
+        "prompt": entry["question"],
+        "gold": entry["answer"],
+        "split": split,
+        "generator": name,
+        "parameters": parameters,
+        "entry": entry,
+    }
+
+
+def entry_of(dataset: Any, name: str, seed: int, index: int) -> dict[str, Any]:
+    """Returns an entry as JSON keeps it: that is what an answer is graded against."""
+    try:
+        entry: dict[str, Any] = json.loads(json.dumps(dataset[index], default=str))
+    except Exception as error:
+        raise Refusal(
+            f"{name}: the generator raised {type(error).__name__}: {error} (seed {seed}, its task "
+            f"{index})"
+        ) from error
+    return entry
+
+
+def dataset_of(name: str, parameters: dict[str, Any]) -> Any:
+    """Returns a dataset of the library. Raises Refusal if it refuses the parameters."""
+    from reasoning_gym.factory import create_dataset
+
+    try:
+        return create_dataset(name, **parameters)
+    except Exception as error:
+        raise Refusal(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def typed(name: str, options: dict[str, str]) -> dict[str, Any]:
+    """Returns options as values of the types that the generator's defaults have."""
+    defaults = defaults_of(name)
+    for option in options:
+        if option not in defaults:
+            raise Refusal(f"{name} has no parameter {option!r}{nearest(option, defaults)}")
+    return {option: value_of(name, option, text, defaults) for option, text in options.items()}
+
+
+def value_of(name: str, option: str, text: str, defaults: dict[str, Any]) -> Any:
+    """Returns a parameter's value. The members of a list are separated by `@`."""
+    default = defaults[option]
+    try:
+        if isinstance(default, list | tuple):
+            member = default[0] if default else ""
+            return type(default)(simple(part, member) for part in text.split("@"))
+        return simple(text, default)
+    except ValueError:
+        kind = type(default).__name__
+        raise Refusal(f"{name}: {option}={text} is no {kind}, as {default!r} is") from None
+
+
+def simple(text: str, like: Any) -> Any:
+    """Returns a text as a value of the type of `like`. Raises ValueError if it is none."""
+    if isinstance(like, bool):
+        return ("false", "true").index(text.lower()) == 1
+    if isinstance(like, int | float) or like is None:
+        return float(text) if "." in text or isinstance(like, float) else int(text)
+    return text
+
+
+@cache
+def defaults_of(name: str) -> dict[str, Any]:
+    """Returns a generator's parameters with their defaults. Raises Refusal for another name."""
+    from reasoning_gym.factory import DATASETS
+
+    if name not in DATASETS:
+        raise Refusal(f"reasoning-gym has no generator {name!r}{nearest(name, DATASETS)}")
+    config = DATASETS[name][1]()
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def nearest(word: str, words: Any) -> str:
+    """Returns the word that was probably meant, as the end of a sentence."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.0)
+    return f"; the nearest is {close[0]}" if close else ""
+
+
+# --- grades ----------------------------------------------------------------------------------
+
+
+def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
+    """Returns the library's score of an answer.
+
+    `lenient` is the best score of what stands in the answer's tag or box, or in its last line. It
+    counts for nothing: it shows whether the form of the answer was at fault.
+    """
+    dataset = verifier(task["generator"], json.dumps(task["parameters"]))
+    score = scored(dataset, str(answer).strip(), task["entry"])
+    parts = (scored(dataset, part, task["entry"]) for part in read_out(str(answer)))
+    return {"score": score, "lenient": max([score, *parts])}
+
+
+@cache
+def verifier(name: str, parameters: str) -> Any:
+    """Returns the dataset whose `score_answer` grades; it is not asked for tasks."""
+    return dataset_of(name, {**json.loads(parameters), "seed": 0, "size": 1})
+
+
+def scored(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
+    """Returns the score of an answer. One that makes the verifier raise cannot be read: zero."""
+    try:
+        with only_formulas():
+            return float(dataset.score_answer(answer, entry))
+    except Exception:
+        return 0.0
+
+
+def read_out(text: str) -> list[str]:
+    """Returns the places where an answer often stands, stripped of signs around them."""
+    tagged = re.findall(r"<answer>\s*(.*?)\s*</answer>|\\boxed\{([^{}]*)\}", text, re.DOTALL)
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = re.sub(r"(?i)^.*?answer(?: is)?\s*:?\s+", "", lines[-1]) if lines else ""
+    return [part for pair in tagged[-1:] for part in pair if part] + [last.strip(" \t*`.$")]
+
+
+# --- what may be evaluated ---------------------------------------------------------------------
+
+_EVALUATES = ("reasoning_gym", "sympy.parsing")
+_DATA = (
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant),
+    *(ast.Name, ast.Load, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.keyword),
+)
+_armed = False
+
+
+@contextmanager
+def only_formulas() -> Iterator[None]:
+    """While this lasts, the library and its parser may evaluate formulas and nothing else."""
+    global _armed
+    _armed = True
+    try:
+        yield
+    finally:
+        _armed = False
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuses a text that is about to be evaluated, if it is more than a formula."""
+    if not _armed or event != "compile":
+        return
+    module = str(sys._getframe(1).f_globals.get("__name__"))
+    if module.startswith(_EVALUATES) and not is_formula(arguments[0]):
+        raise PermissionError("an answer may be data or a formula, and no program")
+
+
+def is_formula(source: Any) -> bool:
+    """Returns True if evaluating the source can call nothing but types and functions of sympy."""
+    if isinstance(source, ast.AST):
+        tree = source
+    elif source in (b"from sympy import *", "from sympy import *"):
+        return True  # how the parser itself begins
+    else:
+        tree = ast.parse(source.strip(), mode="eval")
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    plain_texts = all(re.fullmatch(r"[\w.+-]*", text) for text in texts if isinstance(text, str))
+    return (
+        all(isinstance(node, _DATA) for node in nodes)
+        and all(is_of_sympy(call.func) for call in calls)
+        and (plain_texts or not calls)
+    )
+
+
+def is_of_sympy(function: ast.expr) -> bool:
+    """Returns True if this names a type or a function of mathematics."""
+    import sympy
+
+    if isinstance(function, ast.Call):  # Function("f")(x)
+        return is_of_sympy(function.func)
+    value = getattr(sympy, function.id, None) if isinstance(function, ast.Name) else None
+    return value is sympy.sqrt or (isinstance(value, type) and issubclass(value, sympy.Basic))
+
+
+sys.addaudithook(watch)
