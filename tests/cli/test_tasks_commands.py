@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from meta_agent.domains.formats.public import PUBLIC
 from meta_agent.domains.tasks._collection import split_of
 from meta_agent.sandboxes import engine_status
+from tests.cli.conftest import Runner
 
 SOURCE = """def clamp(value, low, high):
     if value < low:
@@ -179,3 +181,41 @@ def test_images_that_are_missing_are_told_by_name(tmp_path: Path, meta_agent: An
     done = meta_agent("tasks", "images", "tasks.jsonl", cwd=tmp_path)
     assert done.returncode == 1
     assert "xingyaoww/sweb.eval.x86_64.own_s_r-1:latest  missing" in done.stdout
+
+
+# --- public sets by name --------------------------------------------------------------------------
+
+
+def test_the_public_sets_are_listed(meta_agent: Runner, tmp_path: Path) -> None:
+    done = meta_agent("tasks", "list", cwd=tmp_path)
+    assert done.returncode == 0
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert names == ["name", *PUBLIC, "reasoning-gym:NAME"]
+    listed = json.loads(meta_agent("tasks", "list", "mbpp", "--json", cwd=tmp_path).stdout)
+    assert listed["sets"][0]["licence"] == "CC-BY-4.0"
+    assert meta_agent("tasks", "list", "mbp", cwd=tmp_path).returncode == 2
+
+
+def test_a_run_takes_a_public_set_by_name(meta_agent: Runner, tmp_path: Path) -> None:
+    rows = [
+        {"task_id": n, "text": f"Add {n}.", "code": f"def add(x):\n    return x + {n}\n"}
+        | {"test_list": [f"assert add(1) == {n + 1}"]}
+        for n in range(60)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ("--tasks", "mbpp=rows.jsonl", "--policy", "openai/x", "--meta-model", "openai/x")
+    done = meta_agent(
+        *("evolve", *flags, "--sandbox", "process", "--allow-unsafe", "--dry-run", "--json"),
+        cwd=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    assert done.returncode == 0, done.stderr
+    config = json.loads(done.stdout)["config"]
+    assert config["domain"] == "code" and Path(config["tasks"]).is_relative_to(tmp_path / "cache")
+    assert "command line: rows.jsonl, SHA-256" in config["origin"]["tasks"]
+
+
+def test_a_name_that_no_set_has_names_the_nearest(meta_agent: Runner, tmp_path: Path) -> None:
+    done = meta_agent("evolve", "--tasks", "human-eval", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the nearest is humaneval" in done.stderr and "meta-agent tasks list" in done.stderr
