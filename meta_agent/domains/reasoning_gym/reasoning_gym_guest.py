@@ -201,7 +201,7 @@ def read_out(text: str) -> list[str]:
 
 # --- what may be evaluated ---------------------------------------------------------------------
 
-_EVALUATES = ("reasoning_gym", "sympy.parsing")
+_EVALUATES = ("reasoning_gym.", "sympy.parsing.")
 _DATA = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant),
     *(ast.Name, ast.Load, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.keyword),
@@ -236,7 +236,7 @@ def is_formula(source: Any) -> bool:
     elif source in (b"from sympy import *", "from sympy import *"):
         return True  # how the parser itself begins
     else:
-        tree = ast.parse(source.strip(), mode="eval")
+        tree = compile(source.strip(), "<answer>", "eval", ast.PyCF_ONLY_AST)
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
