@@ -59,7 +59,7 @@ def _examined(row: Matrix, samples: int, alpha: float) -> bool:
     pairs = Pairs(row[None, :], row.size * samples, 0, samples)
     kind, _ = kind_of_pairs(
         pairs,
-        factor="scaffold",
+        min_seeds=1,
         budget=ErrorBudget(alpha),
         look=0,
         final_look=True,

@@ -43,7 +43,7 @@ from faults_tables import arms_table, cost_line, detection, false_alarms, repair
 from meta_agent.core.gate import Arm, Finding, Regrade, judge_live, seen_of
 from meta_agent.core.gate.numbers.statistics import ErrorBudget
 from meta_agent.core.lab.inspector import findings_about
-from meta_agent.core.protocols import Factor, VerdictKind
+from meta_agent.core.protocols import VerdictKind
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted._fault import Fault
@@ -126,9 +126,7 @@ def _regrade(suite: str) -> Regrade:
     return load_domain(suite).regrade
 
 
-def _row(
-    name: str, arms: tuple[Arm, Arm], found: Sequence[Finding], factor: Factor = "scaffold"
-) -> Row:
+def _row(name: str, arms: tuple[Arm, Arm], found: Sequence[Finding], min_seeds: int = 1) -> Row:
     against = [finding for finding in found if finding.side != "baseline"]
     bare = (_without_flags(arms[0]), _without_flags(arms[1]))
     ended = [row for row in arms[1].rows() if row.success is not None]
@@ -136,9 +134,9 @@ def _row(
         name=name,
         found=_hardest(against),
         unnamed=[f.code for f in against if f.severity == "veto" and not (f.lines or f.numbers)],
-        verdict=_verdict(arms, against, factor) if ended else VerdictKind.INVALID.value,
-        without=_verdict(arms, (), factor) == "PROMOTE",
-        raw=_verdict(bare, (), factor) == "PROMOTE",
+        verdict=_verdict(arms, against, min_seeds) if ended else VerdictKind.INVALID.value,
+        without=_verdict(arms, (), min_seeds) == "PROMOTE",
+        raw=_verdict(bare, (), min_seeds) == "PROMOTE",
         kept=_solved(bare[1]) > _solved(bare[0]),
         rewarded=_reward_rose(*arms),
         clean=_share(row.clean for row in ended),
@@ -164,9 +162,9 @@ def _hardest(found: Iterable[Finding]) -> dict[str, str]:
     return hardest
 
 
-def _verdict(arms: tuple[Arm, Arm], findings: Sequence[Finding], factor: Factor) -> str:
+def _verdict(arms: tuple[Arm, Arm], findings: Sequence[Finding], min_seeds: int) -> str:
     return judge_live(
-        *arms, factor=factor, budget=BUDGET, look=0, final_look=True, findings=findings
+        *arms, min_seeds=min_seeds, budget=BUDGET, look=0, final_look=True, findings=findings
     ).kind.value
 
 

@@ -11,8 +11,9 @@ in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which a
    they cost, beside a fixed-size test of the same declared error and 80 % power?
 3. *Nulls that break gates*, the ordinary ones beside them, and what is found (`gate_nulls.py`).
 4. *Estimates of promotions*, raw and with their selection allowed for.
+5. *Bets*: what other wealths of the sequential test would promote (`gate_nulls.py`).
 
-    python benchmarks/gate.py [--tables 1234] [--data FILE] [--runs 2000]
+    python benchmarks/gate.py [--tables 12345] [--data FILE] [--runs 2000]
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tables", default="1234")
+    parser.add_argument("--tables", default="12345")
     args = parser.parse_args()
     told = json.loads(args.data.read_text())
     clean = np.array([[int(c) for c in line] for line in told["clean"].values()], dtype=float)
@@ -63,7 +64,11 @@ def main() -> None:
     for name, table in (("1", false_promotions), ("2", trainings)):
         if name in args.tables:
             table(clean, args.runs, np.random.default_rng(args.seed))
-    for name, others in (("3", gate_nulls.table), ("4", gate_nulls.estimates)):
+    for name, others in (
+        ("3", gate_nulls.table),
+        ("4", gate_nulls.estimates),
+        ("5", gate_nulls.bets),
+    ):
         if name in args.tables:
             others(args.runs // 4, args.seed)
 

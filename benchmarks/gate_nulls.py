@@ -10,7 +10,7 @@ has a true mean effect of exactly 0; the rows below them say what the same rule 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
 from meta_agent.core.gate.diagnostics import Separation, separation
-from meta_agent.core.gate.judge import _case, _Inputs, kind_of_pairs
+from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, _case, _Inputs, kind_of_pairs
+from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
 from meta_agent.core.gate.numbers.statistics import Pairs, one_a_content
 from meta_agent.core.loop.plan import ALPHA
 from meta_agent.core.loop.spending import share_of
@@ -26,7 +27,7 @@ from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
 Draw = np.random.Generator
-TRAINED = Course("training_pairs", 8, 0.05)
+TRAINED = Course("pairs_and_signs", 8, 0.05)
 LEVEL, SPREAD, TASKS = 0.5, 0.025, 128
 """Of the baseline; between the differences of training seeds; of the confirm split."""
 
@@ -50,7 +51,7 @@ def promoted(claim: Claim) -> bool:
     for at, pairs in enumerate(claim.looks):
         kind, goes_on = kind_of_pairs(
             pairs,
-            factor="recipe" if claim.course else "scaffold",
+            min_seeds=MIN_TRAINING_SEEDS if claim.course else 1,
             budget=ErrorBudget(claim.alpha),
             look=0,
             final_look=at == len(claim.looks) - 1,
@@ -78,6 +79,57 @@ def trained(gain: float, *, rate: float = 0.0, loss: float = 0.45) -> Callable[[
         return Claim(tuple(looks), TRAINED)
 
     return claim
+
+
+def spread_out(shares: Callable[[Draw], Matrix], level: float) -> Callable[[Draw], Claim]:
+    """Seeds differ as `shares` draws them, from a baseline of `level`."""
+
+    def claim(draw: Draw) -> Claim:
+        drawn = shares(draw)
+        cells = drawn[:, None] + draw.normal(0.0, 0.2, (8, TASKS))
+        cells -= (cells.mean(axis=1) - drawn)[:, None]
+        looks = (Pairs(cells[:n], cells[:n].size, 0, 1, level=level) for n in range(3, 9))
+        return Claim(tuple(looks), TRAINED)
+
+    return claim
+
+
+def left_skewed(draw: Draw) -> Matrix:
+    """Mean 0: most seeds gain up to 9 points, few lose up to 31."""
+    return 0.4 * draw.beta(2.0, 0.6, 8) - 0.4 * 2.0 / 2.6
+
+
+def right_skewed(draw: Draw) -> Matrix:
+    """Mean 0: most seeds lose up to 10 points, few gain much."""
+    return 0.1 * (draw.exponential(1.0, 8) - 1.0)
+
+
+def often_a_little_worse(draw: Draw) -> Matrix:
+    """Mean 0: three seeds in ten lose 15 points, the others gain 6.4."""
+    lost = draw.random(8) < 0.3
+    return np.where(lost, -0.15, 0.045 / 0.7) + draw.normal(0.0, 0.02, 8)
+
+
+def heavy_tailed(draw: Draw) -> Matrix:
+    return np.maximum(-0.3, 0.05 * draw.standard_t(3, 8))
+
+
+def sometimes(small: float) -> Callable[[Draw], Matrix]:
+    """Four seeds in five gain 66 points, the fifth `small`."""
+
+    def shares(draw: Draw) -> Matrix:
+        return np.where(draw.random(8) < 0.2, small, 0.66) + draw.normal(0.0, 0.03, 8)
+
+    return shares
+
+
+def uneven(draw: Draw) -> Matrix:
+    """All seeds are better, by 30 points on average and by very different amounts."""
+    return np.minimum(0.9, 0.3 * np.exp(draw.normal(-0.5, 1.0, 8)))
+
+
+def wide(gain: float, spread: float) -> Callable[[Draw], Matrix]:
+    return lambda draw: gain + draw.normal(0.0, spread, 8)
 
 
 # --- frozen --------------------------------------------------------------------------------------
@@ -224,7 +276,23 @@ def _admitted(good: Matrix, bad: Matrix, kept: int, line: Separation, alpha: flo
 
 # --- the table -----------------------------------------------------------------------------------
 
+UNEVEN: dict[str, Callable[[Draw], Claim]] = {
+    "null: skewed to the left, level 30": spread_out(left_skewed, 0.3),
+    "null: skewed to the right, level 10": spread_out(right_skewed, 0.1),
+    "null: three seeds in ten lose 15 of 50, the others +6.4": spread_out(
+        often_a_little_worse, 0.5
+    ),
+    "null: heavy tails": spread_out(heavy_tailed, 0.3),
+    "a gain of 15 points, spread 5": spread_out(wide(0.15, 0.05), 0.5),
+    "a gain of 30 points, spread 20, level 10": spread_out(wide(0.3, 0.2), 0.1),
+    "a gain of 66 points, of one seed in five 6": spread_out(sometimes(0.06), 0.06),
+    "a gain of 66 points, of one seed in five -6": spread_out(sometimes(-0.06), 0.06),
+    "a gain of 30 points, very uneven": spread_out(uneven, 0.1),
+}
+"""Trained candidates whose seeds are not normal, or lie far apart."""
+
 CASES: dict[str, Judged] = {
+    **{name: judged(make) for name, make in UNEVEN.items()},
     "null: seeds as normal": judged(trained(0.0)),
     "null: one seed in ten loses 45, the others +5": judged(trained(0.05, rate=0.1)),
     "null: one seed in ten loses 30, the others +3.3": judged(trained(0.3 / 9, rate=0.1, loss=0.3)),
@@ -253,6 +321,56 @@ CASES: dict[str, Judged] = {
 }
 
 
+BETS: dict[str, Wealth] = {
+    "1,2,4,8 (before)": T_ALONE,
+    "1,2,4": Wealth((1.0, 1.0, 1.0, 0.0)),
+    "2,4": Wealth((0.0, 1.0, 1.0, 0.0)),
+    "1": Wealth((1.0, 0.0, 0.0, 0.0)),
+    "2221": Wealth((2.0, 2.0, 2.0, 1.0)),
+    "1111 s.1": Wealth((1.0, 1.0, 1.0, 1.0), 0.1),
+    "2221 s.1 (now)": WITH_SIGNS,
+    "1111 s.25": Wealth((1.0, 1.0, 1.0, 1.0), 0.25),
+    "1111 s.5": Wealth((1.0, 1.0, 1.0, 1.0), 0.5),
+}
+"""Weights of 1, 2, 4 and 8 deviations, and the share of the bet on signs."""
+
+
+@dataclass(frozen=True)
+class TriedCourse(Course):
+    """A course with bets that no rule has."""
+
+    bets: Wealth = WITH_SIGNS
+
+    @property
+    def wealth(self) -> Wealth:
+        return self.bets
+
+
+TRAINED_CASES: dict[str, Callable[[Draw], Claim]] = {
+    "null: seeds as normal": trained(0.0),
+    "null: one seed in ten loses 45, the others +5": trained(0.05, rate=0.1),
+    "null: one seed in ten loses 30, the others +3.3": trained(0.3 / 9, rate=0.1, loss=0.3),
+    "null: one seed in twenty loses 45, the others +2.4": trained(0.45 / 19, rate=0.05),
+    "a gain of 10 points": trained(0.10),
+    "a gain of 15 points": trained(0.15),
+    "a gain of 25 points": trained(0.25),
+    **UNEVEN,
+}
+
+
+def bets(runs: int, seed: int) -> None:
+    """Promotions of trained candidates by other bets, on the same draws."""
+    print(f"\n5. Share of {runs} claims that are promoted, by the bets on pairs of trainings\n")
+    print(f"  {'':<58}" + "".join(f"{name:>18}" for name in BETS))
+    for name, make in TRAINED_CASES.items():
+        claims = [make(np.random.default_rng([seed, at])) for at in range(runs)]
+        shares = []
+        for wealth in BETS.values():
+            course = TriedCourse("pairs_and_signs", 8, 0.05, bets=wealth)
+            shares.append(np.mean([promoted(claim._replace(course=course)) for claim in claims]))
+        print(f"  {name:<58}" + "".join(f"{share:>18.1%}" for share in shares), flush=True)
+
+
 def estimates(runs: int, seed: int) -> None:
     """What promotions say of a gain that is there: the raw estimate, and what is likelier."""
     print("\n4. Estimates of promotions, in points\n")
@@ -268,9 +386,7 @@ def estimates(runs: int, seed: int) -> None:
                 (pairs for pairs in claim.looks if promoted(claim._replace(looks=(pairs,)))), None
             )
             if last is not None:
-                case = _case(
-                    _Inputs("scaffold", ErrorBudget(ALPHA), 0, True, 0.0, 0.02, claim.course), last
-                )
+                case = _case(_Inputs(1, ErrorBudget(ALPHA), 0, True, 0.0, 0.02, claim.course), last)
                 found.append((case.effect.delta, case.shrunk))
         raw, likelier = 100 * np.mean(found, axis=0) if found else (np.nan, np.nan)
         about = f"{tasks} tasks, two samples" if tasks else "trained"

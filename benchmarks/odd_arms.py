@@ -352,7 +352,7 @@ def judged(sides: Sides) -> VerdictKind:
 
     found = findings_about(arms, (seen_of(before, views), seen_of(after, views)), regrade=regrade)
     verdict = judge_live(
-        *arms, factor="scaffold", budget=ErrorBudget(), look=0, final_look=True, findings=found
+        *arms, min_seeds=1, budget=ErrorBudget(), look=0, final_look=True, findings=found
     )
     return verdict.kind
 

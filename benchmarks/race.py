@@ -173,7 +173,7 @@ def _examined(world: World, tip: int, attempts: int, asked: int) -> Ended:
     seen = effect(pairs, alpha=ALPHA)
     budget = ErrorBudget(ALPHA)
     kind, _ = kind_of_pairs(
-        pairs, factor="scaffold", budget=budget, look=0, final_look=True, ties="bench"
+        pairs, min_seeds=1, budget=budget, look=0, final_look=True, ties="bench"
     )
     proven = kind is VerdictKind.PROMOTE
     handed = proven or seen.delta > 0

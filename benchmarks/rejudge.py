@@ -27,6 +27,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import IntegrityError
 from meta_agent.core.gate import (
     COLLAPSE,
+    MIN_TRAINING_SEEDS,
     Arm,
     Course,
     ErrorBudget,
@@ -45,6 +46,8 @@ from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.slices import clusters_of
 from meta_agent.core.workspace import Workspace, open_workspace
 from meta_agent.studies.demo import unpacked
+
+MOST_PAIRS = 8  # of a claim that has come near, in the default plan
 
 
 class Again(NamedTuple):
@@ -84,10 +87,15 @@ def _both(store: RolloutStore, domain: Domain, look: Any) -> tuple[Verdict, Verd
     except IntegrityError:
         arms, stored = _drawn(recorded.evidence), False
         findings = [Finding(**{**one, "lines": ()}) for one in recorded.evidence["findings"]]
-    course = told["course"] and {**told["course"], "collapse": COLLAPSE}
+    course = told["course"] and {
+        **told["course"],
+        "collapse": COLLAPSE,
+        "rule": "pairs_and_signs",
+        "further": MOST_PAIRS,
+    }
     now = judge_live(
         *arms,
-        factor=told["factor"],
+        min_seeds=MIN_TRAINING_SEEDS if look["claim"] == "harness" else 1,
         budget=ErrorBudget(told["budget"]["alpha"], futility=MISS),
         look=0,
         final_look=told["final_look"],

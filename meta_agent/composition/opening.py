@@ -29,8 +29,8 @@ from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
 from meta_agent.core.ledger import DONE, Ledger
-from meta_agent.core.ledger.kinds import Clock
-from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.ledger.kinds import Clock, Start
+from meta_agent.core.loop.plan import plan_for, rules_of
 from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of, shared_words
@@ -205,7 +205,8 @@ def _models(
 
 def first_version(run: Run) -> Version:
     """Returns the version of `main` at the first start of the run, also when it is resumed."""
-    outcome = run.once("start", "start", {}, lambda: {"commit": run.repo.head()})
+    start: Start = {"commit": run.repo.head(), "rules": run.plan.rules}
+    outcome = run.once("start", "start", {}, lambda: start)
     return Version("v0", outcome["commit"])
 
 
@@ -225,7 +226,8 @@ class _Place(NamedTuple):
 def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
     """Puts a run together: its plan, its journal, its lab and its extensions."""
     config, ledger, run_id = place.config, place.ledger, place.began.run_id
-    plan = replace(plan_for(config, place.domain), alpha=alpha_of(ledger, run_id))
+    alpha, rules = alpha_of(ledger, run_id), rules_of(ledger.step(f"{run_id}/start"))
+    plan = replace(plan_for(config, place.domain), alpha=alpha, rules=rules)
     if not place.began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=place.began.config_hash)
     run_display = recorded(display, ledger, run_id)

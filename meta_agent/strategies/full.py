@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from meta_agent.core.gate import NEAR
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.budget import (
     SEARCH_SHARE,
@@ -232,13 +233,25 @@ def _missing(run: Run, proof: Proof) -> str:
     return f"; {pairs} pairs may prove it: --budget {cap} begins a new run that holds them"
 
 
+def _further_words(run: Run, pairs: int) -> str:
+    """Returns what a claim that has come near may buy, in words; empty if it ends there."""
+    most, price = run.plan.looks[-1], one_pair(run.plan, first_tree(run))
+    if run.plan.rules == 1 or most <= pairs:
+        return ""
+    return (
+        f"; with {NEAR:.0%} of the evidence that it needs, the claim buys up to {most - pairs} "
+        f"more at {price:,} attempts each, of what would train on"
+    )
+
+
 def say_what_can_be_proven(run: Run) -> None:
     """Notes whether the budget pays for a claim over training seeds, and what it takes."""
     if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)
     if pairs := claim_pairs(run.plan, cap, tree):
-        run.note(f"the budget of {cap:,} attempts pays for {pairs} pairs of trainings as proof")
+        words = f"the budget of {cap:,} attempts pays for {pairs} pairs of trainings as proof"
+        run.note(words + _further_words(run, pairs))
         return
     least: JSON = MIN_PAIRS * one_pair(run.plan, tree)
     run.note(

@@ -35,10 +35,10 @@ from meta_agent.core.history import LEAD, HarnessRepo
 from meta_agent.core.lab.recorded import RecordedLab
 from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
 from meta_agent.core.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
-from meta_agent.core.ledger.kinds import Candidate, Clock, Commit, Merge, Verdict
+from meta_agent.core.ledger.kinds import Candidate, Clock, Merge, Start, Verdict
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.finish import finish
-from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.loop.plan import plan_for, rules_of
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.loop.verbs.learn import note_parts
@@ -126,10 +126,11 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     start = ledger.step(f"{row.run}/start")
     if start is None or not start.is_done:
         raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status")
-    copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Commit)["commit"])
+    copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Start)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
-    plan = replace(plan_for(config, domain), alpha=alpha_of(retraced, row.run))
+    alpha, rules = alpha_of(retraced, row.run), rules_of(start)
+    plan = replace(plan_for(config, domain), alpha=alpha, rules=rules)
     domain = Halves(domain) if plan.halved else domain
     lab = RecordedLab(
         copy,

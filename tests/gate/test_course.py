@@ -24,13 +24,13 @@ from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, drawn_arm
 
-PAIRS = Course("training_pairs", 8, 0.1)
+PAIRS = Course("pairs_and_signs", 8, 0.1)
 TRAINED = ErrorBudget(0.05, 3, futility=0.2)
 
 
 def judged(before: Arm, after: Arm, course: Course, **options: Any) -> Verdict:
     told: dict[str, Any] = {
-        "factor": "reward",
+        "min_seeds": 2,
         "budget": TRAINED,
         "look": 0,
         "final_look": False,

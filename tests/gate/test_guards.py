@@ -139,9 +139,7 @@ def test_senseless_terms_are_refused(terms: dict[str, float]) -> None:
 def judged(pair: tuple[Arm, Arm], *more: Finding) -> Verdict:
     found = (*guard_slices(*pair, LABELS), *more)
     budget = ErrorBudget()
-    return judge_live(
-        *pair, factor="reward", budget=budget, look=0, final_look=True, findings=found
-    )
+    return judge_live(*pair, min_seeds=2, budget=budget, look=0, final_look=True, findings=found)
 
 
 def test_a_candidate_that_is_better_but_harms_a_slice_is_rejected_with_the_reason() -> None:
@@ -168,5 +166,5 @@ def test_a_guard_never_makes_a_promotion() -> None:
     """Harm on a slice of something that was not proven anyway changes no verdict."""
     for seed in range(20):
         pair = arms({"hard": -0.2, "easy": 0.05}, seed)
-        without = judge_live(*pair, factor="reward", budget=ErrorBudget(), look=0, final_look=True)
+        without = judge_live(*pair, min_seeds=2, budget=ErrorBudget(), look=0, final_look=True)
         assert judged(pair).kind in (without.kind, VerdictKind.REJECT)

@@ -37,7 +37,7 @@ def _first(
 
 def _judge(before: Arm, after: Arm, **options: Any) -> Verdict:
     settings: dict[str, Any] = {
-        "factor": "scaffold",
+        "min_seeds": 1,
         "budget": ErrorBudget(),
         "look": 0,
         "final_look": True,
@@ -128,12 +128,11 @@ def test_a_gain_that_rests_on_doubted_successes_is_not_promoted() -> None:
     assert kinds == [VerdictKind.PROMOTE, VerdictKind.INCONCLUSIVE]
 
 
-@pytest.mark.parametrize("factor", ["reward", "filter", "data", "recipe"])
-def test_training_changes_need_two_training_seeds(factor: Any) -> None:
-    one = _judge(_first(0.3), _first(0.9), factor=factor)
+def test_a_gain_through_training_needs_two_training_seeds() -> None:
+    one = _judge(_first(0.3), _first(0.9), min_seeds=2)
     assert one.kind is VerdictKind.INCONCLUSIVE
     assert any("training seed" in reason for reason in one.reasons)
-    four = _judge(_first(0.3, seeds=FOUR), _first(0.9, seeds=FOUR), factor=factor)
+    four = _judge(_first(0.3, seeds=FOUR), _first(0.9, seeds=FOUR), min_seeds=2)
     assert four.kind is VerdictKind.PROMOTE
     assert four.effect is not None
     assert four.effect.training_seeds == 4
@@ -169,14 +168,14 @@ def test_arms_without_any_outcome_decide_nothing() -> None:
     assert _judge(lost, lost, findings=()).kind is VerdictKind.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("bad", [{"factor": "diagnostics"}, {"min_effect": -0.1}, {"look": 1}])
+@pytest.mark.parametrize("bad", [{"min_seeds": 0}, {"min_effect": -0.1}, {"look": 1}])
 def test_what_was_not_declared_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         _judge(_first(0.5), _first(0.7), **bad)
 
 
 def test_verdicts_survive_json() -> None:
-    verdict = _judge(_first(0.5, seeds=FOUR), _first(0.7, seeds=FOUR), factor="reward")
+    verdict = _judge(_first(0.5, seeds=FOUR), _first(0.7, seeds=FOUR), min_seeds=2)
     data = json.loads(json.dumps(verdict_to_json(verdict)))
     assert verdict_to_json(verdict_from_json(data)) == data
 
@@ -203,7 +202,7 @@ def _ever_promoted(
     for look, count in enumerate((2, 4)):
         sides = [replace(s, seeds={k: s.seeds[k] for k in range(count)}) for s in (before, after)]
         verdict = _judge(
-            *sides, factor="reward", budget=budget, look=look, final_look=look == 1, findings=()
+            *sides, min_seeds=2, budget=budget, look=look, final_look=look == 1, findings=()
         )
         if verdict.kind is not VerdictKind.INCONCLUSIVE:
             return verdict.kind is VerdictKind.PROMOTE

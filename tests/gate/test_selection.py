@@ -39,7 +39,7 @@ def two(gain: float, *, seeds: int = 1, tasks: int = 200) -> tuple[Arm, Arm]:
 
 
 def test_a_promotion_has_it_beside_the_raw_estimate_and_nothing_else_has() -> None:
-    look = {"factor": "scaffold", "budget": ErrorBudget(), "look": 0, "final_look": True}
+    look = {"min_seeds": 1, "budget": ErrorBudget(), "look": 0, "final_look": True}
     verdict = judge_live(*two(0.25), **look)  # type: ignore[arg-type]
     assert verdict.kind is VerdictKind.PROMOTE and verdict.effect is not None
     assert verdict.effect.shrunk is not None
@@ -50,10 +50,10 @@ def test_a_promotion_has_it_beside_the_raw_estimate_and_nothing_else_has() -> No
 
 def test_a_collapse_that_has_to_be_outlasted_raises_the_bar() -> None:
     arms = two(0.3, seeds=4)
-    told = {"factor": "recipe", "budget": ErrorBudget(), "look": 0, "final_look": True}
+    told = {"min_seeds": 2, "budget": ErrorBudget(), "look": 0, "final_look": True}
     shrunk = []
     for collapse in (0.0, 0.1):
-        course = Course("training_pairs", 8, 0.1, collapse)
+        course = Course("pairs_and_signs", 8, 0.1, collapse)
         effect = judge_live(*arms, **told, course=course).effect  # type: ignore[arg-type]
         assert effect is not None and effect.shrunk is not None
         shrunk.append(effect.shrunk)

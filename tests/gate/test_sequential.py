@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.core.gate.numbers.sequential import t_likelihood_ratio, t_reach, t_wealth
+from meta_agent.core.gate.numbers.sequential import (
+    T_ALONE,
+    WITH_SIGNS,
+    Wealth,
+    t_likelihood_ratio,
+)
 
 ALPHA = 0.05
 
@@ -33,46 +38,69 @@ def test_the_t_ratio_does_not_depend_on_the_scale() -> None:
 
 def test_one_seed_or_none_proves_nothing() -> None:
     assert t_likelihood_ratio([], 2.0) == 1.0
-    assert t_wealth([0.4]) < 1 / ALPHA and math.isinf(t_reach(1, ALPHA))
+    for wealth in (T_ALONE, WITH_SIGNS):
+        assert wealth.of([0.4]) < 1 / ALPHA and math.isinf(wealth.half(1, 0.1, 0.0, ALPHA))
 
 
 def test_seeds_with_a_clear_effect_need_few_runs() -> None:
     rng, level = np.random.default_rng(7), 0.005
     runs = [rng.normal(0.15, 0.02, 12) for _ in range(30)]
-    used = [next(n for n in range(1, 13) if t_wealth(one[:n]) >= 1 / level) for one in runs]
+    used = [next(n for n in range(1, 13) if WITH_SIGNS.of(one[:n]) >= 1 / level) for one in runs]
     assert np.median(used) <= 6
 
 
 def test_seeds_that_are_all_equal_are_no_error() -> None:
-    assert t_wealth([0.0, 0.0, 0.0]) < 1
+    assert WITH_SIGNS.of([0.0, 0.0, 0.0]) < 1
 
 
 # --- training pairs: how far a mean has to be away ------------------------------------------------
 
 
-@pytest.mark.parametrize("units", [3, 4, 8])
+SHAPES = {
+    "even": [-1.0, -0.5, 0.0, 0.2, 0.3, 0.5, 0.5, 0.0],
+    "one far below": [-2.1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3],
+    "one far above": [2.1, -0.3, -0.3, -0.3, -0.3, -0.3, -0.3, -0.3],
+}
+
+
+@pytest.mark.parametrize("wealth", [T_ALONE, WITH_SIGNS], ids=["t alone", "with signs"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("units", [3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("level", [0.05, 0.005])
-def test_reach_is_where_the_wealth_meets_its_bar(units: int, level: float) -> None:
-    reach = t_reach(units, level)
-    if math.isinf(reach):
-        assert t_wealth([0.1] * units) < 1 / level
+def test_a_bound_is_where_the_wealth_meets_its_bar(
+    wealth: Wealth, shape: str, units: int, level: float
+) -> None:
+    values = np.array(SHAPES[shape][:units])
+    error = float(values.std(ddof=1)) / math.sqrt(units)
+    half = wealth.half(units, error, float(values.mean() - values.min()), level)
+    if math.isinf(half):
+        assert wealth.of([0.1] * units) < 1 / level
         return
-    shape = np.linspace(-1, 1, units)
-    spread = shape.std(ddof=1) / math.sqrt(units)
-    assert t_wealth(shape + reach * spread) == pytest.approx(1 / level, rel=1e-6)
-    assert t_wealth(shape + 1.01 * reach * spread) > 1 / level > t_wealth(shape)
-    assert reach > stats.t.isf(level, units - 1)
+    low = float(values.mean()) - half
+    assert wealth.of(values - low + 1e-9) >= (1 / level) * (1 - 1e-6)
+    assert wealth.of(values - low - 1e-6) < 1 / level
+    assert half > stats.t.isf(level, units - 1) * error or low == pytest.approx(values.min())
 
 
+def test_pairs_that_are_all_better_prove_a_gain_however_their_sizes_differ() -> None:
+    """A t-test sees little in sizes that differ this much. All eight of eight are better."""
+    values = [0.02, 0.7, 0.03, 0.65, 0.05, 0.1, 0.6, 0.04]
+    assert T_ALONE.of(values) < 1 / ALPHA < WITH_SIGNS.of(values)
+    assert WITH_SIGNS.of([*values[:-1], -0.01]) < 1 / ALPHA
+
+
+@pytest.mark.parametrize("wealth", [T_ALONE, WITH_SIGNS], ids=["t alone", "with signs"])
 @pytest.mark.parametrize("spread", [0.02, 0.05])
-def test_the_level_holds_however_often_pairs_are_looked_at(spread: float) -> None:
+def test_the_level_holds_however_often_pairs_are_looked_at(wealth: Wealth, spread: float) -> None:
     rng, runs = np.random.default_rng(13), 2000
     proven = 0
     for _ in range(runs):
         values = rng.normal(0, spread, 12)
         for n in range(2, 13):
             part = values[:n]
-            if part.mean() > t_reach(n, ALPHA) * part.std(ddof=1) / math.sqrt(n):
+            error = float(part.std(ddof=1)) / math.sqrt(n)
+            worst = float(part.mean() - part.min())
+            if part.mean() > wealth.half(n, error, worst, ALPHA):
                 proven += 1
                 break
     assert proven / runs <= binomial_ceiling(ALPHA, runs)

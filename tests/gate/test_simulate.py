@@ -17,7 +17,7 @@ RATES = np.linspace(0.2, 0.95, 200)
 
 
 def trained(most: int = 6, *, target: float = 0.1, alpha: float = 0.05) -> Gate:
-    course = Course("training_pairs", most, target)
+    course = Course("pairs_and_signs", most, target)
     looks = tuple(Look(0, n, 200, n == most, course) for n in range(2, most + 1))
     return Gate(looks, ErrorBudget(alpha, futility=0.2))
 

@@ -8,6 +8,7 @@ from scipy import stats
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
+from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
 from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, upper_anytime
 
 from ._rows import arm
@@ -165,7 +166,7 @@ def test_one_seed_type_one_error_over_tasks() -> None:
 
 def test_two_training_seeds_that_agree_on_four_tasks_rule_nothing_out() -> None:
     few, many = (_pairs(np.zeros((2, tasks))) for tasks in (4, 512))
-    assert effect(few, alpha=0.05, anytime=True).ci_high > 0.4
+    assert effect(few, alpha=0.05, wealth=WITH_SIGNS).ci_high > 0.4
     assert upper_anytime(few, alpha=0.2) > 0.2
     assert upper_anytime(many, alpha=0.2) < 0.01, "no difference on 512 tasks is no gain"
 

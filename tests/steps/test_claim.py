@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from meta_agent.core.display import Reply
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.budget import allowed, cap_for, claim_pairs, first_tree, spent
+from meta_agent.core.loop.plan import RULES, rules_of
 from meta_agent.core.loop.records import HandedOver
 from meta_agent.core.protocols import HarnessTree
 from meta_agent.reports import open_display
@@ -140,6 +142,71 @@ def test_a_seed_that_collapses_costs_the_proof_and_not_the_policy(bench: Bench) 
     handed = claimed(bench)
     assert handed.standing == "unproven"
     assert handed.trained is not None and handed.trained.seed != 2
+
+
+# --- further pairs -------------------------------------------------------------------------------
+
+
+def with_a_weak_seed(bench: Bench) -> None:
+    """All pairs are better, one of them hardly: five do not prove it, six do."""
+    small, large = 0.03, 0.6
+
+    def acts(tree: HarnessTree, trained: Trained) -> float:
+        return 0.1 + ((small if trained.seed == 2 else large) if marks(tree) else 0.0)
+
+    bench.lab.acts = acts
+
+
+FIVE_PAIRS = 29  # trainings, whose claim's share of the budget pays for five pairs
+
+
+def test_a_claim_that_has_come_near_buys_further_pairs(bench: Bench) -> None:
+    screen = io.StringIO()
+    prepare(bench, trainings=FIVE_PAIRS)
+    bench.run.display = open_display(screen, live=False)
+    say_what_can_be_proven(bench.run)
+    with_a_weak_seed(bench)
+    handed = claimed(bench)
+    looks = claims(bench, "harness")
+    assert [look["seeds"] for look in looks] == [3, 4, 5, 6]
+    numbers = [look["verdict"]["evidence"]["numbers"] for look in looks]
+    assert numbers[2]["bar"] / 4 < numbers[2]["wealth"] < numbers[2]["bar"] < numbers[3]["wealth"]
+    assert handed.standing == "proven"
+    assert spent(bench.run.ledger, "r") <= allowed(bench.run)
+    assert "pays for 5 pairs of trainings as proof; with 25% of the evidence" in screen.getvalue()
+    again = gone_through_again(bench, claimed)
+    assert again.differences == []
+
+
+def test_a_claim_that_is_far_from_its_bar_buys_none(bench: Bench) -> None:
+    prepare(bench, trainings=FIVE_PAIRS)
+    by_seed(bench, 0.03, luck=0.1)
+    claimed(bench)
+    looks = claims(bench, "harness")
+    assert [look["seeds"] for look in looks] == [3, 4, 5]
+    assert looks[-1]["verdict"]["reasons"][-1] == "no look is left"
+
+
+def test_a_run_of_the_first_rules_ends_and_is_recorded_as_it_was(bench: Bench) -> None:
+    prepare(bench, trainings=FIVE_PAIRS)
+    bench.run.plan = replace(bench.run.plan, rules=1)
+    with_a_weak_seed(bench)
+    handed = claimed(bench)
+    last = claims(bench, "harness")[-1]
+    inputs = last["verdict"]["evidence"]["inputs"]
+    assert last["seeds"] == 5 and handed.standing == "unproven"
+    assert inputs["factor"] == "recipe" and "min_seeds" not in inputs
+    assert inputs["course"] == {
+        "rule": "training_pairs", "maximum": 5, "target": 0.1, "collapse": 0.1
+    }  # fmt: skip
+    assert rules_of(bench.run.ledger.step("r/start")) == 1
+
+
+def test_rules_are_those_that_the_start_of_a_run_declares(bench: Bench) -> None:
+    ledger = bench.run.ledger
+    assert rules_of(ledger.step("r/start")) == RULES, "a run that begins now"
+    ledger.once("old/start", "start", {}, lambda: {"commit": bench.repo.head()})
+    assert rules_of(ledger.step("old/start")) == 1, "a run from before rules were recorded"
 
 
 # --- validity ------------------------------------------------------------------------------------

@@ -8,8 +8,13 @@
 from meta_agent.core.gate._guards import GuardTerms, Labels, guard_slices
 from meta_agent.core.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
 from meta_agent.core.gate.diagnostics import judge_diagnostics
-from meta_agent.core.gate.judge import judge_live, verdict_from_json, verdict_to_json
-from meta_agent.core.gate.numbers._course import COLLAPSE, Course, task_order
+from meta_agent.core.gate.judge import (
+    MIN_TRAINING_SEEDS,
+    judge_live,
+    verdict_from_json,
+    verdict_to_json,
+)
+from meta_agent.core.gate.numbers._course import COLLAPSE, NEAR, Course, Rule, task_order
 from meta_agent.core.gate.numbers._intervals import clustered, wilson
 from meta_agent.core.gate.numbers.statistics import (
     ErrorBudget,
@@ -30,6 +35,8 @@ __all__ = [
     "COLLAPSE",
     "DEFAULT_LIMITS",
     "DRAWN",
+    "MIN_TRAINING_SEEDS",
+    "NEAR",
     "Arm",
     "Course",
     "ErrorBudget",
@@ -39,6 +46,7 @@ __all__ = [
     "OutcomeRow",
     "Pairs",
     "Regrade",
+    "Rule",
     "Seen",
     "Severity",
     "ValidityLimits",

@@ -45,9 +45,10 @@ from meta_agent.core.gate.numbers.statistics import (
     tie_of,
     worst_case,
 )
-from meta_agent.core.protocols import JSON, TRAINING_FACTORS, Effect, Factor, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, Effect, Verdict, VerdictKind
 
 MIN_TRAINING_SEEDS = 2
+"""Training seeds without which a gain through training is never promoted."""
 WORTHWHILE_EFFECT = 0.02
 
 
@@ -55,7 +56,7 @@ WORTHWHILE_EFFECT = 0.02
 class _Inputs:
     """The settings that were declared before the look."""
 
-    factor: Factor
+    min_seeds: int
     budget: ErrorBudget
     look: int
     final_look: bool
@@ -67,8 +68,8 @@ class _Inputs:
     ties: str = ""
 
     def __post_init__(self) -> None:
-        if self.factor == "diagnostics":
-            raise ConfigError("diagnostics are judged by judge_diagnostics, not by clean success")
+        if self.min_seeds < 1:
+            raise ConfigError(f"min_seeds={self.min_seeds}: must be 1 or more")
         if self.min_effect < 0:
             raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
 
@@ -76,6 +77,7 @@ class _Inputs:
         fields = {
             **asdict(self),
             "budget": self.budget.to_json(),
+            "course": self.course.to_json() if self.course else None,
             "elsewhere": list(self.elsewhere),
         }
         return fields if self.ties else {name: fields[name] for name in fields if name != "ties"}
@@ -139,6 +141,14 @@ class _Case(NamedTuple):
         return given_promotion(estimate.delta, standard_error(self.pairs), bar, least)
 
     @property
+    def is_last(self) -> bool:
+        """Returns True if nothing more is bought after this look, whatever it shows."""
+        course, numbers = self.inputs.course, self.bounds.numbers
+        if self.inputs.final_look or course is None or not course.further:
+            return self.inputs.final_look
+        return not course.goes_on(numbers["units"], numbers["wealth"], numbers["bar"])
+
+    @property
     def given_up(self) -> bool:
         """Returns True if the target gain is ruled out. Then nothing more is bought."""
         return self.futility_high < self.worthwhile
@@ -148,7 +158,7 @@ def judge_live(
     baseline_arm: Arm,
     candidate_arm: Arm,
     *,
-    factor: Factor,
+    min_seeds: int,
     budget: ErrorBudget,
     look: int,
     final_look: bool,
@@ -161,6 +171,8 @@ def judge_live(
 ) -> Verdict:
     """Judges one candidate on the confirm split at one declared look (counted from 0).
 
+    A candidate with fewer than `min_seeds` training seeds on either side is never promoted.
+
     With a `course` the look is a whole sequential test, asked after each of its units. `elsewhere`
     are this change's differences over training seeds in other places of the run (a ranking, a
     search): they prove nothing, and a collapse among them counts. `clusters` is the group that each
@@ -168,7 +180,7 @@ def judge_live(
     are broken, so that few tasks use all of the declared error; without one they count against.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
+        min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         tuple(elsewhere), clusters or None, ties,
     )  # fmt: skip
     all_findings = tuple(findings)
@@ -189,7 +201,7 @@ def judge_live(
 def kind_of_pairs(
     pairs: Pairs,
     *,
-    factor: Factor,
+    min_seeds: int,
     budget: ErrorBudget,
     look: int,
     final_look: bool,
@@ -203,12 +215,13 @@ def kind_of_pairs(
     For simulations of the gate.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
+        min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         clusters=clusters, ties=ties,
     )  # fmt: skip
     case = _case(inputs, pairs)
     kind = _by_effect(case)[0]
-    return kind, kind is VerdictKind.INCONCLUSIVE and not case.given_up
+    goes_on = kind is VerdictKind.INCONCLUSIVE and not (case.given_up or case.is_last)
+    return kind, goes_on
 
 
 def _case(inputs: _Inputs, pairs: Pairs) -> _Case:
@@ -239,7 +252,7 @@ def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
     if not unproven or kind is VerdictKind.REJECT or case.given_up:
         return kind, reasons
     # What nobody has shown is no crime: it bars the promotion and no more.
-    more = "not cleared by the last look" if case.inputs.final_look else "more samples will tell"
+    more = "not cleared by the last look" if case.is_last else "more samples will tell"
     return VerdictKind.INCONCLUSIVE, (*unproven, more)
 
 
@@ -268,7 +281,7 @@ def _by_effect(case: _Case) -> _Decision:
         least = max(case.inputs.min_effect, case.inputs.worthwhile_effect)
         small = case.futility_high >= least
         return VerdictKind.INCONCLUSIVE if small else VerdictKind.REJECT, (_given_up(case),)
-    more = "no look is left" if case.inputs.final_look else "more samples may decide"
+    more = "no look is left" if case.is_last else "more samples may decide"
     return VerdictKind.INCONCLUSIVE, (*doubts, more)
 
 
@@ -309,8 +322,8 @@ def _doubts(case: _Case) -> tuple[str, ...]:
     if case.effect.ci_low <= case.inputs.min_effect:
         low, need = _points(case.effect.ci_low), _points(case.inputs.min_effect)
         doubts.append(f"lower bound {low} is not above {need} at alpha {case.alpha:.4g}")
-    if case.inputs.factor in TRAINING_FACTORS and seeds < MIN_TRAINING_SEEDS:
-        doubts.append(f"{seeds} training seed, needs {MIN_TRAINING_SEEDS}")
+    if seeds < case.inputs.min_seeds:
+        doubts.append(f"{seeds} training seed, needs {case.inputs.min_seeds}")
     doubts += [*_collapse_doubts(case), *_group_doubts(case)]
     p = _exact_p(case)
     if p is not None and p > case.alpha:

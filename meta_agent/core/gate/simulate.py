@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate.judge import kind_of_pairs
+from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, kind_of_pairs
 from meta_agent.core.gate.numbers._course import COLLAPSE, Course
 from meta_agent.core.gate.numbers._intervals import Interval, wilson
-from meta_agent.core.gate.numbers.sequential import t_reach
+from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
 from meta_agent.core.gate.numbers.statistics import ErrorBudget, Pairs
-from meta_agent.core.protocols import Factor, VerdictKind
+from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
 Random = np.random.Generator
@@ -98,7 +98,7 @@ class Gate:
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         """The verdict on what a look has bought, and whether more is."""
-        return self._kind("reward", look, Pairs(cells, cells.size, 0, 1, level=level))
+        return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
 
     def least(self, source: Modelled) -> float | None:
         """The least gain that is found with `POWER`, before anything is measured.
@@ -108,15 +108,16 @@ class Gate:
         last, mean = self.looks[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
         deviation = math.sqrt(2 * (source.seed_sd**2 + luck) / last.repeats)
-        reach = t_reach(last.repeats, self.budget.at(0))
+        wealth = last.course.wealth if last.course else WITH_SIGNS
+        reach = wealth.reach(last.repeats, self.budget.at(0))
         effect = self.min_effect + (reach + _NORMAL_AT_POWER) * deviation
         effect += COLLAPSE / (1 - COLLAPSE) * mean  # what a gain has to outlast
         return effect if effect < 1 else None
 
-    def _kind(self, factor: Factor, look: Look, pairs: Pairs) -> tuple[VerdictKind, bool]:
+    def _kind(self, min_seeds: int, look: Look, pairs: Pairs) -> tuple[VerdictKind, bool]:
         return kind_of_pairs(
             pairs,
-            factor=factor,
+            min_seeds=min_seeds,
             budget=self.budget,
             look=look.stage,
             final_look=look.final,
@@ -134,7 +135,7 @@ class Exam(Gate):
         means = cells[: look.repeats].mean(axis=0, keepdims=True)
         means[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
         attempts = look.repeats * look.tasks + look.extra
-        return self._kind("scaffold", look, Pairs(means, attempts, 0, len(cells), level=level))
+        return self._kind(1, look, Pairs(means, attempts, 0, len(cells), level=level))
 
     def least(self, source: Modelled) -> float | None:
         return smallest_effect(self, source, draws=100, step=0.01)

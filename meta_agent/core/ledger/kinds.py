@@ -312,6 +312,12 @@ class Commit(TypedDict):
     commit: str
 
 
+class Start(Commit):
+    """The commit that a run starts from, and the version of the rules of its claims."""
+
+    rules: NotRequired[int]
+
+
 class Clock(TypedDict):
     """Seconds since the epoch at a run's start."""
 
@@ -354,7 +360,7 @@ class Wrote:
 _V: Final = "core/loop/verbs"
 KINDS: Final[Mapping[Kind, Wrote]] = {
     "clock": Wrote("clock", ("composition/opening",), Clock),
-    "start": Wrote("start", ("composition/opening",), Commit),
+    "start": Wrote("start", ("composition/opening",), Start),
     "visible": Wrote("visible", ("composition/visible",), Visible, in_views=True),
     "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
     "train": Wrote("train/NAME", ("core/lab/live",), Train),

@@ -23,7 +23,7 @@ from typing import Final
 from meta_agent.core.harness import RECIPE_FILE, Recipe, parse_contract, parse_recipe
 from meta_agent.core.lab.live import Job
 from meta_agent.core.ledger import Ledger, Step
-from meta_agent.core.ledger.kinds import Commit, Kind
+from meta_agent.core.ledger.kinds import Kind, Start
 from meta_agent.core.loop.plan import MIN_PAIRS, Plan
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, HarnessTree
@@ -61,7 +61,7 @@ def first_tree(run: Run) -> HarnessTree:
     """Returns the harness that the run began with. Budgets are counted in its trainings."""
     step = run.ledger.step(f"{run.id}/start")
     return run.repo.tree(
-        step.outcome_as(Commit)["commit"] if step and step.is_done else run.repo.head()
+        step.outcome_as(Start)["commit"] if step and step.is_done else run.repo.head()
     )
 
 

@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final, NamedTuple, Self
 
 from meta_agent.core.config import RunConfig
-from meta_agent.core.gate import Course, ErrorBudget
+from meta_agent.core.gate import Course, ErrorBudget, Rule
 from meta_agent.core.gate.race import EXAM, exam_of
 from meta_agent.core.gate.simulate import Exam, Gate, Look
+from meta_agent.core.ledger import Step
+from meta_agent.core.ledger.kinds import Start
 from meta_agent.core.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, Factor, Split
 from meta_agent.core.task_splits import SMALL, Halves
 
@@ -26,6 +28,11 @@ MISS: Final = 0.2
 ALPHA: Final = 0.05
 MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
+RULES: Final = 2
+"""Version of the rules by which claims are decided. A run keeps the version that it started with.
+
+1, before 2026-11-26: a claim over training seeds is a t-test and ends with its share of the budget.
+2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`)."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: search, claim and the final training."""
 AGAIN_OF: Final = 50
@@ -44,15 +51,31 @@ class Purchase(NamedTuple):
     final: bool
     course: Course
 
+    @property
+    def further(self) -> bool:
+        """Whether its last pair is bought only because the claim has come near."""
+        return self.units > self.course.maximum
 
-def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
+
+def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     """Yields one look per number of pairs of trainings, up to `most`.
 
-    It starts at three pairs. With two, the lower bound of a t-test stays at its worst.
+    It starts at three pairs. With two, the lower bound of a t-test stays at its worst. Looks at the
+    further pairs of a claim that has come near follow, up to the plan's number.
     """
-    course = Course("training_pairs", max(most, MIN_PAIRS), target)
-    for pairs in range(min(MIN_PAIRS, most), most + 1):
-        yield Purchase(pairs, pairs == most, course)
+    further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
+    rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
+    course = Course(rule, max(most, MIN_PAIRS), plan.target, further=further)
+    last = max(most, further)
+    for pairs in range(min(MIN_PAIRS, most), last + 1):
+        yield Purchase(pairs, pairs == last, course)
+
+
+def rules_of(start: Step | None) -> int:
+    """Returns the rules that a run declared in its start step, or today's if it has none yet."""
+    if start is None or not start.is_done:
+        return RULES
+    return start.outcome_as(Start).get("rules", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +113,8 @@ class Plan(ABC):
     behind the server has changed since the race began."""
     halved: bool = False
     """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
+    rules: int = RULES
+    """Version of the rules by which claims are decided."""
     train: int | None = None
     """Number of tasks to train on. None if nothing is trained or a built-in suite decides."""
 
@@ -201,7 +226,7 @@ class TrainedPlan(Plan):
     def gate(self) -> Gate:
         looks = (
             Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
-            for purchase in pairs_bought(self.looks[-1], self.target)
+            for purchase in pairs_bought(self, self.looks[-1])
         )
         return Gate(tuple(looks), self.budget, self.min_effect)
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from rich.console import RenderableType
 
+from meta_agent.core.gate import NEAR
+from meta_agent.core.loop.plan import MIN_PAIRS
 from meta_agent.llm_clients.asking.estimate import Estimate, Range
 from meta_agent.policies.training.memory import Memory, by_part, gib
 from meta_agent.reports._format import dollars
@@ -36,7 +38,7 @@ def forecast(
     sections = present(
         Section([settings_table(config, plan)]),
         Section([by_role]),
-        Section([Facts([*_facts(estimate), *_memory(placed)])]),
+        Section([Facts([*_facts(estimate), *_further(plan), *_memory(placed)])]),
         *warnings,
     )
     return painted(sections)
@@ -62,6 +64,19 @@ def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     nothing = "these tasks can prove no effect at all"
     yield "detectable effect", nothing if effect is None else proven
     yield "", estimate.effect_assumes
+
+
+def _further(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields what a claim over training seeds may buy beyond its share of the budget."""
+    most = plan["looks"][-1]
+    if plan["frozen"] or most <= MIN_PAIRS:
+        return
+    yield (
+        "further pairs",
+        f"a claim with {NEAR:.0%} of the evidence that it needs goes on, up to {most} pairs. Each "
+        f"costs two trainings of {plan['steps']} steps and {2 * plan['confirm']:,} attempts, of "
+        "what would train on",
+    )
 
 
 def _memory(placed: Placed) -> Iterator[tuple[str, str]]:

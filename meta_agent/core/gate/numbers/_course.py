@@ -3,27 +3,34 @@
 Two ways to bound an effect:
 
 * a *look* at a declared moment: `statistics.effect` at the look's share of alpha;
-* `training_pairs`: one more training seed on either side, looked at after each. Per-seed mean
-  differences go into the sequential t-test; tasks stay a level of their own. That test takes seeds
-  as normal, so `Collapse` asks beside it what runs that fall to nothing would take back.
+* training pairs: one more training seed on either side, looked at after each. Per-seed mean
+  differences go into a sequential test (`sequential.Wealth`); tasks stay a level of their own. That
+  test does not expect rare failures, so `Collapse` asks what runs that fall to nothing would take
+  back.
+
+A claim that has come near may go on: from `NEAR` of the wealth that proves it, it buys pairs beyond
+its `maximum`, up to `further`. That needs no correction, because the test may stop at any moment.
+
+`training_pairs` is the rule of runs from before 2026-11-26. It has the t-test alone and never goes
+on. It stays so that their verdicts can be recomputed.
 
 A gain is given up (`futility_high` below `Course.target`) once the bets against it are won at the
 budget's futility, which can only cost wins. Units without an outcome on both sides are left out
 here, and a promotion must survive their being counted against the candidate
 (`statistics.worst_case`).
 
-Not covered: deciding (`judge`), and buying (`steps.claim`).
+Not covered: deciding (`judge`), and buying (`core.loop.verbs.claim`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, NamedTuple, get_args
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate.numbers.sequential import t_wealth
+from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
 from meta_agent.core.gate.numbers.statistics import Pairs, effect, upper_anytime
 from meta_agent.core.protocols import JSON, Effect
 
@@ -31,8 +38,11 @@ COLLAPSE: Final = 0.10
 """A few good training seeds look like certainty to a test that takes them as normal. So a promotion
 has to survive one run in ten falling to nothing, which no few seeds could show."""
 
-Rule = Literal["training_pairs"]
-RULES: Final = ("training_pairs",)
+NEAR: Final = 0.25
+"""The part of the wealth that proves a claim from which the claim buys further pairs."""
+
+Rule = Literal["training_pairs", "pairs_and_signs"]
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,8 @@ class Course:
     target: float
     collapse: float = COLLAPSE
     """Of training runs: this share may lose everything, and the gain has to outlast that."""
+    further: int = 0
+    """The number of pairs up to which a claim that has come near goes on; 0: it never does."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -57,6 +69,19 @@ class Course:
             )
         if not 0 <= self.collapse < 1:
             raise ConfigError(f"collapse={self.collapse}: need a share from 0 to below 1")
+
+    def to_json(self) -> dict[str, JSON]:
+        """Returns the course as evidence keeps it: `further` only if it was declared."""
+        fields: dict[str, JSON] = asdict(self)
+        return fields if self.further else {k: v for k, v in fields.items() if k != "further"}
+
+    @property
+    def wealth(self) -> Wealth:
+        return T_ALONE if self.rule == "training_pairs" else WITH_SIGNS
+
+    def goes_on(self, units: int, wealth: float, bar: float) -> bool:
+        """Returns whether an undecided claim buys one more pair after so many."""
+        return units < self.maximum or (units < self.further and wealth >= NEAR * bar)
 
 
 class Collapse(NamedTuple):
@@ -124,11 +149,12 @@ class Terms:
 
 def bounds_under_way(pairs: Pairs, terms: Terms) -> Bounds:
     """After any number of pairs of training runs."""
-    anytime = effect(pairs, alpha=terms.alpha, anytime=True)
-    futile = upper_anytime(pairs, alpha=terms.futility)
+    bets = terms.course.wealth
+    anytime = effect(pairs, alpha=terms.alpha, wealth=bets)
+    futile = upper_anytime(pairs, alpha=terms.futility, wealth=bets)
     shares = pairs.cells.mean(axis=1) if pairs.cells.size else pairs.cells[:0].sum(axis=1)
-    wealth = t_wealth(shares - terms.min_effect)
-    against = t_wealth(terms.course.target - shares)
+    wealth = bets.of(shares - terms.min_effect)
+    against = bets.of(terms.course.target - shares)
     return Bounds(anytime, futile, _numbers(terms, len(shares), wealth, against))
 
 

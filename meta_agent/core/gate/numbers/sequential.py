@@ -1,25 +1,35 @@
-"""A test of one paired effect that may stop at any moment, by betting against the null.
+"""Tests of one paired effect that may stop at any moment, by betting against the null.
 
-`judge` decides pairs of training runs by it (`t_reach`). A difference is one training seed's mean.
-Seeds are few and their differences small, so betting on bounded values would never get anywhere;
-they are taken as normal with unknown spread. The likelihood ratio of the t-statistic at a
-standardised effect against none is a martingale whatever the spread (Perez-Ortiz, Lardy, de Heide
-and Gruenwald, Annals of Statistics 52, 2024), and stays one under averaging over effects. So it
-ever reaches 1 / alpha with probability at most alpha where there is no effect (Ville 1939).
+`judge` decides pairs of training runs by a `Wealth`. A difference is one training seed's mean. A
+wealth is a mixture of two e-processes:
+
+* *deviations*: the likelihood ratio of the t-statistic at a standardised effect against none. Seeds
+  are few and their differences small, so they are taken as normal with unknown spread. The ratio is
+  a martingale whatever the spread (Perez-Ortiz, Lardy, de Heide and Gruenwald, Annals of Statistics
+  52, 2024), and stays one under averaging over effects.
+* *signs*: 2 to the number of pairs if all of them are above the null, else 0. It needs no normal
+  differences: if the median is the null, every pair is above it with probability at most 1/2. It
+  proves what a t-test cannot see: pairs that are all better, by amounts that differ widely.
+
+So the wealth ever reaches 1 / alpha with probability at most alpha if there is no effect (Ville
+1939).
 
 Promises: the level holds whenever one looks and however one stops, for data in an order that does
-not depend on the results; one may also go on after having stopped. The bounds are the test itself,
-turned round, so interval and verdict cannot contradict each other.
+not depend on the results. One may also go on after having stopped. The bounds are the inverted
+test, so interval and verdict cannot contradict each other.
 
-Does not cover: error control over several candidates (`ErrorBudget` gives each its alpha), and
-differences between the task set and the world, which training seeds on one task set cannot show.
+Does not cover: error control over several candidates (`ErrorBudget` gives each its alpha);
+differences between the task set and the world, which training seeds on one task set cannot show;
+runs that collapse, which neither process expects (`_course.Collapse`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +37,8 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 
-STANDARD_EFFECTS = (1.0, 2.0, 4.0, 8.0)
-"""Standardised effects (mean over between-seed deviation) that share the first wealth equally.
+STANDARD_EFFECTS: Final = (1.0, 2.0, 4.0, 8.0)
+"""Standardised effects (mean over between-seed deviation) that share the first wealth.
 
 Simulated on A/A runs: with 8 among them a gain of 30 points takes three or four pairs instead of
 five; 16 gains nothing more at the levels in use, and 0.5 costs as much as it brings.
@@ -36,10 +46,52 @@ five; 16 gains nothing more at the levels in use, and 0.5 costs as much as it br
 _POINTS = 2048
 
 
-def t_wealth(values: Sequence[float] | Vector) -> float:
-    """The e-value of "the mean of `values` is above zero"."""
-    total = math.fsum(t_likelihood_ratio(values, effect) for effect in STANDARD_EFFECTS)
-    return total / len(STANDARD_EFFECTS)
+Weights = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Wealth:
+    """A mixture of the bets on deviations and, with the share `signs`, of the bet on signs."""
+
+    weights: Weights
+    """Of the bets on each of `STANDARD_EFFECTS`, in any unit."""
+    signs: float = 0.0
+
+    def of(self, values: Sequence[float] | Vector) -> float:
+        """Returns the e-value of "the mean of `values` is above zero"."""
+        bets = zip(self.weights, STANDARD_EFFECTS, strict=True)
+        ratio = math.fsum(weight * t_likelihood_ratio(values, effect) for weight, effect in bets)
+        won = all(value > 0 for value in values)
+        on_signs = self.signs * 2.0 ** len(values) if won else 0.0
+        return (1 - self.signs) * ratio / math.fsum(self.weights) + on_signs
+
+    def half(self, units: int, error: float, worst: float, level: float) -> float:
+        """Returns how far below their mean a null must lie to be ruled out at `level`.
+
+        Args:
+            units: the number of values.
+            error: the standard error of their mean.
+            worst: the distance from their mean to the value that is farthest on that side.
+            level: the chance of ruling out a null that is true.
+        """
+        by_deviations = _scaled(self.reach(units, level), error)
+        if not self.signs or units < 2:
+            return by_deviations
+        needed = (1 / level - self.signs * 2.0**units) / (1 - self.signs)
+        helped = _scaled(t_reach(units, 1 / needed, self.weights), error) if needed > 0 else 0.0
+        return min(by_deviations, max(worst, helped))
+
+    def reach(self, units: int, level: float) -> float:
+        """Returns the standard errors that the bets on deviations alone rule out."""
+        return t_reach(units, level * (1 - self.signs), self.weights)
+
+
+T_ALONE: Final = Wealth((1.0, 1.0, 1.0, 1.0))
+"""The bets of runs from before 2026-11-26."""
+WITH_SIGNS: Final = Wealth((2.0, 2.0, 2.0, 1.0), signs=0.1)
+"""A tenth on signs: eight pairs that are all better reach 1 / 0.05 = 20 by it alone. A larger share
+costs gains of which one pair in five falls below the start. Gains of 8 deviations are rare, and
+halving the bet on them pays for the tenth (`docs/log/gate.md`)."""
 
 
 def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float:
@@ -76,25 +128,31 @@ def _chi(df: int, tilt: int) -> tuple[Vector, Vector]:
     return w, density
 
 
+def _scaled(reach: float, error: float) -> float:
+    """Returns the product, and infinity if nothing can be ruled out even without an error."""
+    return reach if math.isinf(reach) else reach * error
+
+
 @lru_cache(maxsize=4096)
-def t_reach(units: int, level: float) -> float:
+def t_reach(units: int, level: float, weights: Weights) -> float:
     """How many standard errors away from a mean of `units` values is ruled out, at any time.
 
     It stands where Student's quantile stands in an interval for a fixed number of values. Infinite
     where so few values cannot rule anything out at this level, however equal they are.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
-    if units < 2 or _log_mixture(units, most) < bar:
+    if units < 2 or _log_mixture(units, most, weights) < bar:
         return math.inf
     low, high = 0.0, most
     for _ in range(60):
         middle = (low + high) / 2
-        below = _log_mixture(units, middle) < bar
+        below = _log_mixture(units, middle, weights) < bar
         low, high = (middle, high) if below else (low, middle)
     return high * math.sqrt((units - 1) / (units - high * high))
 
 
-def _log_mixture(units: int, ratio: float) -> float:
+def _log_mixture(units: int, ratio: float, weights: Weights) -> float:
     logs = [_log_ratio(units, ratio, effect) for effect in STANDARD_EFFECTS]
-    peak = max(logs)
-    return peak + math.log(math.fsum(math.exp(log - peak) for log in logs) / len(logs))
+    peak, bets = max(logs), zip(weights, logs, strict=True)
+    total = math.fsum(weight * math.exp(log - peak) for weight, log in bets)
+    return peak + math.log(total / math.fsum(weights))

@@ -23,9 +23,9 @@ Graybill and Wang (JASA 75, 1980) for sums of mean squares:
 Where the seeds dominate this is the t-interval on the per-seed means. With two seeds t is
 enormous: two seeds alone hardly ever prove anything, which is the truth.
 
-With `anytime` the seed part takes the quantile of the sequential t-test (`sequential.t_reach`) in
-place of Student's, so that the bound holds after every pair of training runs at once. The task part
-needs none: the tasks are drawn once, and looking again does not draw them anew.
+With a `wealth` the seed part takes the bound of that sequential test (`sequential.Wealth.half`) in
+place of Student's, so that it holds after every pair of training runs at once. The task part needs
+none: the tasks are drawn once, and looking again does not draw them anew.
 
 Error control is over the run: `ErrorBudget` declares candidates and looks before the first look
 and splits alpha over all of them (Bonferroni, hence valid under any dependence).
@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate._records import Arm, OutcomeRow
-from meta_agent.core.gate.numbers.sequential import t_reach, t_wealth
+from meta_agent.core.gate.numbers.sequential import Wealth
 from meta_agent.core.protocols import JSON, Effect
 
 Matrix = NDArray[np.float64]
@@ -177,22 +177,28 @@ class _Part(NamedTuple):
 
     variance: float
     df: int
-    units: int = 0  # above 0: looked at after every unit, so that the quantile is the anytime one
 
     def half(self, alpha: float) -> float:
-        reach = self._quantile(alpha)
-        return reach if math.isinf(reach) else reach * math.sqrt(self.variance)
+        return t_quantile(self.df, alpha) * math.sqrt(self.variance)
 
-    def _quantile(self, alpha: float) -> float:
-        if self.units:
-            return t_reach(self.units, alpha)
-        return t_quantile(self.df, alpha)
+
+class _SeedPart(NamedTuple):
+    """The training seeds as a source of error, looked at after every pair."""
+
+    variance: float
+    units: int
+    worst: float
+    """The distance from the mean to the seed that is farthest on this side."""
+    wealth: Wealth
+
+    def half(self, alpha: float) -> float:
+        return self.wealth.half(self.units, math.sqrt(self.variance), self.worst, alpha)
 
 
 class _Spread(NamedTuple):
     """All sources of error together."""
 
-    parts: tuple[_Part, ...]
+    parts: tuple[_Part | _SeedPart, ...]
 
     def half(self, alpha: float) -> float:
         return math.hypot(*(part.half(alpha) for part in self.parts))
@@ -202,28 +208,28 @@ class _Spread(NamedTuple):
         return math.fsum(part.variance for part in self.parts)
 
 
-def effect(pairs: Pairs, *, alpha: float, anytime: bool = False) -> Effect:
-    """The mean difference with its two one-sided bounds, each at level `alpha`.
+def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effect:
+    """Returns the mean difference with its two one-sided bounds, each at level `alpha`.
 
-    `anytime` is for several training seeds, looked at after each.
+    `wealth` is for several training seeds, looked at after each.
     """
     seeds, tasks = pairs.cells.shape
-    if not seeds or tasks < 2 or (anytime and seeds < 2):
+    if not seeds or tasks < 2 or (wealth and seeds < 2):
         return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
-    below, above = _spreads(pairs.cells, anytime)
+    below, above = _spreads(pairs.cells, wealth)
     delta = _mean(pairs.cells)
     low, high = max(-1.0, delta - below.half(alpha)), min(1.0, delta + above.half(alpha))
     nearest = below if delta > 0 else above
-    sure = _sure_anytime(pairs.cells) if anytime else _confidence(delta, nearest)
+    sure = _sure_anytime(pairs.cells, wealth) if wealth else _confidence(delta, nearest)
     return Effect(delta, low, high, pairs.pairs, seeds, sure)
 
 
-def upper_anytime(pairs: Pairs, *, alpha: float) -> float:
-    """Returns the `ci_high` of `effect(..., anytime=True)`, without the rest of it."""
+def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
+    """Returns the `ci_high` of `effect` with this wealth, without the rest of it."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
-    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, True)[1].half(alpha))
+    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, wealth)[1].half(alpha))
 
 
 def standard_error(pairs: Pairs) -> float:
@@ -231,13 +237,13 @@ def standard_error(pairs: Pairs) -> float:
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2:
         return 0.0
-    return math.sqrt(_spreads(pairs.cells, False)[0].variance)
+    return math.sqrt(_spreads(pairs.cells, None)[0].variance)
 
 
-def _spreads(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
+def _spreads(cells: Matrix, wealth: Wealth | None) -> tuple[_Spread, _Spread]:
     """Returns the spread for the bound below the mean, and the one for the bound above it."""
     if len(cells) > 1 and cells.any():
-        return (_crossed(cells, anytime),) * 2
+        return _crossed(cells, wealth), _crossed(-cells, wealth)
     row = cells.mean(axis=0)  # training seeds that differ nowhere tell no more than one does
     cautious = _task_spread(np.append(row, (1.0, -1.0)))
     return (_task_spread(row) if row.var() else cautious), cautious
@@ -272,13 +278,16 @@ def mean_squares(cells: Matrix) -> MeanSquares:
     )
 
 
-def _crossed(cells: Matrix, anytime: bool) -> _Spread:
+def _crossed(cells: Matrix, wealth: Wealth | None) -> _Spread:
+    """Returns the spread for the bound below the mean."""
     seeds, tasks = cells.shape
     ms = mean_squares(cells)
-    seed_variance, df = ms.seed / tasks, seeds - 1
-    task_variance = max(0.0, ms.task - ms.rest) / (seeds * tasks)
-    by_seed = _Part(seed_variance / seeds, df, seeds if anytime else 0)
-    return _Spread((by_seed, _Part(task_variance, tasks - 1)))
+    seed_variance = ms.seed / tasks / seeds
+    by_task = _Part(max(0.0, ms.task - ms.rest) / (seeds * tasks), tasks - 1)
+    if wealth is None:
+        return _Spread((_Part(seed_variance, seeds - 1), by_task))
+    worst = float(cells.mean() - cells.mean(axis=1).min())
+    return _Spread((_SeedPart(seed_variance, seeds, worst, wealth), by_task))
 
 
 def t_quantile(df: float, alpha: float) -> float:
@@ -299,15 +308,15 @@ def _confidence(delta: float, spread: _Spread) -> float:
     return 1 - high if delta > 0 else high
 
 
-def _sure_anytime(cells: Matrix) -> float:
+def _sure_anytime(cells: Matrix, wealth: Wealth) -> float:
     """Returns a confidence that holds whenever one stops.
 
     It is 1 - 1 / wealth, where the wealth is that of the bets on the sign that the mean has.
     """
     shares = cells.mean(axis=1)
     if shares.mean() > 0:
-        return max(0.5, 1 - 1 / t_wealth(shares))
-    return min(0.5, 1 / t_wealth(-shares))
+        return max(0.5, 1 - 1 / wealth.of(shares))
+    return min(0.5, 1 / wealth.of(-shares))
 
 
 # --- exact test ---------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ There are two kinds of claim:
 
 * *harness*: the harness is better whichever policy it trains. The units are pairs of trainings on
   seeds from 1 up, which the search never used. A sequential test looks after each pair from the
-  third on, and stays within the budget.
+  third on. It ends with the claim's share of the budget, unless the claim has come near: then it
+  buys further pairs of what would train on.
 * *version*: this harness with its weights is better than the start with its own. The tasks are the
   unit. It costs one evaluation of each side and is made in every run.
 
@@ -20,7 +21,13 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from meta_agent.core.errors import CandidateError
-from meta_agent.core.gate import Course, judge_live, verdict_from_json, verdict_to_json
+from meta_agent.core.gate import (
+    MIN_TRAINING_SEEDS,
+    Course,
+    judge_live,
+    verdict_from_json,
+    verdict_to_json,
+)
 from meta_agent.core.lab.live import ArmRef, Job, Trained
 from meta_agent.core.loop.budget import allowed, claim_pairs, first_tree, pays_for
 from meta_agent.core.loop.drift import drift
@@ -48,11 +55,11 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
     try:
-        for purchase in pairs_bought(most, run.plan.target) if most else ():
-            if not _affordable(run, sides, purchase.units):
+        for purchase in pairs_bought(run.plan, most) if most else ():
+            if not _affordable(run, sides, purchase):
                 break
-            judged = _look(run, sides, purchase, most)
-            if judged.verdict.kind is not VerdictKind.INCONCLUSIVE or _given_up(judged):
+            judged = _look(run, sides, purchase)
+            if not _goes_on(judged, purchase.course):
                 break
     except CandidateError as error:
         judged = stopped((failure(error),))
@@ -100,9 +107,12 @@ def examine(run: Run, sides: Sides) -> Judged:
 # --- looks ---------------------------------------------------------------------------------------
 
 
-def _look(run: Run, sides: Sides, purchase: Purchase, most: int) -> Judged:
-    pairs = purchase.units
-    run.phase("claim", f"this harness against the start: {pairs} of at most {most} training pairs")
+def _look(run: Run, sides: Sides, purchase: Purchase) -> Judged:
+    pairs, course = purchase.units, purchase.course
+    near = f", as {course.maximum} have come near" if purchase.further else ""
+    most = course.further if purchase.further else course.maximum
+    words = f"this harness against the start: {pairs} of at most {most} training pairs{near}"
+    run.phase("claim", words)
     begin_claim(run)
     plan, trees = run.plan, _trees(run, sides)
     run.lab.prepare(_due(run, sides, pairs))
@@ -114,7 +124,7 @@ def _look(run: Run, sides: Sides, purchase: Purchase, most: int) -> Judged:
     after = run.lab.arm(
         "found", trees[1], seeds=seeds, steps=plan.steps, split=SPLIT, limit=plan.confirm
     )
-    refs, course, search_gain = (before, after), purchase.course, _in_search(run, trees)
+    refs, search_gain = (before, after), _in_search(run, trees)
     return _judged(
         run,
         "harness",
@@ -153,7 +163,7 @@ def _judged(
         arms = run.lab.rows(refs[0]), run.lab.rows(refs[1])
         verdict = judge_live(
             *arms,
-            factor="recipe" if kind == "harness" else "scaffold",
+            min_seeds=MIN_TRAINING_SEEDS if kind == "harness" else 1,
             budget=run.plan.budget,
             look=0,
             final_look=final,
@@ -165,6 +175,8 @@ def _judged(
             ties=run.plan.ties,
         )
         evidence = {**verdict.evidence, "claim": {"kind": kind}}
+        if run.plan.rules == 1:
+            evidence["inputs"] = _inputs_by_first_rules(evidence["inputs"], kind)
         return {
             "candidate": f"{run.id}/{CLAIM}",
             "claim": kind,
@@ -179,9 +191,20 @@ def _judged(
     return Judged(verdict_from_json(outcome["verdict"]), refs)
 
 
-def _given_up(judged: Judged) -> bool:
-    """Returns whether the test ruled out the target gain, though not a smaller one."""
-    return bool(judged.verdict.evidence.get("numbers", {}).get("given_up"))
+def _inputs_by_first_rules(inputs: JSON, kind: Kind) -> JSON:
+    """Returns the inputs as the first rules recorded them: a factor stood for the seeds needed."""
+    others = {name: value for name, value in inputs.items() if name != "min_seeds"}
+    return {"factor": "recipe" if kind == "harness" else "scaffold", **others}
+
+
+def _goes_on(judged: Judged, course: Course) -> bool:
+    """Returns whether the claim is open: undecided, its target gain possible, pairs left to buy."""
+    if judged.verdict.kind is not VerdictKind.INCONCLUSIVE:
+        return False
+    numbers = judged.verdict.evidence["numbers"]
+    if numbers["given_up"]:
+        return False
+    return course.goes_on(numbers["units"], numbers["wealth"], numbers["bar"])
 
 
 def _trees(run: Run, sides: Sides) -> tuple[HarnessTree, HarnessTree]:
@@ -199,9 +222,15 @@ def _due(run: Run, sides: Sides, pairs: int) -> list[Job]:
     return [job for job in jobs if not run.lab.trained(job)]
 
 
-def _affordable(run: Run, sides: Sides, pairs: int) -> bool:
-    """Returns whether the budget pays for these pairs and for the version claim after them."""
-    due, after = _due(run, sides, pairs), 2 * run.plan.confirm
+def _affordable(run: Run, sides: Sides, purchase: Purchase) -> bool:
+    """Returns whether the budget pays for these pairs and for what has to follow them.
+
+    The version claim has to follow. After further pairs so do the attribution of the gain, and an
+    evaluation of each seed's weights on search, which no share of the budget is held for.
+    """
+    pairs, plan = purchase.units, run.plan
+    after = 2 * plan.confirm + ((2 + pairs) * plan.search if purchase.further else 0)
+    due = _due(run, sides, pairs)
     return pays_for(run, f"{CLAIM}/harness/look{pairs}", due, attempts=after)
 
 
