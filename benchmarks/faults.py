@@ -40,7 +40,7 @@ from faults_math import MATH_FAULTS, MATH_HONEST, MATH_INVALID
 from faults_oracle import repaired
 from faults_tables import arms_table, cost_line, detection, false_alarms, repair_table
 
-from meta_agent.core.gate import Arm, Finding, Regrade, judge_live, seen_of
+from meta_agent.core.gate import MIN_TRAINING_SEEDS, Arm, Finding, Regrade, judge_live, seen_of
 from meta_agent.core.gate.numbers.statistics import ErrorBudget
 from meta_agent.core.lab.inspector import findings_about
 from meta_agent.core.protocols import VerdictKind
@@ -232,7 +232,7 @@ def stored(workspace: Path) -> Iterable[Row]:
     for first, second in itertools.combinations(range(len(made)), 2):
         pair = arms[first], arms[second]
         found = findings_about(pair, (seen[first], seen[second]), regrade=_regrade("swe"))
-        yield _row("stored A/A pair", pair, found, "recipe")
+        yield _row("stored A/A pair", pair, found, MIN_TRAINING_SEEDS)
 
 
 def repairs(bench: Bench, base: Any, steps: int, policy: str) -> Iterable[dict[str, Any]]:
