@@ -66,14 +66,12 @@ def view(
     from meta_agent.reports.live.server import PageServer, new_token
     from meta_agent.reports.live.site import Site
     from meta_agent.reports.terminal.text import lines
-    from meta_agent.studies.forecasts import forecasts, predictions_json
 
     place, token = open_workspace(workspace_root(workspace)), new_token()
     site = Site(
         place,
         run,
         token=token,
-        predictions=lambda ledger: predictions_json(forecasts(ledger)),
         decide=lambda name, subject, reply: _decide(place, name, subject, reply),
     )
     server = PageServer(site, token, port)

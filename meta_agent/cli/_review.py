@@ -52,19 +52,17 @@ def report(
     from meta_agent.reports import reduce
     from meta_agent.reports.documents import report_json
     from meta_agent.reports.terminal.text import report as drawing
-    from meta_agent.studies.forecasts import forecasts, predictions_json
 
     with reading(workspace) as (_, ledger):
-        state, predictions = reduce(ledger, run), predictions_json(forecasts(ledger))
+        state = reduce(ledger, run)
     if html is not None:
         from meta_agent.reports.pages.html import write_html
 
-        write_html(state, html, predictions=predictions)
+        write_html(state, html)
         typer.echo(f"wrote {html}", err=True)
         if not as_json:
             return
-    document = {**report_json(state), "predictions": predictions["agreement"]}
-    emit(as_json, lambda: document, lambda: drawing(state, predictions, every_metric))
+    emit(as_json, lambda: report_json(state), lambda: drawing(state, every_metric))
 
 
 def status(

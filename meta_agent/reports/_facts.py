@@ -1,4 +1,4 @@
-"""What is known about a run, as names and sentences: claims, gains, forecasts, and what it is fed.
+"""What is known about a run, as names and sentences: claims, gains, and what it is fed.
 
 Every function reads records tolerantly: older runs lack fields, and what is missing is left out.
 """
@@ -31,10 +31,6 @@ _CELLS: Final = (
     ("new_new", "new policy, new harness"),
 )
 _EFFECTS: Final = ("harness", "policy", "interaction")
-_FORECASTS: Final = (
-    ("proposer", "proposer's predictions", "of its own metric, whatever the unit: read the ranks"),
-    ("replay", "replay's predictions", "gain in alignment against gain in clean success"),
-)
 
 
 # --- what a run claims and hands over -----------------------------------------------------------
@@ -203,32 +199,6 @@ def attribution_line(attribution: Mapping[str, Any]) -> str:
 def _effect_points(effect: Mapping[str, Any]) -> str:
     delta, low, high = (points(float(effect[name])) for name in ("delta", "ci_low", "ci_high"))
     return f"{delta} points [{low}, {high}]"
-
-
-# --- how good forecasts were --------------------------------------------------------------------
-
-
-def prediction_facts(predictions: Mapping[str, Any] | None) -> Rows:
-    """Yields how well forecasts agreed with what came; every figure with the number behind it."""
-    for name, title, unit in _FORECASTS if predictions else ():
-        agreement = (predictions or {})["agreement"][name]
-        if not agreement["n"]:
-            yield title, "nothing to score yet"
-            continue
-        ranks, line = (_coefficient(agreement[kind]) for kind in ("spearman", "pearson"))
-        yield (
-            title,
-            f"n {agreement['n']}, right direction {agreement['right_direction']}, "
-            f"Spearman {ranks}, Pearson {line} ({unit})",
-        )
-
-
-def _coefficient(estimate: Mapping[str, Any]) -> str:
-    if estimate["value"] is None:
-        return "–"
-    if estimate["low"] is None:
-        return f"{estimate['value']:+.2f} (too few for an interval)"
-    return f"{estimate['value']:+.2f} [{estimate['low']:+.2f}, {estimate['high']:+.2f}]"
 
 
 # --- where a run's model replies came from a recording ------------------------------------------

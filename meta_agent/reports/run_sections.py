@@ -20,7 +20,6 @@ from meta_agent.reports._facts import (
     attribution_line,
     claim_facts,
     handover_words,
-    prediction_facts,
     replay_facts,
     search_facts,
 )
@@ -92,12 +91,10 @@ def summary(state: RunState) -> list[Section]:
     )
 
 
-def report(
-    state: RunState, predictions: Mapping[str, Any] | None, *, every_metric: bool = False
-) -> list[Section]:
-    """The health of each version, what made the gains, how predictions did, and the summary."""
+def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
+    """The health of each version, what made the gains, and the summary."""
     health = evidence_section(state.evidence, every_metric=every_metric)
-    return [*present(health, _gains(state, predictions)), *summary(state)]
+    return [*present(health, _gains(state)), *summary(state)]
 
 
 def status(state: RunState) -> list[Section]:
@@ -123,8 +120,8 @@ def standing(state: RunState) -> list[Section]:
     return present(Section([Facts(rows)]), Section(_spend_by_role(state)))
 
 
-def page(state: RunState, predictions: Mapping[str, Any] | None = None) -> Page:
-    """Everything that is known about a run. `predictions` are those of its whole workspace."""
+def page(state: RunState) -> Page:
+    """Everything that is known about a run."""
     gain = state.vault_gain
     headline = f"meta-agent run {state.run}"
     if gain is not None and state.baseline and state.final:
@@ -144,7 +141,7 @@ def page(state: RunState, predictions: Mapping[str, Any] | None = None) -> Page:
         Section([Folds([Fold(("What is claimed, and on what it rests",), [_claims(state)])])]),
         _bundles(state),
         _candidates(state),
-        _gains(state, predictions),
+        _gains(state),
         _people(state),
         _training(state),
         evidence_section(state.evidence),
@@ -355,14 +352,13 @@ def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
     return evidence if isinstance(evidence, dict) else {}
 
 
-def _gains(state: RunState, predictions: Mapping[str, Any] | None) -> Section:
+def _gains(state: RunState) -> Section:
     merged = (candidate for candidate in state.candidates.values() if candidate.attribution)
     rows = [
         (f"{candidate.short_id} attributed", attribution_line(candidate.attribution or {}))
         for candidate in merged
     ]
-    title = "Gains and forecasts"
-    return Section([Facts([*rows, *prediction_facts(predictions)])], title, "gains")
+    return Section([Facts(rows)], "What did the gains", "gains")
 
 
 def _people(state: RunState) -> Section:

@@ -1,1 +1,1 @@
-"""What studies runs from outside: comparing them, forecasts, review, history."""
+"""What studies runs from outside: comparing them, review, history."""

@@ -32,6 +32,7 @@ from meta_agent.core.chat import ModelClient
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.core.history import LEAD, HarnessRepo
+from meta_agent.core.lab.arms import parts_of
 from meta_agent.core.lab.recorded import RecordedLab
 from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
 from meta_agent.core.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
@@ -51,7 +52,6 @@ from meta_agent.policies.training.checkpoint import open_checkpoint
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies.strategies import STRATEGIES
-from meta_agent.studies._stored import require_rollouts
 
 TAKEN: Final = frozenset(
     {"clock", "start", "proposal", "revision", "decision", "experiment", "skill"}
@@ -302,3 +302,23 @@ class Walk:
             rows += len(rollouts) if shard in arms else 0
             checked += again.checked
         return rows, checked
+
+
+def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:
+    """Raises ConfigError if not one of the files that the journal names is there.
+
+    Where some are, each that is missing is a difference of its own, for `verify` to name.
+    """
+    shards = {
+        str(part["name"])
+        for kind in ("train", "eval")
+        for step in ledger.steps(run, kind)
+        if step.is_done and step.fields.get("shard")
+        for part in parts_of(step.fields["shard"])
+    }
+    if shards and not any(store.find(name) for name in shards):
+        raise ConfigError(
+            f"the rollouts of this workspace are left out: of {len(shards)} files that its journal "
+            f"names none is in {store.directory}, so nothing can be computed again from them",
+            hint="the journal and the history are here: meta-agent status, meta-agent why NAME",
+        )

@@ -20,7 +20,6 @@ from meta_agent.reports.pages.html import Live, document, element, render_html
 from meta_agent.reports.run_sections import state_word
 from meta_agent.reports.state import RunState, reduce
 
-Predictions = Callable[[Ledger], Mapping[str, Any] | None]
 Decide = Callable[[str, str, Reply], str]
 """Records a person's answer (run, subject, reply) and returns a sentence for the page."""
 
@@ -30,7 +29,6 @@ class _Snapshot(NamedTuple):
 
     stamp: str
     state: RunState | None
-    predictions: Mapping[str, Any] | None
 
 
 class Site:
@@ -42,14 +40,13 @@ class Site:
         run: str | None,
         *,
         token: str,
-        predictions: Predictions,
         decide: Decide,
     ) -> None:
         self._place, self._run, self._token = place, run, token
-        self._predictions, self._decide = predictions, decide
+        self._decide = decide
         # Invariant: guards the snapshot; the first caller reads the ledger for all.
         self._lock = threading.Lock()
-        self._snapshot = _Snapshot("", None, None)
+        self._snapshot = _Snapshot("", None)
 
     def stamp(self) -> str:
         """Returns a text that changes with the journal's files and with its owner."""
@@ -63,12 +60,12 @@ class Site:
         return ":".join((*sizes, live_owner(ledger) or "nobody"))
 
     def page(self) -> str:
-        state, predictions = self._now()[1:]
+        state = self._now().state
         live = Live(self._token)
         if state is None:
             return self._empty_page(live)
         dead = state.exit_reason is None and state.owner is None
-        return render_html(state, predictions, live._replace(word=_word(state), dead=dead))
+        return render_html(state, live._replace(word=_word(state), dead=dead))
 
     def _empty_page(self, live: Live) -> str:
         heading = element("h1", "Nothing has run here yet", id="alive")
@@ -93,16 +90,16 @@ class Site:
         with self._lock:
             stamp = self.stamp()
             if stamp != self._snapshot.stamp:
-                self._snapshot = _Snapshot(stamp, *self._read())
+                self._snapshot = _Snapshot(stamp, self._read())
             return self._snapshot
 
-    def _read(self) -> tuple[RunState | None, Mapping[str, Any] | None]:
+    def _read(self) -> RunState | None:
         if not self._place.ledger_file.is_file():
-            return None, None
+            return None
         with Ledger.open(self._place.ledger_file, owner_lock=False) as ledger:
             if not ledger.runs():
-                return None, None
-            return reduce(ledger, self._run), self._predictions(ledger)
+                return None
+            return reduce(ledger, self._run)
 
 
 def _word(state: RunState) -> str:

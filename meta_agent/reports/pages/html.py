@@ -7,9 +7,9 @@ its own Content-Security-Policy. The live page is the same page, with one script
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -52,19 +52,15 @@ class Live(NamedTuple):
     dead: bool = False  # the run should be at work, and no process is
 
 
-def render_html(
-    state: RunState, predictions: Mapping[str, Any] | None = None, live: Live | None = None
-) -> str:
-    """Returns the page of a run. `predictions` are those of its whole workspace."""
+def render_html(state: RunState, live: Live | None = None) -> str:
+    """Returns the page of a run."""
     word = live.word if live else state.exit_reason or "not finished"
-    return rendered(run_sections.page(state, predictions), live, word)
+    return rendered(run_sections.page(state), live, word)
 
 
-def write_html(
-    state: RunState, path: Path, *, predictions: Mapping[str, Any] | None = None
-) -> None:
+def write_html(state: RunState, path: Path) -> None:
     """Writes the page of a run, whole or not at all. Raises ConfigError if it cannot."""
-    write_page(render_html(state, predictions), path)
+    write_page(render_html(state), path)
 
 
 def write_page(page: str, path: Path) -> None:

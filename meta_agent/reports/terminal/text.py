@@ -34,11 +34,9 @@ def status(state: RunState) -> RenderableType:
     return painted(run_sections.status(state))
 
 
-def report(
-    state: RunState, predictions: Mapping[str, Any] | None = None, every_metric: bool = False
-) -> RenderableType:
-    """The health of each version, what did the gains, how predictions did, then the summary."""
-    sections = run_sections.report(state, predictions, every_metric=every_metric)
+def report(state: RunState, every_metric: bool = False) -> RenderableType:
+    """The health of each version, what did the gains, then the summary."""
+    sections = run_sections.report(state, every_metric=every_metric)
     return painted(sections, unfold=["evidence"] if every_metric else [])
 
 

@@ -34,7 +34,7 @@ WORDS = {
 @contextmanager
 def serving(place: Workspace) -> Iterator[PageServer]:
     decide = lambda *told: f"recorded {told[1]} {told[2].answer}"  # noqa: E731
-    site = Site(place, None, token="t", predictions=lambda _: None, decide=decide)
+    site = Site(place, None, token="t", decide=decide)
     server = PageServer(site, "t")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

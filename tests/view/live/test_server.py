@@ -37,7 +37,7 @@ class Served:
             self.decided.append((run, subject, reply))
             return "recorded"
 
-        site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=decide)
+        site = Site(place, None, token=TOKEN, decide=decide)
         self.server = PageServer(site, TOKEN)
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -120,7 +120,7 @@ def test_odd_answers_decide_nothing(served: Served, body: str) -> None:
 
 def test_a_change_of_the_ledger_or_of_its_owner_is_told(tmp_path: Path) -> None:
     place = workspace(tmp_path / "w", finished=False)
-    site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=lambda *_: "")
+    site = Site(place, None, token=TOKEN, decide=lambda *_: "")
     still = site.stamp()
     assert site.stamp() == still
     assert "stopped without finishing" in site.page()
@@ -133,7 +133,7 @@ def test_a_change_of_the_ledger_or_of_its_owner_is_told(tmp_path: Path) -> None:
 
 def test_an_empty_workspace_has_a_page(tmp_path: Path) -> None:
     place = workspace(tmp_path / "w", recorded=False)
-    site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=lambda *_: "")
+    site = Site(place, None, token=TOKEN, decide=lambda *_: "")
     assert "Nothing has run here yet" in site.page()
 
 

@@ -9,15 +9,20 @@ training seeds, or, ranked out, on the search split with one.
 Intervals are 95 %: Fisher's z for Pearson's r, with the standard error of Bonett and Wright
 (Psychometrika 65, 2000) for Spearman's rho. With fewer than four pairs there is none.
 
+    python benchmarks/forecasts.py WORKSPACE
+
 Not covered: whether candidates are alike. They share a version, a forecaster and a search split, so
 the intervals are narrower than they would be for independent ideas.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from meta_agent.core.ledger import Ledger
@@ -125,7 +130,7 @@ def agreements(rows: Sequence[Forecast]) -> dict[str, Agreement]:
 
 
 def predictions_json(rows: Sequence[Forecast]) -> dict[str, JSON]:
-    """What `report` and `backtest --history` show."""
+    """Every candidate, and how each forecaster did."""
     agreement_by_source = {
         name: agreement_row.to_json() for name, agreement_row in agreements(rows).items()
     }
@@ -186,3 +191,8 @@ def _interval(r: float | None, n: int, variance: float) -> Interval:
         return Interval(r, r, r)
     middle, half = math.atanh(r), _Z95 * math.sqrt(variance / (n - 3))
     return Interval(r, math.tanh(middle - half), math.tanh(middle + half))
+
+
+if __name__ == "__main__":
+    with Ledger.open(Path(sys.argv[1]) / "ledger.sqlite", owner_lock=False) as opened:
+        print(json.dumps(predictions_json(forecasts(opened)), indent=2))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forecasts import agreement, agreements, forecasts, predictions_json
 
 from meta_agent.core.ledger import Ledger
-from meta_agent.studies.forecasts import agreement, agreements, forecasts, predictions_json
 
 
 def pairs(n: int, seed: int = 0) -> list[tuple[float, float]]:
