@@ -11,7 +11,7 @@ SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object
 Each is measured on the same vault tasks before and after. Strict success is the grader's: the whole
 reply is the object. Lenient success also takes an object with text around it.
 
-    python benchmarks/real_model.py --out DIR [--budget 640] [--seeds 0,1,2] [--threads 2]
+    python benchmarks/real_model.py --out DIR [--budget 640] [--seeds 0,1,2] [--ways weights,both]
 
 A second call goes on where the first one stopped. Not covered: a search that trains each idea.
 """
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ from meta_agent.reports import RunState, reduce
 EXAMPLE: Final = Path(__file__).parents[1] / "examples/extraction"
 RECIPE: Final = {"learning_rate": "3e-4", "groups_per_step": "4", "num_generations": "8"}
 ASKED: Final = "Extract name, city, item, colour and count as a JSON object: "
+TRAINED: Final = ("--strategy", "static", "--lora-rank", "16", "--train-steps", "5")
+FROZEN: Final = ("--train-steps", "0", "--generations", "4")
 _OBJECT: Final = re.compile(r"\{[^{}]*\}")
 
 
@@ -61,17 +63,64 @@ def write_start(out: Path) -> None:
         place.write_bytes(data)
 
 
-def evolve(out: Path, workspace: Path, seed: int, threads: int, *settings: str) -> RunState:
-    """Makes or resumes one run, and returns its state."""
-    command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2"]
-    command += ["--tasks", f"{EXAMPLE / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
-    command += ["--workspace", f"{workspace}", "--seed", f"{seed}", "--threads", f"{threads}"]
-    command += ["--precision", "bfloat16", *settings]
-    environment = {**os.environ, "OMP_NUM_THREADS": f"{threads}"}
-    with Path(f"{workspace}.log").open("ab") as log:
-        subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
-    with Ledger.open(workspace / "ledger.sqlite", owner_lock=False) as ledger:
-        return reduce(ledger)
+@dataclass
+class Bench:
+    """The runs of one seed."""
+
+    out: Path
+    seed: int
+    budget: int
+    threads: int
+
+    def weights(self) -> tuple[list[RunState], Path]:
+        """Makes one long training under the start."""
+        place = self.out / f"weights-{self.seed}"
+        return [self.evolve(place, self.out / "start", self.budget, *TRAINED)], place
+
+    def harness(self) -> tuple[list[RunState], Path]:
+        """Makes a search with frozen weights from the start."""
+        place = self.out / f"harness-{self.seed}"
+        return [self.evolve(place, self.out / "start", self.budget, *FROZEN)], place
+
+    def both(self) -> tuple[list[RunState], Path]:
+        """Makes a search with half of the attempts, then a training under what it handed over."""
+        place, half = self.out / f"both-{self.seed}-harness", self.budget // 2
+        search = self.evolve(place, self.out / "start", half, *FROZEN)
+        harness = self.out / f"both-{self.seed}-found"
+        unpack(place, str(search.product["harness_commit"]), harness)
+        place = self.out / f"both-{self.seed}-weights"
+        return [search, self.evolve(place, harness, half, *TRAINED)], place
+
+    def evolve(self, place: Path, harness: Path, budget: int, *settings: str) -> RunState:
+        """Makes or resumes one run, and returns its state."""
+        command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2"]
+        command += ["--tasks", f"{EXAMPLE / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
+        command += ["--workspace", f"{place}", "--harness", f"{harness}", "--seed", f"{self.seed}"]
+        command += ["--threads", f"{self.threads}", "--precision", "bfloat16"]
+        command += ["--budget", f"{budget}", *settings]
+        environment = {**os.environ, "OMP_NUM_THREADS": f"{self.threads}"}
+        with Path(f"{place}.log").open("ab") as log:
+            subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
+        with Ledger.open(place / "ledger.sqlite", owner_lock=False) as ledger:
+            return reduce(ledger)
+
+    def row(self, way: str) -> dict[str, Any]:
+        """Makes the runs of one way, and returns its row of the table."""
+        began = time.monotonic()
+        states, place = getattr(self, way)()
+        before, after = states[0].baseline, states[-1].final
+        assert before and after
+        return {
+            "seed": self.seed,
+            "way": way,
+            "before": before.clean_success,
+            "after": after.clean_success,
+            "lenient": lenient(place),
+            "tasks": after.n,
+            "attempts": sum(state.rollouts for state in states),
+            "minutes": round((time.monotonic() - began) / 60, 1),
+            "handed_over": [(state.handover or {}).get("standing") for state in states],
+        }
 
 
 def unpack(workspace: Path, commit: str, folder: Path) -> Path:
@@ -83,8 +132,9 @@ def unpack(workspace: Path, commit: str, folder: Path) -> Path:
     return folder
 
 
-def lenient(workspace: Path, gold: dict[str, Any]) -> float:
+def lenient(workspace: Path) -> float:
     """Returns the share of the final vault attempts with the right object anywhere in a reply."""
+    gold = {row["prompt"]: row["gold"] for row in rows()}
     newest = max(workspace.glob("rollouts/*/*-vault-*.rollouts.jsonl.zst"), key=os.path.getmtime)
     text = zstandard.ZstdDecompressor().stream_reader(newest.open("rb")).read().decode()
     attempts = [json.loads(line) for line in text.splitlines()]
@@ -103,47 +153,6 @@ def _holds(attempt: dict[str, Any], gold: dict[str, Any]) -> bool:
     return False
 
 
-def arms(out: Path, seed: int, budget: int, threads: int) -> Iterator[dict[str, Any]]:
-    """Makes the runs of one seed, and yields a row of the table for each way."""
-    gold = {row["prompt"]: row["gold"] for row in rows()}
-    trained = ("--strategy", "static", "--lora-rank", "16", "--train-steps", "5")
-    frozen = ("--train-steps", "0", "--generations", "4")
-    start = ("--harness", f"{out / 'start'}")
-
-    def row(way: str, began: float, place: Path, state: RunState) -> dict[str, Any]:
-        assert state.baseline and state.final
-        return {
-            "seed": seed,
-            "way": way,
-            "before": state.baseline.clean_success,
-            "after": state.final.clean_success,
-            "lenient": lenient(place, gold),
-            "tasks": state.final.n,
-            "attempts": state.rollouts,
-            "minutes": round((time.monotonic() - began) / 60, 1),
-            "handed_over": (state.handover or {}).get("standing"),
-        }
-
-    began, place = time.monotonic(), out / f"harness-{seed}"
-    yield row(
-        "harness", began, place,
-        evolve(out, place, seed, threads, *frozen, *start, "--budget", f"{budget}"),
-    )  # fmt: skip
-    began, place = time.monotonic(), out / f"weights-{seed}"
-    yield row(
-        "weights", began, place,
-        evolve(out, place, seed, threads, *trained, *start, "--budget", f"{budget}"),
-    )  # fmt: skip
-    began, place = time.monotonic(), out / f"both-{seed}-harness"
-    half = ("--budget", f"{budget // 2}")
-    state = evolve(out, place, seed, threads, *frozen, *start, *half)
-    harness = unpack(place, str(state.product["harness_commit"]), out / f"both-{seed}-found")
-    before = state.baseline.clean_success if state.baseline else None
-    place = out / f"both-{seed}-weights"
-    state = evolve(out, place, seed, threads, *trained, *half, "--harness", f"{harness}")
-    yield row("both", began, place, state) | {"before": before}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -151,12 +160,14 @@ def main() -> None:
     parser.add_argument("--out", type=lambda text: Path(text).absolute(), required=True)
     parser.add_argument("--budget", type=int, default=640)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--ways", default="weights,harness,both")
+    parser.add_argument("--threads", type=int, default=1, help="of one run; two runs fit beside")
     asked = parser.parse_args()
     write_start(asked.out)
     for seed in map(int, asked.seeds.split(",")):
-        for row in arms(asked.out, seed, asked.budget, asked.threads):
-            print(json.dumps(row), flush=True)
+        bench = Bench(asked.out, seed, asked.budget, asked.threads)
+        for way in asked.ways.split(","):
+            print(json.dumps(bench.row(way)), flush=True)
 
 
 if __name__ == "__main__":

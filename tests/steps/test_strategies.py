@@ -16,8 +16,9 @@ from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.gate import Finding
 from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.diagnostics.tend import tend
-from meta_agent.core.loop.records import HandedOver, Reading
-from meta_agent.core.protocols import HarnessTree
+from meta_agent.core.loop.records import HandedOver, Judged, Reading
+from meta_agent.core.loop.verbs.promote import promote
+from meta_agent.core.protocols import HarnessTree, Verdict, VerdictKind
 from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.strategies._scores_shown import ScoresShown
 from meta_agent.strategies._static import Static
@@ -32,6 +33,13 @@ def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match="no strategy 'luck'") as refused:
         require_supported(RunConfig(strategy="luck"))
     assert all(name in str(refused.value.hint) for name in STRATEGIES)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind is not VerdictKind.PROMOTE])
+def test_no_strategy_merges_what_the_gate_did_not_promote(kind: VerdictKind) -> None:
+    untouched: Any = None
+    with pytest.raises(ConfigError, match=f"whose verdict is {kind.value}"):
+        promote(untouched, untouched, untouched, Judged(Verdict(kind, ("words",))))
 
 
 def test_a_run_that_names_no_strategy_keeps_the_name_it_had() -> None:

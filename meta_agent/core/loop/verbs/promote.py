@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import verdict_from_json, verdict_to_json
 from meta_agent.core.ledger import crash_point
 from meta_agent.core.loop.records import Found, Judged, Version
@@ -19,11 +20,19 @@ from meta_agent.core.loop.verbs.approve import to_merge
 from meta_agent.core.loop.verbs.attribute import attribute
 from meta_agent.core.loop.verbs.cells import mixed
 from meta_agent.core.loop.verbs.claim import CLAIM
-from meta_agent.core.protocols import JSON, Candidate
+from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 
 
 def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
-    """Advances `main`. Returns the attribution of the gain to harness and policy."""
+    """Advances `main`. Returns the attribution of the gain to harness and policy.
+
+    Raises ConfigError if the verdict is not PROMOTE, whichever strategy asks.
+    """
+    if decided.verdict.kind is not VerdictKind.PROMOTE:
+        raise ConfigError(
+            f"the strategy asked to merge a harness whose verdict is {decided.verdict.kind.value}",
+            hint="hand it over as unproven instead: HandedOver(version, weights, 'unproven', words)",
+        )
     commit = result.version.commit
     run.phase("merge", f"{len(result.members)} changes to main")
     run.once(
