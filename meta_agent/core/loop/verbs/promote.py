@@ -31,7 +31,7 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
     if decided.verdict.kind is not VerdictKind.PROMOTE:
         raise ConfigError(
             f"the strategy asked to merge a harness whose verdict is {decided.verdict.kind.value}",
-            hint="hand it over as unproven instead: HandedOver(version, weights, 'unproven', words)",
+            hint="hand it over as unproven: HandedOver(version, weights, 'unproven', words)",
         )
     commit = result.version.commit
     run.phase("merge", f"{len(result.members)} changes to main")
