@@ -2,7 +2,7 @@
 
 Each planted fault of nano-swe's reward, and each honest edit of the competent one, is replayed
 against the competent harness on stored training rollouts of a workspace: one replay a shard, real
-sandbox. Told is the share of shards on which the loop would warn (`replay.hackable`), and by which
+sandbox. Told is the share of shards on which the loop would warn (`replay.comparison`), and the
 tricks. Nothing is trained; the rollouts are those of honest policies, so a trick that no policy has
 shown yet has to be found by the probes alone.
 

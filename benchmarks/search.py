@@ -2,7 +2,7 @@
 
 A world has ideas with true effects on clean success (points), some of which act only together. A
 cell's measurement is the truth, the luck of its training seed and the luck of 512 attempts. What is
-simulated is the loop's own decision: `steps.cells` chooses (bundle, leave one out, prune, and at
+simulated is the loop's own decision: `verbs.cells` chooses (bundle, leave one out, prune, and at
 the end one by one on what was found: here every idea that is not in it, as many as `ALONE`), the
 budget's pairs go through `gate.simulate.Gate`, the claim's own test, at the run's whole alpha.
 False is a claim about a harness whose true mean is not above the start's.

@@ -5,11 +5,12 @@ read once by the run itself and nothing is measured here. *Invalid promotions* a
 all detectors, on the rows that each promotion rested on: a gate asks them beforehand, a score does
 not.
 
-The figures are those of `gate.results`: mean and interquartile mean over runs, the difference to
-the reference seed by seed, and the chance that a run of the condition beats one of the reference.
+The figures are those of `gate.numbers.results`: mean and interquartile mean over runs, the
+difference to the reference seed by seed, and the chance that a run of the condition beats one of
+the reference.
 `_figures` makes them, what machines lost apart.
 
-Not covered: drawing them (`view.compare`).
+Not covered: drawing them (`reports`).
 """
 
 from __future__ import annotations

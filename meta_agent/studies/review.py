@@ -2,7 +2,7 @@
 
 The loop is carried out once more from the settings, over a ledger that computes every step again
 which rests on others (verdicts, cells, budgets, the vault's figures, merges, notes), and a lab that
-reads what is stored where it would measure (`backtest.recorded`). So a verdict's terms are the
+reads what is stored where it would measure (`lab.recorded`). So a verdict's terms are the
 plan's, its arms what the plan buys and the journal has, its commits those that git makes again, its
 weights those on disk; all of it is set beside the record. Git works in a copy; nothing is written.
 

@@ -106,7 +106,7 @@ def test_the_line_is_drawn_between_good_and_bad() -> None:
 
 
 def test_a_number_that_means_nothing_is_hardly_ever_admitted() -> None:
-    """The error that `steps.discriminate` leaves outside the error budget of a run."""
+    """The error that `diagnostics.discriminate` leaves outside the error budget of a run."""
     rng, admitted = np.random.default_rng(0), 0
     for _ in range(600):
         good, bad, heldout_good, heldout_bad = (list(rng.normal(size=n)) for n in (8, 4, 4, 2))

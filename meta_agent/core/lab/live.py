@@ -18,7 +18,7 @@ measurement is asked for. Machines that fail get one more try; failing again, th
 So do rollouts that were lost on the way: they are made once more, and of what others are compared
 to (`require`) at most a twentieth, or one, may be missing then.
 
-Not covered: what the numbers mean (`gate`), and which arms to run (`evolve`).
+Not covered: what the numbers mean (`gate`), and which arms to run (`core.loop`).
 """
 
 from __future__ import annotations

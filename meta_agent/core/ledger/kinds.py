@@ -5,7 +5,7 @@ table is true of the code, `tests/ledger/test_kinds.py` reads off the source. Ke
 run's id. An outcome may also hold `rollouts` and `train_steps`: what *this* step itself used, not
 what steps nested in it used. What older versions did not record is `NotRequired`.
 
-Does not cover: hostile ledgers. Views read tolerantly (`view.state`).
+Does not cover: hostile ledgers. Reports read tolerantly (`reports.state`).
 """
 
 from __future__ import annotations

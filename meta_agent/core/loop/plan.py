@@ -1,9 +1,8 @@
 """How much a run measures. The sizes follow from the profile and are fixed before any measurement.
 
-The default fits 2 cores; a table in ARCHITECTURE.md says where its seconds go. With a trained
-policy, the claim buys pairs of trainings until a sequential test decides. With a frozen policy
-nothing is trained and the task is the unit. Then `full` races, and the plan declares the attempts
-of the race and of the exam at its end.
+The default fits 2 cores. With a trained policy, the claim buys pairs of trainings until a
+sequential test decides. With a frozen policy nothing is trained and the task is the unit. Then
+`full` races, and the plan declares the attempts of the race and of the exam at its end.
 """
 
 from __future__ import annotations

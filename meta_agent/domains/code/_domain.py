@@ -49,7 +49,7 @@ class CodeDomain:
     open_at_once = 8
     """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
     regrade_at_most = 24
-    """Of the stored attempts of an arm: each takes a sandbox (read by `backtest.inspector`)."""
+    """Of the stored attempts of an arm: each takes a sandbox (read by `lab.inspector`)."""
 
     def __init__(
         self, path: Path, runner: CodeRunner, mapping: Mapping[str, str] | None = None

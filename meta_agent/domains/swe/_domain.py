@@ -64,7 +64,7 @@ class RealSwe:
     open_at_once = 4
     """Task sandboxes at the same time in lock-step (read by `rollouts.Runner`)."""
     regrade_at_most = 6
-    """Of the stored attempts of an arm: each takes a sandbox (read by `backtest.inspector`)."""
+    """Of the stored attempts of an arm: each takes a sandbox (read by `lab.inspector`)."""
 
     def __init__(
         self, path: Path, factory: SandboxFactory, images: ImageFinder | None = None

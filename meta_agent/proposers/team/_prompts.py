@@ -1,4 +1,4 @@
-"""Prompts: jinja2 files in `agents/prompts/`, any of which a workspace may replace.
+"""Prompts: jinja2 files in `proposers/prompts/`, any of which a workspace may replace.
 
 `<workspace>/prompts/NAME.md` wins over ours and may build on it: `{% extends "builtin/NAME.md" %}`
 replaces single blocks. Every prompt has the blocks `system` and `opening`. A variable that does not

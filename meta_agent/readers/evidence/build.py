@@ -5,7 +5,7 @@ or groups are fine, and what cannot be known is absent rather than 0. Where some
 evaluation split and some of `train`, score and behaviour are read from the former and signal from
 the latter, for they were sampled to be measured and to be learned from, respectively.
 
-Not covered: what to do about it (`agents`), and whether a score is valid (`gate`).
+Not covered: what to do about it (`proposers`), and whether a score is valid (`gate`).
 """
 
 from __future__ import annotations

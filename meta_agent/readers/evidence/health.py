@@ -1,6 +1,6 @@
 """The health report as plain text: `meta-agent report` prints it, and a log can keep it.
 
-Not covered: colour and HTML (`view`).
+Not covered: colour and HTML (`reports`).
 """
 
 from __future__ import annotations
