@@ -43,6 +43,19 @@ def test_each_layer_wins_over_those_below(tmp_path: Path, monkeypatch: pytest.Mo
     assert config.origin["policy"] == "default"
 
 
+def test_a_typed_grader_wins_over_the_domain_of_the_workspace(tmp_path: Path) -> None:
+    write_settings(tmp_path, '[evolve]\ndomain = "swe"\n')
+    assert resolve({"grade": tmp_path / "grade.py"}).domain == "graded"
+    assert resolve({"grade": tmp_path / "grade.py", "domain": "mine:thing"}).domain == "mine:thing"
+
+
+def test_a_typed_domain_hides_the_grader_of_the_workspace(tmp_path: Path) -> None:
+    write_settings(tmp_path, '[evolve]\ngrade = "grade.py"\nthreshold = 0.5\n')
+    assert resolve({}).domain == "graded"
+    config = resolve({"domain": "math"})
+    assert (config.domain, config.grade, config.threshold) == ("math", None, None)
+
+
 def test_every_value_has_an_origin() -> None:
     assert set(resolve({}).origin) == set(FIELDS)
 

@@ -1,6 +1,6 @@
 """`meta-agent init --domain mine`: writes a grader and three tasks, to begin your own domain.
 
-It writes two files into a folder and never replaces a file.
+It writes two files into a folder and never replaces a file: with tasks of yours it writes a grader.
 """
 
 from __future__ import annotations
@@ -36,25 +36,36 @@ _TASKS: Final = """\
 {"prompt": "How many words has: to be or not to be? Answer with a number.", "gold": "6"}
 """
 
+_WORDS: Final = {
+    (GRADER, TASKS): (
+        "replace both with your tasks and your grader; give at least a few dozen tasks"
+    ),
+    (GRADER,): f"your {TASKS} stays as it is; let {GRADER} grade its rows",
+    (TASKS,): f"your {GRADER} stays as it is; replace {TASKS} with a few dozen tasks",
+}
+"""What is left to do, by the files that were written."""
+
 
 def begin(folder: Path) -> dict[str, JSON]:
-    """Writes both files. Returns their paths and the next commands.
+    """Writes those of both files that the folder lacks. Returns their paths and the next commands.
 
-    Raises ConfigError if one of them exists.
+    Raises ConfigError if both exist.
     """
-    for name in (GRADER, TASKS):
-        if (folder / name).exists():
-            raise ConfigError(
-                f"{folder / name} exists and is not replaced",
-                hint=f"meta-agent tasks check {TASKS} --grade {GRADER}",
-            )
-    (folder / GRADER).write_text(_GRADER, encoding="utf-8")
-    (folder / TASKS).write_text(_TASKS, encoding="utf-8")
+    texts = {GRADER: _GRADER, TASKS: _TASKS}
+    missing = [name for name in texts if not (folder / name).exists()]
     arguments = f"{TASKS} --grade {GRADER}"
+    if not missing:
+        raise ConfigError(
+            f"{folder / GRADER} and {TASKS} exist and are not replaced",
+            hint=f"meta-agent tasks check {arguments}",
+        )
+    for name in missing:
+        (folder / name).write_text(texts[name], encoding="utf-8")
     return {
         "grader": str(folder / GRADER),
         "tasks": str(folder / TASKS),
-        "write": "replace both with your tasks and your grader; give at least a few dozen tasks",
+        "written": missing,
+        "write": _WORDS[tuple(missing)],
         "next": [
             f"meta-agent tasks check {arguments}",
             f"meta-agent evolve --tasks {arguments} --policy provider/model "

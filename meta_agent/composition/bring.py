@@ -105,6 +105,7 @@ def bring(
     foreign = read_foreign(source, leave_out=answers.leave_out)
     files = dict(foreign.files)
     notes = [f"not taken: {path} ({why})" for path, why in sorted(foreign.left_out.items())]
+    notes += [f"taken as committed, not as changed: {path}" for path in foreign.uncommitted]
     if CONTRACT_FILE in files:
         if answers.about_contract:
             raise ConfigError(

@@ -89,6 +89,8 @@ PRETRAINED_NAMES: Final = frozenset({"smollm2"})
 """Short names of policies: `smollm2` means `hf:smollm2`, a model of `policies/pretrained.py`."""
 _DOMAIN: Final = re.compile(r"[A-Za-z][\w.-]*(:[\w./@-]+)?")
 TRACKER_NAMES: Final = ("wandb", "mlflow", "trackio", "tensorboard")
+GRADED: Final = "graded"
+"""The domain of a user's grader."""
 BROUGHT: Final = "brought"
 """Stands in the hash of the settings for every harness that is not built in."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
@@ -217,7 +219,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _of_its_grader(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("grade") and "domain" not in values:
-            return {**values, "domain": "graded"}
+            return {**values, "domain": GRADED}
         return values
 
     @field_validator("domain")

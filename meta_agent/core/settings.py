@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
-from meta_agent.core.config import ALL_ROLES, ENGINE, FIELDS, TRAINING, WITHDRAWN, RunConfig
+from meta_agent.core.config import ALL_ROLES, ENGINE, FIELDS, GRADED, TRAINING, WITHDRAWN, RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.core.workspace import SETTINGS_FILE, find_workspace, read_settings
@@ -63,6 +63,7 @@ def resolve(flags: Mapping[str, Any]) -> RunConfig:
     root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
     layers: _Layers = [("command line", flag_values), ("environment", from_environment)]
     layers.append((str(root / SETTINGS_FILE), _file_values(root / SETTINGS_FILE)))
+    layers = _with_graders_obeyed(layers)
     profile = str(_first(layers, "profile") or "default")
     layers.append((f"profile {profile}", dict(PROFILES.get(profile, {}))))
     return _build([(_origin_of(layers, "workspace"), {"workspace": root}), *layers])
@@ -70,6 +71,23 @@ def resolve(flags: Mapping[str, Any]) -> RunConfig:
 
 # Each layer is its label and its values. The highest precedence comes first.
 _Layers = list[tuple[str, dict[str, Any]]]
+
+
+def _with_graders_obeyed(layers: _Layers) -> _Layers:
+    """Returns the layers with the domain that a grader implies, and without graders below another.
+
+    A grader without a domain beside it makes the domain `graded`, whatever lower layers say. A
+    domain of a higher layer hides the graders of lower layers.
+    """
+    obeyed: _Layers = []
+    for label, values in layers:
+        domain = _first(obeyed, "domain")
+        if domain not in (None, GRADED):
+            values = {name: v for name, v in values.items() if name not in ("grade", "threshold")}
+        elif "grade" in values and "domain" not in values:
+            values = {**values, "domain": GRADED}
+        obeyed.append((label, values))
+    return obeyed
 
 
 def _build(layers: _Layers) -> RunConfig:

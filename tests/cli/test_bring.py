@@ -56,6 +56,14 @@ def test_an_agent_is_brought_checked_and_handed_back(
     assert patched.exit_code == 0 and len(list((tmp_path / "patches").iterdir())) == 1
 
 
+def test_uncommitted_changes_of_a_clone_are_named(agent: Path, meta_agent: Type) -> None:
+    (agent / "prompt.md").write_text("Changed and not committed.\n")
+    made = meta_agent("init", "--harness", agent, *PROCESS, "--no-check")
+    assert made.exit_code == 0, made.output
+    assert "taken as committed, not as changed: prompt.md" in made.stderr
+    assert made.stderr.count("taken as committed") == 1
+
+
 def test_init_may_be_repeated(agent: Path, meta_agent: Type) -> None:
     for _ in range(2):
         made = meta_agent("init", "--harness", agent, "--no-check", "--json")

@@ -12,7 +12,7 @@ them yourself, give the folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -51,6 +51,8 @@ class Foreign(NamedTuple):
     source: str
     commit: str | None  # None: a plain folder
     left_out: dict[str, str]
+    uncommitted: tuple[str, ...] = ()
+    """Committed files that differ in the folder beside the repository. The commit's are taken."""
 
 
 def is_address(source: str) -> bool:
@@ -64,6 +66,7 @@ def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
         foreign = _fetched(source, _transport(source), source)
     elif (Path(source) / ".git").exists():
         foreign = _fetched(f"file://{Path(source).resolve()}", "file", source)
+        foreign = foreign._replace(uncommitted=tuple(_changed(Path(source), foreign.files)))
     else:
         foreign = _folder(Path(source))
     return _fit(foreign, leave_out)
@@ -114,6 +117,22 @@ def _committed(git: Git, source: str) -> Foreign:
             blob_ids[path] = oid
     files = {path: git.run("cat-file", "blob", oid).stdout for path, oid in blob_ids.items()}
     return Foreign(files, source, commit, left_out)
+
+
+def _changed(folder: Path, files: Mapping[str, bytes]) -> Iterator[str]:
+    """Yields the committed files that the folder lacks or holds with other text.
+
+    Reads bytes and runs no git in the folder, so no hook or filter of it runs. Line ends may
+    differ, because git changes them on some machines.
+    """
+    for path, data in sorted(files.items()):
+        beside = folder / path
+        if not beside.is_file() or _lines(beside.read_bytes()) != _lines(data):
+            yield path
+
+
+def _lines(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n")
 
 
 def _odd_mode(mode: str) -> str:

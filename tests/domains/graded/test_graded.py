@@ -295,7 +295,7 @@ def test_the_start_of_a_domain_of_ones_own_works_and_is_never_written_over(
     own = ("tasks.jsonl", "--grade", "grader.py", "--sandbox", "process", "--json")
     assert meta_agent("tasks", "check", *own, cwd=tmp_path).document["ok"]
     again = meta_agent("init", "--domain", "mine", cwd=tmp_path)
-    assert again.returncode == 2 and "exists and is not replaced" in again.stderr
+    assert again.returncode == 2 and "are not replaced" in again.stderr
 
 
 def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
@@ -313,3 +313,10 @@ def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
     refuses = "def grade(task, answer):\n    return False\n"
     with opened(write(tmp_path / "none", refuses)) as domain:
         assert domain.solution(next(iter(domain.rows))) is None
+
+
+def test_a_grader_is_begun_beside_tasks_that_are_there(tmp_path: Path, meta_agent: Any) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"prompt": "Say yes.", "gold": "yes"}\n')
+    begun = meta_agent("init", "--domain", "mine", "--json", cwd=tmp_path).document
+    assert begun["written"] == ["grader.py"]
+    assert "Say yes." in (tmp_path / "tasks.jsonl").read_text()
