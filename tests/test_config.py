@@ -183,6 +183,7 @@ def test_snapshot_survives_json() -> None:
         {"lora_rank": 4},
         {"precision": "bfloat16"},
         {"tokens_per_pass": 4096},
+        {"row_tokens": 2048},
         {"max_staleness": 1},
         {"engines": 1},
         {"context_tokens": 4096},

@@ -99,6 +99,11 @@ FLAGS: Final[dict[str, Flag]] = {
     "tokens_per_pass": Flag(
         int, _RUN, "Tokens that hf: training holds in memory at once. [default: 8192]"
     ),
+    "row_tokens": Flag(
+        int,
+        _RUN,
+        "Longest conversation of an hf: policy, in tokens. [default: the domain's ceiling]",
+    ),
     "max_staleness": Flag(
         int,
         _RUN,

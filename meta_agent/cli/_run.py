@@ -51,7 +51,7 @@ def evolve(
     "train_steps",
     "lora_rank",
     "precision",
-    "tokens_per_pass",
+    *("tokens_per_pass", "row_tokens"),
     "max_staleness",
     "train_gpus",
     "checkpoint_every",

@@ -13,7 +13,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.protocols import Domain
 from meta_agent.core.resources import shipped_harness
-from meta_agent.core.task_splits import as_used, lacking, sizes
+from meta_agent.core.task_splits import Shorter, as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
@@ -71,6 +71,8 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     request = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
     task_set = open_domain(request)
     domain = as_used(task_set, trainable=config.trainable)
+    if config.row_tokens is not None:
+        domain = Shorter(domain, config.row_tokens)
     if shortage := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
             f"{config.tasks or config.domain} has {shortage}",

@@ -70,6 +70,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "lora_rank": 0,
     "precision": "float32",
     "tokens_per_pass": None,
+    "row_tokens": None,
     "max_staleness": 0,
     "context_tokens": None,
     "train_gpus": 1,
@@ -143,6 +144,9 @@ class RunConfig(BaseModel):
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
     itself. The value changes results, since it changes how sums are rounded."""
+    row_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
+    """Longest row that an `hf:` policy is trained and measured on. None: the domain's ceiling of a
+    conversation. The longest row decides the memory of a training."""
     max_staleness: int = Field(default=0, ge=0, le=1)
     """Training steps by which the sampling weights of an `hf:` policy may lag behind. 1: a second
     child process makes rollouts while the step before is trained."""
@@ -434,7 +438,7 @@ def pairs_of(text: str) -> dict[str, str]:
 
 
 TRAINING: Final = (
-    *("lora_rank", "precision", "tokens_per_pass"),
+    *("lora_rank", "precision", "tokens_per_pass", "row_tokens"),
     *("max_staleness", "train_gpus", "checkpoint_every"),
 )
 """Settings of the table `[training]`: how an `hf:` policy is trained. No harness sets them."""

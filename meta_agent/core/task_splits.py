@@ -79,6 +79,15 @@ class Whole(Resplit):
         return (*Capabilities.of(self._domain).notes, note)
 
 
+class Shorter(Resplit):
+    """A domain whose conversations have a lower ceiling."""
+
+    def __init__(self, domain: Domain, tokens: int) -> None:
+        super().__init__(domain, {split: domain.tasks(split) for split in SPLITS})
+        least = min(tokens, domain.ceilings.max_context_tokens)
+        self.ceilings = replace(domain.ceilings, max_context_tokens=least)
+
+
 def _split_by_hash(key: str) -> Split:
     return _ALL_USED[int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % len(_ALL_USED)]
 

@@ -159,11 +159,27 @@ def _that_fits(
         changed = replace(settings, **change)
         total = predict(shape, changed, row=row, trained=trained).total
         if total <= available and changed.tokens_per_pass <= settings.tokens_per_pass:
-            flags = " ".join(
-                f"--{name.replace('_', '-')} {value}" for name, value in change.items()
-            )
-            return f"{flags} needs {gib(total)} and fits"
-    return f"nothing here fits; the least needs {gib(total)}: take a smaller model or shorter rows"
+            return f"{_flags(change)} needs {gib(total)} and fits"
+    shorter = _longest(shape, changed, trained=trained, available=available)
+    if shorter:
+        return f"{_flags(adapters)} --row-tokens {shorter} --tokens-per-pass {shorter} fits"
+    return f"nothing here fits; the least needs {gib(total)}: take a smaller model"
+
+
+def _flags(change: Mapping[str, Any]) -> str:
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in change.items())
+
+
+def _longest(shape: Shape, settings: TrainSettings, *, trained: bool, available: int) -> int:
+    """Returns the longest row that fits, a power of two from 256 on, or 0."""
+    fitting = 0
+    row = 256
+    while row < settings.tokens_per_pass:
+        short = replace(settings, tokens_per_pass=row)
+        if predict(shape, short, row=row, trained=trained).total <= available:
+            fitting = row
+        row *= 2
+    return fitting
 
 
 def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
