@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from meta_agent.composition.inputs import load_run_domain
 from meta_agent.composition.opening import lab_settings
+from meta_agent.composition.placing import placing
 from meta_agent.composition.root import sandboxes_of
 from meta_agent.composition.served import policies_of
 from meta_agent.core.config import RunConfig
@@ -17,11 +18,15 @@ from meta_agent.sandboxes import reap
 
 
 def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
-    """Returns what carries out the units of a run. It is the `build` of `open_cluster`."""
+    """Returns what carries out the units of a run. It is the `build` of `open_cluster`.
+
+    Raises ConfigError if a training does not fit into the memory of this node.
+    """
     config = RunConfig.from_json(run_settings["config"])
     run, backend = run_settings["run"], run_settings["backend"]
     reap(backends=("docker", backend))
     domain = load_run_domain(config, sandbox=backend, run=run)
+    placing(config.model_copy(update={"executor": "local", "jobs": 1}), domain)
     workspace = open_workspace(config.workspace)
     settings = lab_settings(config, run, workspace, 1)
     logs = workspace.root / "logs"

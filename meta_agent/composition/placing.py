@@ -25,7 +25,7 @@ from meta_agent.policies.engine_room import seats_of
 from meta_agent.policies.training import TrainSettings
 from meta_agent.policies.training.devices import Device, devices
 from meta_agent.policies.training.hub import hf_place
-from meta_agent.policies.training.memory import Memory, require_fit, shape_of
+from meta_agent.policies.training.memory import Memory, predict, require_fit, shape_of
 from meta_agent.sandboxes import BASE_IMAGE, image_ids
 
 TOKENS_PER_PASS = 8192
@@ -80,19 +80,26 @@ def gpus_of(config: RunConfig) -> int:
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
-    """Returns how trainings are placed. Raises ConfigError if an `hf:` training does not fit."""
+    """Returns how trainings are placed. Raises ConfigError if an `hf:` training does not fit here.
+
+    With another executor, devices and memory are those of its nodes, and nothing is refused here.
+    """
     if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)
     if not config.policy.startswith(_HF):
         return Placing(config.jobs or (1 if config.engines else os.cpu_count()) or 1)
-    gpus = _for_training(config, devices())
     shape = shape_of(hf_place(config.policy.removeprefix(_HF)))
+    row = min(shape.window, domain.ceilings.max_context_tokens)
+    trained = config.trainable  # a run trains on from what it trained
+    if config.executor != "local":  # each node looks at its own memory (`composition.nodes`)
+        return Placing(1, memory=predict(shape, _alone(config), row=row, trained=trained))
+    gpus = _for_training(config, devices())
     memory = require_fit(
         config.policy,
         shape,
         _alone(config),
-        row=min(shape.window, domain.ceilings.max_context_tokens),
-        trained=config.trainable,  # a run trains on from what it trained
+        row=row,
+        trained=trained,
         available=_available(gpus, config.train_gpus),
     )
     fitting = [gpu for gpu in gpus if gpu.free_bytes >= memory.total]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,3 +95,22 @@ def test_a_nano_policy_has_a_child_per_core(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_fits_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"rows of 30,000 tokens needs .* are available"):
         placed(monkeypatch, f"hf:{folder}", [Device("0", 10 * GIB)], row=30_000, **LORA)
+
+
+def test_the_memory_of_nodes_is_not_that_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    far = placed(monkeypatch, f"hf:{folder}", [Device("", GIB)], executor="ray", **LORA)
+    assert far.memory and far.memory.total > GIB
+    with pytest.raises(ConfigError, match="are available"):
+        placed(monkeypatch, f"hf:{folder}", [Device("", GIB)], **LORA)
+
+
+def test_the_page_says_what_a_run_asks_for(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/cluster.md").read_text("utf-8")
+    sizes = re.search(r"([\d.]+) GiB at rows of 16k, ([\d.]+) GiB at 32k", page)
+    assert sizes
+    for size, row in zip(sizes.groups(), (16_384, 32_768), strict=True):
+        found = [Device("0", 80 * GIB)]
+        training = placed(monkeypatch, f"hf:{folder}", found, row, tokens_per_pass=16_384, **LORA)
+        assert training.memory and f"{training.memory.total / GIB:.1f}" == size
