@@ -9,11 +9,7 @@ Does not cover: other languages than Python.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from meta_agent.core.protocols import (
@@ -24,10 +20,10 @@ from meta_agent.core.protocols import (
     Sampling,
     Sandbox,
     SandboxLimits,
-    Split,
     Task,
     ToolResult,
 )
+from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.code._examples import has_examples, try_examples
 from meta_agent.domains.code._runner import CodeRunner
@@ -38,9 +34,17 @@ _CEILINGS = Ceilings(
     max_turns=12, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=900.0
 )
 _SAMPLING = Sampling(temperature=0.7)
+_CODE: Mapping[str, Sequence[str]] = {
+    "code": (
+        *("_compare.py", "_runner.py", "_solution.py", "_examples.py"),
+        *("values_guest.py", "candidate_guest.py", "judge_guest.py"),
+    ),
+    "": ("_scratch.py",),
+    "formats": ("code_sets.py", "_pickled.py", "_splits.py", "rows.py", "files.py"),
+}
 
 
-class CodeDomain:
+class CodeDomain(FileTasks):
     """Problems whose answer is a program. See `protocols.Domain`."""
 
     name = "code"
@@ -61,11 +65,11 @@ class CodeDomain:
         self.source, self.splits_stated = problems.source, problems.splits_stated
         self.refused = dict(problems.refused)
         self.notes = problems.notes
-        self.evaluator_hash = self._hash()
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """The tasks of one split, in the order of the file."""
-        return [self.task(key) for key, row in self.rows.items() if row.split == split]
+        self.evaluator_hash = evaluator_hash(
+            self,
+            [row_hash(row) + row.split for row in self.rows.values()],
+            grader=code_hash(**_CODE),
+        )
 
     def task(self, key: str) -> Task:
         """One task as the agent may see it."""
@@ -78,7 +82,7 @@ class CodeDomain:
             "examples": has_examples(row),
             "tools": list(CodeEnvironment.tools),
         }
-        return Task(self.name, key, row.split, _row_hash(row), view)
+        return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
         """An attempt; its sandbox starts with the first `run` or `test`."""
@@ -91,15 +95,6 @@ class CodeDomain:
     def close(self) -> None:
         """Ends idle sandboxes."""
         self.runner.close()
-
-    def _hash(self) -> str:
-        parts = {
-            "rows": [_row_hash(row) + row.split for row in self.rows.values()],
-            "grader": _grader_hash(),
-            "ceilings": dataclasses.asdict(self.ceilings),
-            "sampling": dataclasses.asdict(self.sampling),
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class CodeEnvironment:
@@ -184,28 +179,3 @@ def load_code_domain(
 ) -> CodeDomain:
     """A task file as a domain whose sandboxes belong to `run`."""
     return CodeDomain(Path(path), code_runner(sandbox, run=run), mapping)
-
-
-def _row_hash(row: CodeRow) -> str:
-    content = dataclasses.asdict(row)
-    del content["line"]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _grader_hash() -> str:
-    digest = hashlib.sha256()
-    for package, names in (
-        ("meta_agent.domains.code", ("_compare.py", "_runner.py", "_solution.py", "_examples.py")),
-        (
-            "meta_agent.domains.code",
-            ("values_guest.py", "candidate_guest.py", "judge_guest.py"),
-        ),
-        ("meta_agent.domains", ("_scratch.py",)),
-        (
-            "meta_agent.domains.formats",
-            ("code_sets.py", "_pickled.py", "_splits.py", "rows.py", "files.py"),
-        ),
-    ):
-        for name in names:
-            digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())
-    return digest.hexdigest()

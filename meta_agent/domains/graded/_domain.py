@@ -13,11 +13,8 @@ evaluator's identity knows the files of that folder that it imports, the rows, a
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +27,9 @@ from meta_agent.core.protocols import (
     Outcome,
     Sampling,
     Sandbox,
-    Split,
     Task,
 )
+from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
 from meta_agent.domains.formats import TaskFile
 from meta_agent.domains.formats.graded_sets import GradedRow
 from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
@@ -47,7 +44,7 @@ _SOURCES: Final = ("_domain.py", "_environment.py", "_judge.py", "grader_guest.p
 Rows = Callable[[Workers], TaskFile[GradedRow]]
 
 
-class GradedDomain:
+class GradedDomain(FileTasks):
     """Tasks of anybody's, graded by a function. See `protocols.Domain`."""
 
     name = "graded"
@@ -115,10 +112,6 @@ class GradedDomain:
                 f"{self.grader} asks no judge: --model judge={self.judge} changes nothing",
                 hint="leave it out, or write judge(task, answer) in place of grade",
             )
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """The tasks of one split, in the order of the file."""
-        return [self.task(key) for key, row in self.rows.items() if row.split == split]
 
     def task(self, key: str) -> Task:
         """One task as the agent may see it."""
@@ -206,18 +199,15 @@ class GradedDomain:
         self._workers.close()
 
     def _hash(self) -> str:
-        source = resources.files("meta_agent.domains.graded")
-        parts = {
-            "rows": [row.content_hash + row.split for row in self.rows.values()],
-            "grader": self.facts["files_read"],
-            "about": self.facts["about"],
-            "code": [hashlib.sha256(source.joinpath(n).read_bytes()).hexdigest() for n in _SOURCES],
-            "threshold": self.threshold,
+        return evaluator_hash(
+            self,
+            [row.content_hash + row.split for row in self.rows.values()],
+            grader=self.facts["files_read"],
+            about=self.facts["about"],
+            code=code_hash(graded=_SOURCES),
+            threshold=self.threshold,
             **({"judge": self.judge} if self.judge else {}),
-            "ceilings": dataclasses.asdict(self.ceilings),
-            "sampling": dataclasses.asdict(self.sampling),
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        )
 
 
 def _verdict(success: bool) -> str:

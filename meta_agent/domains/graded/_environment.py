@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from meta_agent.core.errors import GuestError
 from meta_agent.core.protocols import JSON, Message, Outcome, Sandbox, ToolResult
 from meta_agent.domains._scratch import clipped
 from meta_agent.domains.graded._workers import GRADE_SEC, Worker, Workers
@@ -23,15 +24,18 @@ MAX_TEXT_CHARS: Final = 1 << 18
 MAX_FILES: Final = 512
 MAX_FILE_BYTES: Final = 4 << 20
 # Names of what is in the folder, one a line, links and history left out; read by no shell.
-_LIST: Final = (
-    "import os, sys\n"
-    "for root, folders, files in os.walk('.'):\n"
-    "    folders[:] = [f for f in folders if f not in ('.git', '__pycache__')]\n"
-    "    for name in files:\n"
-    "        path = os.path.relpath(os.path.join(root, name), '.')\n"
-    "        if not os.path.islink(path) and '\\n' not in path:\n"
-    "            print(path)\n"
-)
+_LIST: Final = """
+import os, stat, sys
+room, paths = int(sys.argv[1]), []
+for root, folders, files in os.walk('.'):
+    folders[:] = [f for f in folders if f not in ('.git', '__pycache__')]
+    paths += [os.path.relpath(os.path.join(root, name), '.') for name in files]
+facts = {path: os.lstat(path) for path in paths if path.isprintable()}
+for path in sorted(facts, key=lambda path: (facts[path].st_size, path)):
+    room -= facts[path].st_size
+    if stat.S_ISREG(facts[path].st_mode) and room >= 0:
+        print(path)
+"""
 
 
 def _schema(name: str, about: str, *arguments: str) -> dict[str, JSON]:
@@ -190,12 +194,22 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 
 
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
-    """The regular files of `repo/`: text, or bytes as base64. Bounded, and untrusted."""
+    """Returns the regular files of `repo/`, the smallest first, as far as they fit.
+
+    Text is text, and bytes are base64. All of it is untrusted. A file that grows while it is read
+    loses the attempt all of them.
+    """
     listed = sandbox.exec(
-        ["python3", "-I", "-c", _LIST], cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 20
+        ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)],
+        cwd="repo",
+        timeout_sec=RUN_SEC,
+        output_limit_bytes=1 << 20,
     )
-    names = sorted(listed.stdout.decode("utf-8", "replace").splitlines())[:MAX_FILES]
-    contents = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)
+    names = listed.stdout.decode("utf-8", "replace").splitlines()[:MAX_FILES]
+    try:
+        contents = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)
+    except GuestError:
+        return {}
     return {path.removeprefix("repo/"): packed(data) for path, data in sorted(contents.items())}
 
 

@@ -9,11 +9,7 @@ Does not cover: proofs, and answers that are pictures.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
@@ -25,12 +21,12 @@ from meta_agent.core.protocols import (
     Sampling,
     Sandbox,
     SandboxLimits,
-    Split,
     Task,
     ToolResult,
 )
+from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains._scratch import Scratch
-from meta_agent.domains.formats.math_sets import MathRow, read_math
+from meta_agent.domains.formats.math_sets import read_math
 from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
 from meta_agent.domains.math._verify import WALL_SEC, Verifier, has_library, library_versions
 
@@ -38,11 +34,16 @@ _CEILINGS = Ceilings(
     max_turns=8, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=600.0
 )
 _SAMPLING = Sampling(temperature=0.7)
+_CODE: Mapping[str, Sequence[str]] = {
+    "math": ("*",),
+    "": ("_scratch.py",),
+    "formats": ("boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"),
+}
 _MAX_TEXT_CHARS = 1 << 18
 _LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=1800.0)
 
 
-class MathDomain:
+class MathDomain(FileTasks):
     """Problems with one right answer. See `protocols.Domain`.
 
     Where `factory` gives sandboxes, attempts have the tool `python` as well.
@@ -76,15 +77,11 @@ class MathDomain:
             raise ConfigError(f"{path} has no problem whose gold can be graded: {self.notes}")
         self.evaluator_hash = self._hash()
 
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """Returns the tasks of one split, in the order of the file."""
-        return [self.task(key) for key, row in self.rows.items() if row.split == split]
-
     def task(self, key: str) -> Task:
         """Returns one task as the agent may see it."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
-        return Task(self.name, key, row.split, _row_hash(row), view)
+        return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
         """Opens an attempt; its sandbox starts with the first program."""
@@ -104,16 +101,14 @@ class MathDomain:
 
     def _hash(self) -> str:
         needs_algebra = any(gold.kind == "expression" for gold in self._golds.values())
-        parts = {
-            "rows": [_row_hash(row) + row.split for row in self.rows.values()],
-            "grader": _grader_hash(),
-            "algebra": library_versions() if needs_algebra or has_library() else {},
-            "limits": [WALL_SEC],
-            "tools": list(self.tools),
-            "ceilings": dataclasses.asdict(self.ceilings),
-            "sampling": dataclasses.asdict(self.sampling),
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return evaluator_hash(
+            self,
+            [row_hash(row) + row.split for row in self.rows.values()],
+            grader=code_hash(**_CODE),
+            algebra=dict(library_versions()) if needs_algebra or has_library() else {},
+            limits=[WALL_SEC],
+            tools=list(self.tools),
+        )
 
 
 class MathEnvironment:
@@ -181,25 +176,3 @@ def load_math_domain(
         return open_sandbox(str(sandbox), run=run, limits=_LIMITS)
 
     return MathDomain(Path(path), Verifier(), factory if sandbox else None, mapping)
-
-
-def _row_hash(row: MathRow) -> str:
-    content = dataclasses.asdict(row)
-    del content["line"]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _grader_hash() -> str:
-    digest = hashlib.sha256()
-    here = sorted(f.name for f in resources.files(__package__).iterdir() if f.name.endswith(".py"))
-    for package, names in (
-        ("meta_agent.domains.math", here),
-        ("meta_agent.domains", ["_scratch.py"]),
-        (
-            "meta_agent.domains.formats",
-            ["boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"],
-        ),
-    ):
-        for name in names:
-            digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())
-    return digest.hexdigest()

@@ -11,11 +11,8 @@ Does not cover: the identity of an image behind a tag (pin it by digest in the r
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
@@ -27,9 +24,9 @@ from meta_agent.core.protocols import (
     Outcome,
     Sampling,
     SandboxLimits,
-    Split,
     Task,
 )
+from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains.formats import SourceSpec, SweRow, as_swe_row, split_rows
 from meta_agent.domains.formats.swebench import refuse_repeats
 from meta_agent.domains.swe._environment import SweEnvironment
@@ -52,10 +49,16 @@ _CEILINGS = Ceilings(
     max_turns=40, max_tokens_per_turn=2048, max_context_tokens=32_768, wall_sec=900.0
 )
 _SAMPLING = Sampling(temperature=0.7)
+_CODE: Mapping[str, Sequence[str]] = {
+    "swe": ("*",),
+    "swe__grading": ("*",),
+    # What a reader made of a file is in the hash of each row.
+    "formats": ("swebench.py", "_swe_sets.py", "_swe_row.py", "r2e.py"),
+}
 _LIMITS = SandboxLimits(memory_mb=1024, cpus=1.0, pids=128, scratch_mb=256, deadline_sec=1800.0)
 
 
-class RealSwe:
+class RealSwe(FileTasks):
     """Tasks from real repositories. See `protocols.Domain`."""
 
     name = "swe"
@@ -99,10 +102,6 @@ class RealSwe:
             f"{count} tasks show the deciding tests to the agent (no test_patch)" if count else ""
         )
 
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """The tasks of one split, in the order of the file."""
-        return [self.task(key) for key, row in self.rows.items() if row.split == split]
-
     def task(self, key: str) -> Task:
         """One task as the agent may see it."""
         row = self.rows[key]
@@ -111,7 +110,7 @@ class RealSwe:
             "issue": row.problem_statement,
             "tools": list(SweEnvironment.tools),
         }
-        return Task(self.name, key, row.split, _row_hash(row), view)
+        return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
         """An attempt, with the tree that has the bug in the task's own sandbox."""
@@ -168,15 +167,13 @@ class RealSwe:
             raise ConfigError(f"{where} expects tests in {missing[0]}, which is not in the tree")
 
     def _hash(self) -> str:
-        parts = {
-            "rows": [_row_hash(row) + row.split for row in self.rows.values()],
-            "grader": _grader_hash(),
-            "ceilings": dataclasses.asdict(self.ceilings),
-            "sampling": dataclasses.asdict(self.sampling),
-            "limits": dataclasses.asdict(_LIMITS),
-            "grade_sec": [GRADE_CPU_SEC, GRADE_TIMEOUT_SEC],
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return evaluator_hash(
+            self,
+            [row_hash(row) + row.split for row in self.rows.values()],
+            grader=code_hash(**_CODE),
+            limits=dataclasses.asdict(_LIMITS),
+            grade_sec=[GRADE_CPU_SEC, GRADE_TIMEOUT_SEC],
+        )
 
 
 def load_tasks_domain(
@@ -249,22 +246,3 @@ def _gold_changes(row: SweRow, visible: Tree) -> dict[str, bytes | None] | None:
         return apply(visible, parse(row.patch)) if row.patch else None
     except PatchError:
         return None
-
-
-def _row_hash(row: SweRow) -> str:
-    content = dataclasses.asdict(row)
-    del content["line"]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _grader_hash() -> str:
-    digest = hashlib.sha256()
-    # What a reader made of a file is in the hash of each row.
-    formats = resources.files("meta_agent.domains.formats")
-    files = [formats / name for name in ("swebench.py", "_swe_sets.py", "_swe_row.py", "r2e.py")]
-    for room in ("meta_agent.domains.swe", "meta_agent.domains.swe.grading"):
-        files += resources.files(room).iterdir()
-    for file in sorted(files, key=lambda item: item.name):
-        if file.name.endswith(".py"):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()

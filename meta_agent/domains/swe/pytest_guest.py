@@ -19,6 +19,7 @@ These forgeries show in it:
   it;
 * code that reads the deciding tests: an audit hook, which Python cannot take off, sees the file
   being opened (not that its size is asked for);
+* values that compare by methods which the reference's run does not show (`compared_guest`);
 * code that skips its tests: who raised is asked, and a skip from a changed file is a failure;
 * patches of what writes the report: this module is not to be found under `__main__`, and it writes
   with functions of C that it took before the code was imported.
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import linecache
 import os
 import pdb
 import random
@@ -43,6 +45,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
+from meta_agent.domains.swe.compared_guest import Compared
 from meta_agent.domains.swe.watch_guest import REALPATH, hidden_comparisons, watch
 
 _WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
@@ -68,11 +71,12 @@ def main() -> None:
     sources = frozenset(REALPATH(path) for path in order["sources"])
     reruns = bool(plugins.modules)
     recorder = Recorder(pytest, order["nonce"], sources, reruns=reruns)
-    readings, expectations = watch(
-        frozenset(REALPATH(path) for path in order["files"]),
-        sources,
-        frozenset(REALPATH(path) for path in order["test_sources"]),
+    tests, test_sources = (
+        frozenset(REALPATH(path) for path in order[name]) for name in ("files", "test_sources")
     )
+    readings, expectations, peeks = watch(tests, sources, test_sources)
+    compared = Compared(test_sources)
+    sys.meta_path.insert(0, compared)
     forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = _run(pytest, order, recorder, plugins)
@@ -80,6 +84,7 @@ def main() -> None:
         "readings": sorted(readings)[:20],
         "expectations": [p for p in order["sources"] if REALPATH(p) in expectations],
         "hidden_comparisons": hidden_comparisons(sources, order["comparisons"]),
+        "strangers": sorted(peeks) + compared.strangers(sources, order["comparisons"])[:200],
     }
     _write_all(report_fd, _as_json({"nonce": order["nonce"], **report}).encode())
     _EXIT(0)  # nothing registered to run at exit gets a say
@@ -119,8 +124,17 @@ def _import_runner() -> Any:
 
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
+    vars(sys.modules["_pytest.runner"])["_update_current_test_var"] = _hide_name
     _install_witness()
     return pytest
+
+
+def _hide_name(item: Any, when: str | None) -> None:
+    """Says in the environment that a test runs, and not which: a name may hold what is expected."""
+    os.environ["PYTEST_CURRENT_TEST"] = f"a test ({when})"
+    if when is None:
+        del os.environ["PYTEST_CURRENT_TEST"]
+    linecache.clearcache()  # lines of the tests, which a traceback left there
 
 
 class Plugins:

@@ -7,17 +7,24 @@ it needs from the interpreter before the code under test is imported.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import traceback
 from _thread import get_ident
+from types import CodeType
 from typing import Any
 
 _FRAME, REALPATH = sys._getframe, os.path.realpath
 _LOOKED_BACK = 500  # frames
 _MAIN_THREAD = get_ident()
 _TRACEBACKS = traceback.__file__
-_COMPARING = (
+_FRAME_EVENTS = frozenset(
+    {"sys._getframe", "sys._current_frames", "sys.settrace", "sys.setprofile", "code.__new__"}
+    | {"gc.get_objects", "gc.get_referrers", "gc.get_referents"}
+)
+_HAND_OUT = frozenset({inspect.__file__, traceback.__file__})
+COMPARING = (
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__class__"),
     *("__getattribute__", "__instancecheck__", "__subclasscheck__", "__subclasshook__"),
 )
@@ -25,32 +32,59 @@ _COMPARING = (
 
 def watch(
     tests: frozenset[str], sources: frozenset[str], test_sources: frozenset[str]
-) -> tuple[set[str], set[str]]:
-    """Starts watching files. Returns two sets, which fill while the tests run.
+) -> tuple[set[str], set[str], set[str]]:
+    """Starts watching. Returns three sets, which fill while the tests run.
 
     The first holds the tests' files that a changed file opens, moves or links, by their names alone
     as well: a folder may be moved, or be given as a descriptor. In another thread nobody but the
-    code under test has a reason to. The second holds the changed files that a test opens.
+    code under test has a reason to. The second holds the changed files that a test opens. The third
+    holds the ways by which a changed file asked for frames, or for all objects of the interpreter.
     """
     read_paths: set[str] = set()
     expectations: set[str] = set()
+    peeks: set[str] = set()
     root = REALPATH(".") + "/"
+    asking: set[int] = set()
     names = frozenset(path.rpartition("/")[2] for path in tests) - {"__init__.py"}
     events = {"open", "os.rename", "os.link", "os.symlink"}
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in events and args and type(args[0]) in (str, bytes):
-            name = args[0] if type(args[0]) is str else args[0].decode("utf-8", "replace")
-            is_test = name.rpartition("/")[2] in names or REALPATH(name) in tests
-            if is_test and _called_from(sources):
-                read_paths.add(name)
+        if event in _FRAME_EVENTS:
+            if get_ident() not in asking and _hands_out_frame(sources, asking):
+                peeks.add(event)
+        elif event in events and args and isinstance(args[0], (str, bytes)):
+            name = _path(args[0])
             path = REALPATH(name)
+            asking.add(get_ident())
+            if (name.rpartition("/")[2] in names or path in tests) and _called_from(sources):
+                read_paths.add(name)
             if path in sources and _is_asked_by_test(test_sources, root):
                 expectations.add(path)
+            asking.discard(get_ident())
 
     if sources:
         sys.addaudithook(hook)
-    return read_paths, expectations
+    return read_paths, expectations, peeks
+
+
+def _path(value: Any) -> str:
+    """Returns a path as plain text. A class of text may say something else about itself."""
+    if isinstance(value, bytes):
+        return bytes.decode(value, "utf-8", "replace")
+    return "".join(str.__iter__(value))
+
+
+def _hands_out_frame(sources: frozenset[str], asking: set[int]) -> bool:
+    """Returns whether a changed file asked, by itself or by a module that hands out frames.
+
+    Looking at frames is such an event too: `asking` holds the threads in which we look.
+    """
+    asking.add(get_ident())
+    frame: Any = _FRAME(2)
+    asking.discard(get_ident())
+    while frame is not None and frame.f_code.co_filename in _HAND_OUT:
+        frame = frame.f_back
+    return frame is not None and REALPATH(frame.f_code.co_filename) in sources
 
 
 def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
@@ -78,15 +112,21 @@ def hidden_comparisons(sources: frozenset[str], visible_pairs: list[list[str]]) 
             continue
         kinds.add(id(kind))
         waiting += type.__subclasses__(kind)
-        for name in _COMPARING:
+        for name in COMPARING:
             method = type.__getattribute__(kind, "__dict__").get(name)
-            method = getattr(method, "fget", None) or getattr(method, "__func__", method)
-            code = getattr(method, "__code__", None)
+            code = code_of(method)
             if code is None or REALPATH(code.co_filename) not in sources:
                 continue
             if (kind.__name__, name) not in places or code.co_name != name:
                 hidden.append(f"{kind.__name__}.{name}")
     return sorted(hidden)[:20]
+
+
+def code_of(method: Any) -> Any:
+    """Returns the code of a function, a property or a method of a class; None for others."""
+    method = getattr(method, "fget", None) or getattr(method, "__func__", method)
+    code = getattr(method, "__code__", None)
+    return code if type(code) is CodeType else None
 
 
 def _called_from(sources: frozenset[str]) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
+from forgery_table import FORGERIES, Forgery
 
 from meta_agent.core.protocols import Outcome, Sandbox, SandboxLimits
 from meta_agent.domains.formats import SourceSpec, SweRow
@@ -33,16 +35,6 @@ def total(prices):
     return sum(prices[1:])
 """
 FIXED = CORE.replace("prices[1:]", "prices")
-
-
-@dataclass(frozen=True)
-class Forgery:
-    """`test`: the body of the hidden test. `patch`: what is appended to the faulty source."""
-
-    name: str
-    test: str
-    patch: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def _class(method: str, base: str = "") -> str:
@@ -101,7 +93,7 @@ def task_of(row: Forgery, *, by_command: bool = False) -> TaskFiles:
         "tests/test_core.py": b"def test_nothing():\n    pass\n",
         **dict.fromkeys((*row.files, "golden/total.txt"), b"3"),
     }
-    hidden = f"from shelf.core import total\n\n\ndef test_nothing():\n    pass\n\n\ndef test_total():\n    assert len('ab') == 2\n    {row.test}\n"
+    hidden = f"from shelf.core import total\n\n\ndef test_nothing():\n    pass\n\n\n{row.head}def test_total({row.arguments}):\n    assert len('ab') == 2\n    {row.test}\n"
     spec = SourceSpec(archive="shelf.tar.gz", sha256="0" * 64, python=sys.executable)
     swe_row = SweRow(
         instance_id="shelf-1",
@@ -110,7 +102,7 @@ def task_of(row: Forgery, *, by_command: bool = False) -> TaskFiles:
         problem_statement="total([1, 2]) gives 2",
         patch=make_patch(tree, {"shelf/core.py": FIXED.encode()}),
         test_patch=make_patch(tree, {"tests/test_core.py": hidden.encode()}),
-        fail_to_pass=("tests/test_core.py::test_total",),
+        fail_to_pass=(f"tests/test_core.py::test_total{'[want 3]' if row.head else ''}",),
         pass_to_pass=("tests/test_core.py::test_nothing",),
         split="search",
         split_is_explicit=True,
@@ -124,17 +116,21 @@ def task_of(row: Forgery, *, by_command: bool = False) -> TaskFiles:
     return TaskFiles(swe_row, tree, {"shelf/core.py": FIXED.encode()})
 
 
-def graded(files: TaskFiles, changes: Mapping[str, str]) -> Outcome:
+def graded(files: TaskFiles, changes: Mapping[str, str], backend: str = "process") -> Outcome:
+    assert files.row.source is not None
+    if backend == "docker":
+        source = replace(files.row.source, python="python3")
+        files = replace(files, row=replace(files.row, source=source))
+
+    def opened(image: str | None) -> Sandbox:
+        limits = SandboxLimits(memory_mb=512, pids=64, scratch_mb=64, deadline_sec=300.0)
+        return open_sandbox(backend, run="forged", limits=limits, image=image)
+
     patch = make_patch(files.visible, {path: text.encode() for path, text in changes.items()})
-    return grade_patch(files, patch, _sandbox)
+    return grade_patch(files, patch, opened)
 
 
-def _sandbox(image: str | None) -> Sandbox:
-    limits = SandboxLimits(memory_mb=512, pids=64, scratch_mb=64, deadline_sec=300.0)
-    return open_sandbox("process", run="forged", limits=limits, image=image)
-
-
-def _patched(row: Forgery) -> dict[str, str]:
+def patched(row: Forgery) -> dict[str, str]:
     source = {"shelf/core.py": f"{CORE}\n\n{row.patch}"} if row.patch else {}
     return {**source, **row.files}
 
@@ -142,8 +138,18 @@ def _patched(row: Forgery) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [*COMPARING, *GOLDEN], ids=lambda row: row.name)
 def test_no_forged_grade_is_clean(row: Forgery) -> None:
-    outcome = graded(task_of(row), _patched(row))
+    outcome = graded(task_of(row), patched(row))
     assert not (outcome.success and not outcome.flags), outcome.detail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_no_forgery_of_a_kind_is_clean(kind: str) -> None:
+    """Several at once: a grade waits for its sandboxes most of the time."""
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = pool.map(lambda row: graded(task_of(row), patched(row)), FORGERIES[kind])
+    rows = zip(FORGERIES[kind], outcomes, strict=True)
+    assert [row.name for row, end in rows if end.success and not end.flags] == []
 
 
 @pytest.mark.slow
@@ -156,7 +162,7 @@ def test_the_true_fix_of_the_same_task_is_clean(row: Forgery) -> None:
 @pytest.mark.slow
 def test_a_file_beside_the_source_is_unchecked_where_a_command_grades() -> None:
     task = task_of(GOLDEN[0], by_command=True)
-    outcome = graded(task, _patched(GOLDEN[0]))
+    outcome = graded(task, patched(GOLDEN[0]))
     assert outcome.success and outcome.flags == ("unchecked:tests",)
     fixed = graded(task, {"shelf/core.py": FIXED, "docs/news.txt": "fixed"})
     assert fixed.success and not fixed.flags, fixed.detail

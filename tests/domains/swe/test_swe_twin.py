@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 
-from meta_agent.domains.swe.grading._twin import twins_of
-from meta_agent.domains.swe.grading._values import another, pool_of
+from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._twin import Twin, twin_of
+from meta_agent.domains.swe.grading._values import another
 
 PATH = "pkg/tests/test_a.py"
 HEAD = "import unittest\nimport pytest\nfrom pytest import approx, raises\n\n\n"
@@ -80,6 +80,10 @@ SHAPES: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
+def twins(tree: Tree, tests: list[str], *, only_sure: bool) -> list[Twin]:
+    return [twin_of(tree, tests, only_sure=only_sure) for _ in range(12)]
+
+
 def run(source: bytes, call: str) -> None:
     names: dict[str, object] = {}
     exec(compile(source, PATH, "exec"), names)  # noqa: S102 - our own source
@@ -93,7 +97,7 @@ def test_a_true_test_passes_and_fails_in_every_twin(shape: str) -> None:
     body, call, name = SHAPES[shape]
     tree = {PATH: f"{HEAD}{body}".encode()}
     run(tree[PATH], call)
-    for twin in twins_of(tree, [f"{PATH}::{name}"], 12, only_sure=True):
+    for twin in twins(tree, [f"{PATH}::{name}"], only_sure=True):
         assert twin.tests == (f"{PATH}::{name}",)
         with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
             run(twin.tree[PATH], call)
@@ -112,14 +116,14 @@ def test_a_true_test_passes_and_fails_in_every_twin(shape: str) -> None:
 )
 def test_a_test_that_expects_nothing_or_is_not_found_is_not_altered(test: str) -> None:
     tree = {PATH: b"def test_ends():\n    int('1')\n"}
-    for twin in twins_of(tree, [test], 3, only_sure=False):
+    for twin in twins(tree, [test], only_sure=False):
         assert (twin.tests, twin.tree) == ((), tree)
 
 
 def test_names_of_unittest_are_found_in_their_file() -> None:
     body, call, _ = SHAPES["unittest"]
     for name in ("test_it (tests.test_a.TestIt)", "test_it (tests.test_a.TestIt.test_it)"):
-        (twin,) = twins_of({PATH: f"{HEAD}{body}".encode()}, [name], 1, only_sure=True)
+        twin = twin_of({PATH: f"{HEAD}{body}".encode()}, [name], only_sure=True)
         assert twin.tests == (name,)
         with pytest.raises(AssertionError):
             run(twin.tree[PATH], call)
@@ -127,17 +131,13 @@ def test_names_of_unittest_are_found_in_their_file() -> None:
 
 def test_where_a_test_may_leave_early_only_a_known_fix_can_tell() -> None:
     tree = {PATH: b"def test_it():\n    if 6 == 2 * 3:\n        return\n    assert 1 == 2\n"}
-    assert twins_of(tree, [f"{PATH}::test_it"], 1, only_sure=True)[0].tests == ()
-    assert twins_of(tree, [f"{PATH}::test_it"], 1, only_sure=False)[0].tests
+    assert twin_of(tree, [f"{PATH}::test_it"], only_sure=True).tests == ()
+    assert twin_of(tree, [f"{PATH}::test_it"], only_sure=False).tests
 
 
 STYLED = """# A comment that stays.
-import pytest
-
-
-@pytest.mark.parametrize('n, wanted', [(1, 2)])
-def test_style(n, wanted):
-    assert  n + 1 == wanted   # so does this
+def test_style():
+    assert  n + 1 == 2   # so does this
 
 
 def test_words():
@@ -146,62 +146,45 @@ def test_words():
 """
 
 
-@pytest.mark.parametrize("flip", [False, True])
-def test_of_two_sides_the_one_of_pythons_own_names_is_what_is_expected(flip: bool) -> None:
-    """The last letters are the same whatever stands before them, so altering those says nothing."""
-    sides = ("list(last(2, 'ABCDE'))", "list('DE')")
-    body = f"    assert {' == '.join(sides[::-1] if flip else sides)}\n"
-    source = f"def last(n, word):\n    return word[-n:]\n\n\ndef test_it():\n{body}".encode()
-    for twin in twins_of({PATH: source}, [f"{PATH}::test_it"], 40, only_sure=False):
-        assert b"last(2, 'ABCDE')" in twin.tree[PATH]
-        with pytest.raises(AssertionError):
-            run(twin.tree[PATH], "test_it()")
-
-
 def test_nothing_but_values_changes_and_they_are_spelled_alike() -> None:
     tree = {PATH: STYLED.encode(), "other.py": b"x = 1\n"}
-    tests = [f"{PATH}::test_style[1-2]", f"{PATH}::test_words"]
-    for twin in twins_of(tree, tests, 8, only_sure=True):
+    for twin in twins(tree, [f"{PATH}::test_style", f"{PATH}::test_words"], only_sure=True):
         text = twin.tree[PATH].decode()
-        shape = re.sub(r"\(1, \d+\)", "(1, 2)", text)
-        assert re.sub(r'"[^"]*"', '"a \\\\n word"', shape) == STYLED
+        shape = re.sub(r'"[^"]*"', '"a \\\\n word"', re.sub(r"== \d+", "== 2", text))
+        assert shape == STYLED
         assert text != STYLED
         assert twin.tree["other.py"] == tree["other.py"]
-
-
-POOL = pool_of(ast.parse("x = ['some words of a file', 'Others', 7, 12, 300]"))
 
 
 @pytest.mark.parametrize(
     ("token", "pattern"),
     [
         ("6", r"\d"),
-        ("100", r"[1-9]00|0|[1-9]\d\d"),
+        ("100", r"[1-9]00|0"),
         ("0x1f", r"0x[0-9a-f]{2}"),
-        ("0.25", r"0\.\d\d"),
+        ("0.25", r"0\.[1-9]5"),
         ("1e-5", r"\de-5"),
         ("True", "False"),
         ("'words'", r"'[a-z]+'"),
         ('"Others"', r'"[A-Z][a-z]+"'),
         ("b'some'", r"b'[a-z]+'"),
-        ("'a1b2'", r"'[a-z]+\d[a-z]+\d'|'[a-z]\d[a-z]\d'"),
-        ("''", r"'[A-Za-z]+'"),
+        ("'a1b2'", r"'[a-z]\d[a-z]\d'"),
+        (r"'\n'", r"'a\\n'"),
+        ("''", r"'a'"),
         ("[]", r"\[\d+\]"),
     ],
 )
 def test_another_value_is_spelled_as_the_first_and_differs(token: str, pattern: str) -> None:
-    found = {another(token, up, POOL) for up in (True, False) for _ in range(40)}
+    found = {another(token) for _ in range(40)}
     assert all(one is not None and re.fullmatch(pattern, one) for one in found), found
     assert token not in found
 
 
 def test_numbers_go_both_ways_and_change_between_odd_and_even_or_not() -> None:
-    up = {int(another("6", True, POOL) or 0) for _ in range(200)}
-    down = {int(another("6", False, POOL) or 0) for _ in range(200)}
-    assert min(up) > 6 > max(down)
-    assert {one % 2 for one in up | down} == {0, 1}
+    others = {int(another("6") or 0) for _ in range(200)}
+    assert others == {3, 4, 5, 7, 8, 9}
 
 
 def test_source_that_cannot_be_read_is_left_alone() -> None:
     tree = {"a.py": b"def test_x(:\n", "b.py": b"\xff\xfe"}
-    assert twins_of(tree, ["a.py::test_x", "b.py::test_x"], 1, only_sure=False)[0].tests == ()
+    assert twin_of(tree, ["a.py::test_x", "b.py::test_x"], only_sure=False).tests == ()

@@ -5,10 +5,9 @@ clock nor anything else outside of the tests says which is which. The tree has t
 twins have to fail. Where a test passes in a twin, the gold fix is tried on that twin: if it fails
 there the patch forges; if it passes as well, or there is none, the twin says nothing of the test.
 
-One more tree has what a fix has to turn as it was, and alters what passed before and has to stay
-so; there the tree without the patch is tried where something passes. It is a tree of its own, for
-who has seen those tests could tell by them that it is in a twin. So it can here: who compares such
-a test with what it knows of it is not found, and could as well have given it what it expects.
+One more twin alters what passed before and has to stay so. It is a tree of its own, because code
+that has seen those tests can tell by them that it is in a twin: there a forger that compares such a
+test with what it knows is not found.
 """
 
 from __future__ import annotations
@@ -16,20 +15,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
 from typing import Final
 
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, overlay
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe.grading._command import deciding_tests, statuses_of
+from meta_agent.domains.swe.grading._command import by_command, deciding_tests, statuses_of
 from meta_agent.domains.swe.grading._report import Report
 from meta_agent.domains.swe.grading._sift import TaskFiles
-from meta_agent.domains.swe.grading._twin import Twin, twins_of
+from meta_agent.domains.swe.grading._twin import Twin, twin_of
 
-TWINS: Final = 3
-KEPT: Final = 1  # trees that alter what has to stay as it was
-_AGREEING: Final = 2  # twins that have to say of a test that it fails as it must
+TWINS: Final = 3  # where a command grades: there nobody looks at what is compared
 _FAILED: Final = frozenset({"FAILED", "ERROR"})
 _READY_SEC: Final = 300.0
 _SHOWN: Final = 20
@@ -39,8 +37,9 @@ Run = Callable[..., Report]
 def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
     """The report of the tree, as far as its twins bear it out."""
     tests = deciding_tests(files.row, tree)
-    twins = twins_of(tree, tests, TWINS, only_sure=files.gold is None)
-    control_twins = twins_of(tree, files.row.pass_to_pass, KEPT, only_sure=True)
+    count = TWINS if by_command(files.row) else 1
+    twins = [twin_of(tree, tests, only_sure=files.gold is None) for _ in range(count)]
+    control_twins = [twin_of(tree, files.row.pass_to_pass, only_sure=True)]
     control_twins = [twin for twin in control_twins if twin.tests]
     report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *control_twins))], run)
     if report.verdict != "complete":
@@ -80,8 +79,8 @@ def _weighed(
             failing[test] = failing.get(test, 0) + (
                 test not in passed and bool({*statuses} & _FAILED)
             )
-    doubtful = tuple(test for test in tests if failing.get(test, 0) < _AGREEING)
-    return Report(report.verdict, report.results, report.evidence, unchecked=doubtful)
+    doubtful = tuple(test for test in tests if 2 * failing.get(test, 0) <= len(twin_reports))
+    return replace(report, unchecked=doubtful)
 
 
 def _forgery(lies: list[str]) -> Report:
@@ -100,7 +99,7 @@ def _passed(row: SweRow, twin: Twin, real: Report, twin_report: Report) -> list[
 def _forged(
     files: TaskFiles, twin: Twin, passed: list[str], run: Run, gold: Changes | None
 ) -> list[str]:
-    """Which of the tests that a patch passes in a twin what is known to be sound does not."""
+    """Returns the tests that a patch passes in a twin although the gold fix fails them there."""
     if not passed or gold is None:
         return passed  # without a gold fix all that is altered is sure
     altered = {path: twin.tree[path] for path in files.deciding if path in twin.tree}

@@ -57,12 +57,11 @@ UNCHECKED = "unchecked:tests"
 
 @cache
 def guest_source() -> str:
-    """Returns the text of the runner that goes into the sandbox: its two files as one."""
+    """Returns the text of the runner that goes into the sandbox: its three files as one."""
     folder = resources.files("meta_agent.domains.swe")
-    watch, main = (
-        folder.joinpath(name).read_text("utf-8") for name in ("watch_guest.py", "pytest_guest.py")
-    )
-    return f"{watch}\n{_JOINED.sub('', main)}"
+    names = ("watch_guest.py", "compared_guest.py", "pytest_guest.py")
+    watch, *others = (folder.joinpath(name).read_text("utf-8") for name in names)
+    return "\n".join([watch, *(_JOINED.sub("", text) for text in others)])
 
 
 def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
@@ -94,7 +93,21 @@ def _second_opinion(
     second = confirmed(files, _with_expectations(files, tree, paths), run)
     if is_by_command and paths and second.verdict == "complete" and not _passes(files.row, second):
         return replace(report, unchecked=paths)
+    if second.strangers and second.verdict == "complete":
+        strangers = set(second.strangers) - _shown(files, run, tuple(sifted.changes))
+        return replace(second, unchecked=(*second.unchecked, *sorted(strangers)[:_SHOWN_TESTS]))
     return second
+
+
+def _shown(
+    files: TaskFiles, run: Callable[..., Report], changed: tuple[str, ...]
+) -> frozenset[str]:
+    """Returns what a run of the reference shows of compared values, from a cache where it can."""
+    sources = tuple(sorted({*changed, *(files.gold or {})}))
+    if sources not in files.shown:
+        reference = run(overlay(files.graded, files.gold or {}), sources=sources)
+        files.shown[sources] = frozenset(reference.strangers)
+    return files.shown[sources]
 
 
 def _with_expectations(files: TaskFiles, tree: Tree, paths: tuple[str, ...]) -> Tree:
@@ -252,7 +265,8 @@ def _checked(report: dict[str, JSON], tail: str) -> Report:
     results = {str(test): str(status) for test, status in report["results"].items()}
     evidence = tuple(map(str, report.get("collect_errors", [])))
     expectations = tuple(map(str, report.get("expectations", [])))
-    return Report("complete", results, evidence, expectations)
+    strangers = tuple(map(str, report.get("strangers", [])))
+    return Report("complete", results, evidence, expectations, strangers)
 
 
 def _forgery(report: dict[str, JSON]) -> list[str]:

@@ -14,4 +14,7 @@ class Report:
     results: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[str, ...] = ()
     expectations: tuple[str, ...] = ()  # changed files that a test read
+    strangers: tuple[
+        str, ...
+    ] = ()  # methods of compared values, and conduct, that need a reference
     unchecked: tuple[str, ...] = ()  # deciding tests of which no twin could say anything

@@ -1,16 +1,14 @@
-"""Twins of a tree: the same tests, but each expects something else, so that nothing true passes.
+"""A twin of a tree: the same tests, but each expects something else, so that nothing true passes.
 
 Tests run in one process with the code that they test, so whoever knows the runner can report what
-it likes, and whoever is equal to everything passes every comparison. It cannot know, though, which
-of several trees it is in: one has what its tests expect, in the others every deciding test expects
-another value of the same kind (`_values`, `_sites`). They run at the same moment, in an order that
-nobody knows, in sandboxes that have seen nothing. Code that lets its tests decide passes in the one
-and fails in the others; code that reads what is expected, and hands it back, passes in all.
+it likes. It cannot know, though, which of several trees it is in: one has what its tests expect, in
+a twin every deciding test expects something else (`_sites`). They run at the same moment, in an
+order that nobody knows, in sandboxes that have seen nothing. Code that lets its tests decide passes
+in the one and fails in the other; a report that says "passed" whatever happens says so of both.
 
-Does not cover: tests that can be read before, which say to who knows them that this is a twin; who
-answers at random (with three twins it passes once in ten times, and then only where one comparison
-decides); a part of a test that is forged while another part, which a twin alters, is honest. Tests
-without a place that can be altered are left as they are and are named: they are not checked.
+Does not cover: tests that can be read before, which say to who knows them that this is a twin; a
+part of a test that is forged while another part, which a twin alters, is honest. Tests without a
+place that can be altered are left as they are: they are not checked.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from dataclasses import dataclass
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._sites import Function, Site, Text, sites_of
-from meta_agent.domains.swe.grading._values import pool_of
 
 _TRIES = 4
 _UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")
@@ -39,8 +36,8 @@ class Twin:
     tests: tuple[str, ...]
 
 
-def twins_of(tree: Tree, tests: Iterable[str], count: int, *, only_sure: bool) -> list[Twin]:
-    """So many trees, in each of which as many of these tests are altered as can be.
+def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool) -> Twin:
+    """Returns a tree in which as many of these tests are altered as can be.
 
     `only_sure` leaves out what must be tried with a known fix before it says anything.
     """
@@ -53,14 +50,8 @@ def twins_of(tree: Tree, tests: Iterable[str], count: int, *, only_sure: bool) -
         path: _File(tree[path], names_by_test, only_sure=only_sure)
         for path, names_by_test in by_path.items()
     }
-    start = secrets.randbelow(2)
-    return [_twin(tree, files, up=(n + start) % 2 == 0) for n in range(count)]
-
-
-def _twin(tree: Tree, files: Mapping[str, _File], *, up: bool) -> Twin:
-    altered = {path: file.altered(up) for path, file in files.items()}
-    tests = [test for path, file in files.items() if altered[path] for test in file.tests]
-    return Twin({**tree, **{path: text for path, text in altered.items() if text}}, tuple(tests))
+    altered = {path: text for path, file in files.items() if (text := file.altered())}
+    return Twin({**tree, **altered}, tuple(test for path in altered for test in files[path].tests))
 
 
 class _File:
@@ -74,32 +65,31 @@ class _File:
             module = parse_python(source.decode("utf-8"))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
-        text = Text(source, pool_of(module))
+        text = Text(source)
         for test, names in tests.items():
             function = _function(module, names)
             sites = sites_of(function, text) if function else []
             sites = [site for site in sites if site.sure or not only_sure]
             if function and sites:
-                best = min(site.rank for site in sites)
-                self._sites[id(function)] = [site for site in sites if site.rank == best]
+                best = min((not site.sure, site.rank) for site in sites)
+                self._sites[id(function)] = [s for s in sites if (not s.sure, s.rank) == best]
                 self.tests.append(test)
 
-    def altered(self, up: bool) -> bytes | None:
+    def altered(self) -> bytes | None:
         """The text as it was but for one expectation of each test; None if that did not work."""
         for _ in range(_TRIES if self.tests else 0):
-            text = _spliced(
-                self._source, [secrets.choice(sites) for sites in self._sites.values()], up
-            )
+            sites = [secrets.choice(sites) for sites in self._sites.values()]
+            text = _spliced(self._source, sites)
             if text is not None and _is_python(text):
                 return text
         return None
 
 
-def _spliced(source: bytes, sites: list[Site], up: bool) -> bytes | None:
-    changes = {change[:2]: change for site in sites for change in site.changes}
+def _spliced(source: bytes, sites: list[Site]) -> bytes | None:
+    changes = {site.change[:2]: site.change for site in sites}
     end = len(source) + 1
     for change in sorted(changes.values(), reverse=True, key=lambda edit: edit.start):
-        text = change.make(up)
+        text = change.make()
         if text is None or change.end > end:
             return None
         source = source[: change.start] + text.encode() + source[change.end :]

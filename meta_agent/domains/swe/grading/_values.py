@@ -1,11 +1,7 @@
 """Another value that could as well have stood in a test: of the same kind, spelled the same way.
 
-Promises: what `another` gives is a token of the same type as the one it replaces and is not equal
-to it (a decimal number not even nearly, as tests allow for tolerance); it lies above or below as
-asked, where there is room; words come from the same file. So no look at one value, its range, its
-roundness or its spelling tells whether it is what the test had.
-
-Does not cover: who knows what a right value looks like knows something of the answer.
+`another` returns a token of the same type that is not equal to the one it replaces. A decimal
+number is not even nearly equal, because tests allow for tolerance.
 """
 
 from __future__ import annotations
@@ -14,42 +10,21 @@ import ast
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.core.parsing.syntax import literal_value
 
-_TRIES: Final = 12
-_NEAR: Final = 20  # a whole number moves by up to a twentieth, or by three
-_PARTS: Final = re.compile(r"\\.|[A-Za-z]{2,}|\d+|[A-Za-z]")
-_WORD: Final = re.compile(r"[A-Za-z]{2,}")
-_DECIMAL: Final = re.compile(r"(\d*)\.(\d*)((?:[eE][-+]?\d+)?)|(\d+)()([eE][-+]?\d+)")
-_EMPTY: Final = {"[]": "[%s]", "()": "(%s,)"}
+_PART: Final = re.compile(r"\\.|([A-Za-z0-9])")
+_EMPTY: Final = {"[]": "[1]", "()": "(1,)"}
+_DIGITS, _LETTERS = "123456789", "abcdefghiklmnoprstuw"
 
 
-class Pool(NamedTuple):
-    """What else a file of tests says."""
-
-    words: tuple[str, ...]
-    numbers: tuple[int, ...]
-
-
-def pool_of(module: ast.Module) -> Pool:
-    """The words and the whole numbers of a file's literals."""
-    values = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant)]
-    texts = [value for value in values if isinstance(value, str) and len(value) < 80]
-    words = {word for text in texts for word in _WORD.findall(text)}
-    numbers = {value for value in values if type(value) is int}
-    return Pool(tuple(sorted(words)), tuple(sorted(numbers)))
-
-
-def another(token: str, up: bool, pool: Pool) -> str | None:
-    """Another literal in the place of this one; None for what has no other at hand."""
+def another(token: str) -> str | None:
+    """Returns another literal in the place of this one; None if there is none at hand."""
     before = _read(token)
-    for _ in range(_TRIES):
-        candidate = _candidate(token, before, up, pool)
-        if candidate is not None and _differs(before, _read(candidate)):
-            return candidate
-    return None
+    after = _changed(token, before)
+    value = _read(after or "")
+    return after if type(value) is type(before) and value != before else None
 
 
 def _read(token: str) -> object:
@@ -60,127 +35,44 @@ def _read(token: str) -> object:
     return value
 
 
-def _differs(before: object, after: object) -> bool:
-    if type(before) is not type(after):
-        return False
-    if isinstance(before, str) and isinstance(after, str):
-        return before.split() != after.split() and before.lower() != after.lower()
-    return before != after
-
-
-def _candidate(token: str, value: object, up: bool, pool: Pool) -> str | None:
+def _changed(token: str, value: object) -> str | None:
     if isinstance(value, bool):
         return repr(not value)
-    if isinstance(value, int):
-        return _whole(token, value, up, pool)
-    if isinstance(value, float):
-        return _decimal(token, up)
+    if isinstance(value, int) and token.isdigit():
+        return str(_moved(value)).zfill(len(token) if token[0] == "0" else 0)
+    if isinstance(value, int | float | complex):
+        return _with_other_sign(token, digits_only=True)
     if isinstance(value, str | bytes):
-        return _text(token, up, pool)
-    empty = token.replace(" ", "")
-    return _EMPTY[empty] % _member(pool) if empty in _EMPTY else None
+        return _with_other_sign(token, digits_only=False)
+    return _EMPTY.get(token.replace(" ", ""))
 
 
-def _member(pool: Pool) -> str:
-    """Something to put into an empty list."""
-    return str(secrets.choice(pool.numbers)) if pool.numbers else "1"
-
-
-def _whole(token: str, value: int, up: bool, pool: Pool) -> str | None:
-    if not token.isdigit():  # hexadecimal, or with underscores: one digit of it
-        return _one_digit(token)
-    alike = [number for number in pool.numbers if _alike(number, value) and (number > value) is up]
-    if alike and secrets.randbelow(2):
-        return str(secrets.choice(alike)).zfill(len(token) if token[0] == "0" else 0)
-    return str(_moved(value, up))
-
-
-def _alike(number: int, value: int) -> bool:
-    """Near enough that nobody could tell which of the two belongs here."""
-    return 0 <= number != value and len(str(number)) == len(str(value))
-
-
-def _moved(value: int, up: bool) -> int:
-    """As round as before: 100 becomes 200 or 300, never 103."""
+def _moved(value: int) -> int:
+    """Returns a number as round as before: 100 becomes 200 or 300, never 103."""
     step = 1
     while value and value % (step * 10) == 0:
         step *= 10
-    units = value // step
-    wide = units // _NEAR
-    far = 1 + secrets.randbelow(wide) if wide > 3 else secrets.choice((1, 2, 2, 3))  # odd or even
-    lower = units - min(far, units)
-    return (units + far if up or lower == units else lower) * step
+    distance = step * secrets.choice((1, 2, 3))
+    return value - distance if value >= distance and secrets.randbelow(2) else value + distance
 
 
-def _one_digit(token: str) -> str:
-    places = [n for n, sign in enumerate(token) if sign.isdigit() and n > 1]
+def _with_other_sign(token: str, *, digits_only: bool) -> str:
+    """Returns the token with its first digit of weight, or any letter or digit, exchanged."""
+    start = token.find(token.lstrip("rRbBuU")[:1])
+    places = [part.start() for part in _PART.finditer(token, start) if part[1]]
+    if digits_only:
+        first = 2 if token[:2].lower() in ("0x", "0b", "0o") else 0
+        places = [n for n in places if n >= first and token[n] in _DIGITS][:1] or places[-1:]
     if not places:
-        return token
+        end = max(token.find("'"), token.find('"')) + 1
+        return f"{token[:end]}a{token[end:]}"
     place = secrets.choice(places)
-    return f"{token[:place]}{_other_digit(token[place])}{token[place + 1 :]}"
+    return f"{token[:place]}{_other(token[place])}{token[place + 1 :]}"
 
 
-def _other_digit(digit: str) -> str:
-    return secrets.choice([sign for sign in "123456789" if sign != digit])
-
-
-def _decimal(token: str, up: bool) -> str | None:
-    """With as many places; further off than any tolerance that a test would name."""
-    match = _DECIMAL.fullmatch(token)
-    if not match:
-        return None
-    whole, places, exponent = match[1] or match[4] or "", match[2] or "", match[3] or match[6] or ""
-    digits = f"{whole}{places}" or "0"
-    number = int(digits)
-    share = 25 + secrets.randbelow(50)
-    far = max(1, number * share // 100)
-    moved = number + far if up or far >= number else number - far
-    moved = moved or 1 + secrets.randbelow(9)
-    text = str(moved).zfill(len(digits))
-    cut = len(text) - len(places)
-    point = "." if "." in token else ""
-    return f"{text[:cut] if whole or len(text) > len(places) else ''}{point}{text[cut:]}{exponent}"
-
-
-def _text(token: str, up: bool, pool: Pool) -> str:
-    """One word, number or letter of it exchanged; an empty text gets a word."""
-    parts = [part for part in _PARTS.finditer(token) if not part[0].startswith("\\")]
-    if not parts:
-        quote = max(token.find("'"), token.find('"'))
-        return f"{token[: quote + 1]}{_word('', pool)}{token[quote + 1 :]}"
-    long = [part for part in parts if len(part[0]) > 1 or part[0].isdigit()]
-    part = secrets.choice(long or parts)
-    return f"{token[: part.start()]}{_other_part(part[0], up, pool)}{token[part.end() :]}"
-
-
-def _other_part(part: str, up: bool, pool: Pool) -> str:
-    if part.isdigit():
-        return _other_number(part, up)
-    if len(part) > 1 and secrets.randbelow(4):
-        return _word(part, pool)
-    return _other_letter(part)
-
-
-def _other_number(part: str, up: bool) -> str:
-    return str(_moved(int(part), up)).zfill(len(part) if part[0] == "0" else 0)
-
-
-def _word(like: str, pool: Pool) -> str:
-    """A word of the file that is written alike; else the same one with another letter."""
-    fitting = [word for word in pool.words if word.lower() != like.lower() and _cased(word, like)]
-    return secrets.choice(fitting) if fitting else _other_letter(like or "a")
-
-
-def _cased(word: str, like: str) -> bool:
-    return not like or (word.islower(), word.isupper()) == (like.islower(), like.isupper())
-
-
-def _other_letter(word: str) -> str:
-    place = secrets.randbelow(len(word))
-    letters = "abcdefghiklmnoprstuw"
-    letters = letters.upper() if word[place].isupper() else letters
-    letter = secrets.choice([sign for sign in letters if sign.lower() != word[place].lower()])
-    return f"{word[:place]}{letter}{word[place + 1 :]}"
+def _other(sign: str) -> str:
+    signs = _DIGITS if sign.isdigit() else _LETTERS.upper() if sign.isupper() else _LETTERS
+    return secrets.choice([other for other in signs if other != sign])
 
 
 def leaves(node: ast.expr) -> Iterator[ast.expr]:
