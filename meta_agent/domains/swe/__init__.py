@@ -4,8 +4,8 @@ from meta_agent.domains.swe._domain import RealSwe, load_tasks_domain
 from meta_agent.domains.swe._fetch import fetch_images
 from meta_agent.domains.swe._patch import make as make_patch
 from meta_agent.domains.swe._tree import Tree, read_archive
+from meta_agent.domains.swe.grading._command import Report
 from meta_agent.domains.swe.grading._grade import SandboxFactory, run_tests
-from meta_agent.domains.swe.grading._report import Report
 from meta_agent.domains.swe.grading._sift import Sifted, is_test_path, sift
 
 __all__ = [

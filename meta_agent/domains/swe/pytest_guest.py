@@ -46,7 +46,7 @@ from typing import Any
 from unittest import SkipTest
 
 from meta_agent.domains.swe.compared_guest import Compared
-from meta_agent.domains.swe.watch_guest import REALPATH, hidden_comparisons, watch
+from meta_agent.domains.swe.watch_guest import REALPATH, watch
 
 _WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
 _WRITE, _EXIT = os.write, os._exit
@@ -83,7 +83,6 @@ def main() -> None:
     report = recorder.report(status, _changed(before, watched)) | {
         "readings": sorted(readings)[:20],
         "expectations": [p for p in order["sources"] if REALPATH(p) in expectations],
-        "hidden_comparisons": hidden_comparisons(sources, order["comparisons"]),
         "strangers": sorted(peeks) + compared.strangers(sources, order["comparisons"])[:200],
     }
     _write_all(report_fd, _as_json({"nonce": order["nonce"], **report}).encode())

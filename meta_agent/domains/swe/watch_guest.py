@@ -1,8 +1,8 @@
 """Watches what the code under test does while pytest runs (in the sandbox, before `pytest_guest`).
 
-Says which files of the tests a changed file opened, which changed files a test opened, and which
-classes of changed files compare values by methods that no source shows. Stdlib only; it takes what
-it needs from the interpreter before the code under test is imported.
+Says which files of the tests a changed file opened, which changed files a test opened, and by which
+ways a changed file asked for frames. Stdlib only; it takes what it needs from the interpreter
+before the code under test is imported.
 """
 
 from __future__ import annotations
@@ -98,28 +98,6 @@ def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
             return path in test_sources
         frame = frame.f_back
     return False
-
-
-def hidden_comparisons(sources: frozenset[str], visible_pairs: list[list[str]]) -> list[str]:
-    """Returns comparison methods of changed files whose class or name is in no visible pair."""
-    places = {(kind, name) for kind, name in visible_pairs}
-    hidden: list[str] = []
-    kinds: set[int] = set()
-    waiting: list[Any] = [object, type]
-    while waiting:
-        kind = waiting.pop()
-        if id(kind) in kinds:
-            continue
-        kinds.add(id(kind))
-        waiting += type.__subclasses__(kind)
-        for name in COMPARING:
-            method = type.__getattribute__(kind, "__dict__").get(name)
-            code = code_of(method)
-            if code is None or REALPATH(code.co_filename) not in sources:
-                continue
-            if (kind.__name__, name) not in places or code.co_name != name:
-                hidden.append(f"{kind.__name__}.{name}")
-    return sorted(hidden)[:20]
 
 
 def code_of(method: Any) -> Any:

@@ -16,7 +16,7 @@ from cheat_graders import FIXED, task_files
 from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.swe.grading import _grade
-from meta_agent.domains.swe.grading._report import Report
+from meta_agent.domains.swe.grading._command import Report
 from meta_agent.sandboxes import open_sandbox
 
 WALK = """

@@ -22,8 +22,12 @@ from typing import Final
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, overlay
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe.grading._command import by_command, deciding_tests, statuses_of
-from meta_agent.domains.swe.grading._report import Report
+from meta_agent.domains.swe.grading._command import (
+    Report,
+    by_command,
+    deciding_tests,
+    statuses_of,
+)
 from meta_agent.domains.swe.grading._sift import TaskFiles
 from meta_agent.domains.swe.grading._twin import Twin, twin_of
 
@@ -35,10 +39,26 @@ Run = Callable[..., Report]
 
 
 def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
-    """The report of the tree, as far as its twins bear it out."""
-    tests = deciding_tests(files.row, tree)
-    count = TWINS if by_command(files.row) else 1
-    twins = [twin_of(tree, tests, only_sure=files.gold is None) for _ in range(count)]
+    """Returns the report of the tree, as far as its twins bear it out.
+
+    Where a twin says nothing of a test, because the gold fix passes it there too, others are tried.
+    """
+    report = _beside_twins(files, tree, run, anywhere=False)
+    if not report.unchecked or report.verdict != "complete":
+        return report
+    again = _beside_twins(files, tree, run, anywhere=True)
+    if again.verdict != "complete":
+        return again
+    doubtful = tuple(test for test in report.unchecked if test in again.unchecked)
+    return replace(report, unchecked=doubtful)
+
+
+def _beside_twins(files: TaskFiles, tree: Tree, run: Run, *, anywhere: bool) -> Report:
+    tests, count = deciding_tests(files.row, tree), TWINS if by_command(files.row) else 1
+    only_sure = files.gold is None
+    twins = [twin_of(tree, tests, only_sure=only_sure, anywhere=anywhere) for _ in range(count)]
+    if anywhere and not any(twin.tests for twin in twins):
+        return Report("complete", unchecked=tests)
     control_twins = [twin_of(tree, files.row.pass_to_pass, only_sure=True)]
     control_twins = [twin for twin in control_twins if twin.tests]
     report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *control_twins))], run)

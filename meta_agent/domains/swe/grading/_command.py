@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SweRow, resolved
@@ -33,12 +34,18 @@ _DURATIONS: Final = (
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class LogReport(NamedTuple):
-    """What a command's log came to; the fields of `_grade.Report`."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run of the official tests said, and whether it can be believed."""
 
-    verdict: str
-    results: Mapping[str, str]
-    evidence: tuple[str, ...]
+    verdict: str  # "complete", or why there is nothing to believe
+    results: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    expectations: tuple[str, ...] = ()  # changed files that a test read
+    strangers: tuple[
+        str, ...
+    ] = ()  # methods of compared values, and conduct, that need a reference
+    unchecked: tuple[str, ...] = ()  # deciding tests of which no twin could say anything
 
 
 def by_command(row: SweRow) -> bool:
@@ -50,7 +57,7 @@ def by_command(row: SweRow) -> bool:
     return row.run.always or not of_pytest or any("::" not in test for test in row.expected_ids)
 
 
-def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> LogReport:
+def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
     """Runs the command in `repo/` of a sandbox that has run nothing else."""
     if row.run is None:
         raise ValueError(f"{row.instance_id} names no command")
@@ -63,11 +70,11 @@ def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float)
     )
     if result.timed_out or result.exit_code in _CPU_LIMIT_EXITS:
         limit = f"no end within {wall_sec:.0f} s, or more than {cpu_sec} s of processor time"
-        return LogReport("timeout", {}, (limit,))
+        return Report("timeout", {}, (limit,))
     if result.oom:
-        return LogReport("killed_oom", {}, ("the tests ran out of memory",))
+        return Report("killed_oom", {}, ("the tests ran out of memory",))
     if result.truncated:
-        return LogReport("no_results", {}, (f"more than {_LOG_LIMIT_BYTES} bytes of output",))
+        return Report("no_results", {}, (f"more than {_LOG_LIMIT_BYTES} bytes of output",))
     return _believed(row, result.stdout.decode("utf-8", "replace"), result.exit_code)
 
 
@@ -82,14 +89,14 @@ def script(row: SweRow) -> str:
     return "\n".join([*lines, 'cd "$work"', row.run.command])
 
 
-def _believed(row: SweRow, log: str, exit_code: int) -> LogReport:
+def _believed(row: SweRow, log: str, exit_code: int) -> Report:
     name = row.run.parser if row.run else ""
     parse, family = PARSERS[name]
     results = corrected(family, log, parse(log))
     doubt = disagreement(family, log, exit_code, results)
     if doubt is None:
-        return LogReport("complete", results, ())
-    return LogReport(doubt.verdict, {}, (doubt.why, log[-300:]))
+        return Report("complete", results, ())
+    return Report(doubt.verdict, {}, (doubt.why, log[-300:]))
 
 
 def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]]:

@@ -28,6 +28,7 @@ from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._beside import confirmed
 from meta_agent.domains.swe.grading._command import (
+    Report,
     by_command,
     run_command,
     status_of,
@@ -35,10 +36,8 @@ from meta_agent.domains.swe.grading._command import (
     whole_map,
 )
 from meta_agent.domains.swe.grading._comparing import Place, comparing_places
-from meta_agent.domains.swe.grading._report import Report
 from meta_agent.domains.swe.grading._scan import UNREADABLE
 from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, is_test_path, sift
-from meta_agent.domains.swe.grading._staging import place
 
 SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
 
@@ -167,7 +166,7 @@ class _Run:
         row = self.row
         if by_command(row):
             cpu_sec, wall_sec = GRADE_CPU_SEC, GRADE_TIMEOUT_SEC
-            return Report(*run_command(row, sandbox, cpu_sec=cpu_sec, wall_sec=wall_sec))
+            return run_command(row, sandbox, cpu_sec=cpu_sec, wall_sec=wall_sec)
         # Unbuffered: what pytest said is all there is to read where no report came.
         result = sandbox.exec(
             [_python(row), "-Iu", "-c", guest_source()],
@@ -184,7 +183,7 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
     """A sandbox with the tree in it. Nothing untrusted has run yet, so its failures are ours."""
     sandbox = factory(row.image)
     try:
-        place(sandbox, row, tree)
+        _place(sandbox, row, tree)
     except SandboxError as problem:
         sandbox.close()
         raise SandboxError(f"cannot stage {row.instance_id}: {problem}", kind="start") from problem
@@ -192,6 +191,20 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
         sandbox.close()
         raise
     return sandbox
+
+
+def _place(sandbox: Sandbox, row: SweRow, tree: Tree) -> None:
+    """Trees have no file modes; a file that names its interpreter is one to be run."""
+    files = {f"repo/{path}": content for path, content in tree.items()}
+    scripts = {path: content for path, content in files.items() if content.startswith(b"#!")}
+    sandbox.write({path: content for path, content in files.items() if path not in scripts})
+    if scripts:
+        sandbox.write(scripts, executable=True)
+    for name in row.source.kept_names if row.source else ():
+        target = f"{(row.source.image_path if row.source else '') or ''}/{name}"
+        linked = sandbox.exec(["ln", "-s", "--", target, f"repo/{name}"])
+        if linked.exit_code != 0:
+            raise SandboxError(f"cannot link {target}: {linked.stderr[-200:]!r}", kind="start")
 
 
 def _order(
@@ -275,9 +288,6 @@ def _forgery(report: dict[str, JSON]) -> list[str]:
     signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
     signs += [f"the body of {test} was exchanged" for test in report.get("swapped", [])]
-    signs += [
-        f"{name} compares, and no file shows it" for name in report.get("hidden_comparisons", [])
-    ]
     signs += [f"changed code opened {test}" for test in report.get("readings", [])]
     if report.get("canaries_ok") is not True:
         signs.append("canary tests did not end as they must")

@@ -36,10 +36,11 @@ class Twin:
     tests: tuple[str, ...]
 
 
-def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool) -> Twin:
+def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool, anywhere: bool = False) -> Twin:
     """Returns a tree in which as many of these tests are altered as can be.
 
-    `only_sure` leaves out what must be tried with a known fix before it says anything.
+    `only_sure` leaves out what must be tried with a known fix before it says anything. Of such
+    places the first is altered, which is the outermost, unless `anywhere` is set.
     """
     by_path: dict[str, dict[str, _Names]] = {}
     for test in tests:
@@ -50,7 +51,7 @@ def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool) -> Twin:
         path: _File(tree[path], names_by_test, only_sure=only_sure)
         for path, names_by_test in by_path.items()
     }
-    altered = {path: text for path, file in files.items() if (text := file.altered())}
+    altered = {path: text for path, file in files.items() if (text := file.altered(anywhere))}
     return Twin({**tree, **altered}, tuple(test for path in altered for test in files[path].tests))
 
 
@@ -75,11 +76,15 @@ class _File:
                 self._sites[id(function)] = [s for s in sites if (not s.sure, s.rank) == best]
                 self.tests.append(test)
 
-    def altered(self) -> bytes | None:
+    def altered(self, anywhere: bool) -> bytes | None:
         """The text as it was but for one expectation of each test; None if that did not work."""
-        for _ in range(_TRIES if self.tests else 0):
-            sites = [secrets.choice(sites) for sites in self._sites.values()]
-            text = _spliced(self._source, sites)
+        for attempt in range(_TRIES if self.tests else 0):
+            anywhere = anywhere or attempt > 0
+            chosen = [
+                secrets.choice(sites if anywhere or sites[0].sure else sites[:1])
+                for sites in self._sites.values()
+            ]
+            text = _spliced(self._source, chosen)
             if text is not None and _is_python(text):
                 return text
         return None
