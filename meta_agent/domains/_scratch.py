@@ -40,9 +40,7 @@ class Scratch:
                 raise
             self.close()
             return ToolResult(f"[the sandbox was killed: {problem.kind}]", ok=False)
-        return (
-            _tool_result(done) if done else ToolResult("[no sandbox left to run this in]", ok=False)
-        )
+        return result_of(done) if done else ToolResult("[no sandbox left to run this in]", ok=False)
 
     def close(self) -> None:
         """Ends the sandbox; the next program starts another."""
@@ -78,8 +76,8 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _tool_result(done: ExecResult) -> ToolResult:
-    text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
-    end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
-    ok = done.exit_code == 0 and not done.timed_out
-    return ToolResult(f"{text}\n{end}".lstrip(), ok=ok)
+def result_of(done: ExecResult, seconds: float = RUN_SEC, limit: int = OUTPUT_CHARS) -> ToolResult:
+    """Returns what a command printed, clipped, and how it ended, as an agent reads it."""
+    text = clipped((done.stdout + done.stderr).decode("utf-8", "replace"), limit).rstrip()
+    end = f"[stopped after {seconds:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
+    return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)

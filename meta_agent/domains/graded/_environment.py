@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from meta_agent.core.errors import GuestError
 from meta_agent.core.protocols import JSON, Message, Outcome, Sandbox, ToolResult
-from meta_agent.domains._scratch import clipped
+from meta_agent.domains._scratch import result_of
 from meta_agent.domains.graded._workers import GRADE_SEC, Worker, Workers
 
 Grade = Callable[[Mapping[str, JSON], Mapping[str, JSON]], Outcome]
@@ -126,9 +126,7 @@ class GradedEnvironment:
             timeout_sec=RUN_SEC,
             output_limit_bytes=1 << 18,
         )
-        text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
-        end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
-        return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
+        return result_of(done, RUN_SEC)
 
     def _opened(self) -> Sandbox:
         if self._sandbox is None:

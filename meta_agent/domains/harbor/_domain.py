@@ -31,7 +31,7 @@ from meta_agent.core.protocols import (
     Task,
     ToolResult,
 )
-from meta_agent.domains._scratch import clipped
+from meta_agent.domains._scratch import result_of
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.harbor._grade import VerifierError, outcome_of
 from meta_agent.domains.harbor._task import FILE, read_task
@@ -170,12 +170,7 @@ class HarborEnvironment:
         command = arguments.get("command")
         if not isinstance(command, str):
             return ToolResult("run needs the argument command, a string", ok=False)
-        done = self._trial.exec(command, RUN_SEC)
-        text = clipped(
-            (done.stdout + done.stderr).decode("utf-8", "replace"), OUTPUT_CHARS
-        ).rstrip()
-        end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
-        return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
+        return result_of(self._trial.exec(command, RUN_SEC), RUN_SEC, OUTPUT_CHARS)
 
     def grade(self) -> Outcome:
         if not self._stored:

@@ -52,6 +52,7 @@ _SAMPLING = Sampling(temperature=0.7)
 _CODE: Mapping[str, Sequence[str]] = {
     "swe": ("*",),
     "swe__grading": ("*",),
+    "": ("_scratch.py",),
     # What a reader made of a file is in the hash of each row.
     "formats": ("swebench.py", "_swe_sets.py", "_swe_row.py", "r2e.py"),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meta_agent.core.protocols import JSON, ExecResult, Sandbox, ToolResult
+from meta_agent.domains._scratch import clipped, result_of
 from meta_agent.domains.swe._patch import is_inside
 
 OUTPUT_CHARS = 6000
@@ -68,7 +69,9 @@ class RepoTools:
         start = max(1, _integer(arguments, "start", 1))
         end = min(len(lines), _integer(arguments, "end", start + _VIEW_LINES - 1))
         numbered = "\n".join(f"{n:5d}  {lines[n - 1]}" for n in range(start, end + 1))
-        return ToolResult(f"{path}, lines {start}-{end} of {len(lines)}\n{_clipped(numbered)}")
+        return ToolResult(
+            f"{path}, lines {start}-{end} of {len(lines)}\n{clipped(numbered, OUTPUT_CHARS)}"
+        )
 
     def _edit(self, arguments: Mapping[str, JSON]) -> ToolResult:
         path, old, new = _path(arguments), _text(arguments, "old", ""), _text(arguments, "new")
@@ -87,7 +90,7 @@ class RepoTools:
         result = self._exec(["grep", "-rnIE", "-m", "20", "--", pattern, path])
         if result.exit_code == 1:
             return ToolResult(f"nothing matches {pattern!r} below {path}")
-        return _result_text(result)
+        return result_of(result, _RUN_TIMEOUT_SEC, OUTPUT_CHARS)
 
     def _run(self, arguments: Mapping[str, JSON]) -> ToolResult:
         return self._shell(["/bin/sh", "-c", _text(arguments, "command")])
@@ -109,7 +112,7 @@ class RepoTools:
             raise BadCallError(f"{path} is not UTF-8 text") from problem
 
     def _shell(self, argv: list[str]) -> ToolResult:
-        return _result_text(self._exec(argv))
+        return result_of(self._exec(argv), _RUN_TIMEOUT_SEC, OUTPUT_CHARS)
 
     def _exec(self, argv: list[str]) -> ExecResult:
         return self._sandbox.exec(
@@ -121,32 +124,10 @@ class RepoTools:
         )
 
 
-def _result_text(result: ExecResult) -> ToolResult:
-    text = (result.stdout + result.stderr).decode("utf-8", "replace")
-    end = (
-        f"[stopped after {_RUN_TIMEOUT_SEC:.0f} s]"
-        if result.timed_out
-        else f"[exit {result.exit_code}]"
-    )
-    return ToolResult(
-        f"{_clipped(text).rstrip()}\n{end}", ok=result.exit_code == 0 and not result.timed_out
-    )
-
-
 def _without_varying(text: str) -> str:
     for pattern, word in _VARYING:
         text = pattern.sub(word, text)
     return text
-
-
-def _clipped(text: str) -> str:
-    """The beginning and the end of a long text: context stands first, errors last."""
-    if len(text) <= OUTPUT_CHARS:
-        return text
-    half = OUTPUT_CHARS // 2
-    return (
-        f"{text[:half]}\n[... {len(text) - OUTPUT_CHARS} characters left out ...]\n{text[-half:]}"
-    )
 
 
 def _text(arguments: Mapping[str, JSON], name: str, default: str | None = None) -> str:
