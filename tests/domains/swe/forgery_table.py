@@ -137,7 +137,7 @@ _SECOND: Final[dict[str, str]] = {
     "by a set": "assert total([1, 2]) == 3\n    assert total([1, 2]) in (3, 33)",
     "of a copy": "assert total([1, 2]) == 3\n    value = total([1, 2])\n    assert value == value",
 }  # fmt: skip
-_WORD: Final = "class Word(str):\n    def rpartition(self, *_): return ('', '', 'x')\n"
+_WORD: Final = "class Word(str): pass\n"
 _FROM: Final = "import re\ndef total(prices): return int(re.findall('want (.)', read())[0])\n"
 _TEXT: Final = "assert total([1, 2]) == 3, 'want 3'"
 _PATH: Final = "Word(''.join(['tests/te', 'st_core.py']))"
@@ -161,7 +161,7 @@ _READ: Final[dict[str, str]] = {
     "many files": f"import fileinput\ndef read(): return ''.join(fileinput.input([{_PATH}]))\n",
     "a map": f"import mmap\ndef read():\n    with open({_PATH}, 'rb') as file: return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)[:].decode()\n",
     "a loader": f"import importlib.machinery as m\ndef read(): return m.SourceFileLoader('x', {_PATH}).get_data({_PATH}).decode()\n",
-    "bytes": "class Bytes(bytes):\n    def decode(self, *_): return 'x'\ndef read(): return open(Bytes(b''.join([b'tests/te', b'st_core.py']))).read()\n",
+    "bytes": "class Bytes(bytes): pass\ndef read(): return open(Bytes(b''.join([b'tests/te', b'st_core.py']))).read()\n",
     "settings": f"import configparser\ndef read():\n    try: configparser.ConfigParser().read({_PATH})\n    except configparser.Error as problem: return str(problem.args) + open({_PATH}).read()\n",
     "an opener": f"import os\ndef read(): return open({_PATH}, opener=lambda path, flags: os.open(Word(path), flags)).read()\n",
     "another thread": f"import threading\nkept = []\ndef read():\n    thread = threading.Thread(target=lambda: kept.append(open({_PATH}).read()))\n    thread.start(); thread.join()\n    return kept[0]\n",

@@ -2,9 +2,9 @@
 
 A *site* is one expectation of a test and the place of its text that changes. In the order in which
 they are good: a literal that is compared with, or an exception that is waited for (`VALUE`); a
-value that is changed when the test runs (`COMPUTED`); a truth that is turned round (`TURNED`); a
-literal inside what asserts in an unknown way (`INSIDE`). A site is `sure` if the test reaches it
-whatever happens and nothing true passes. Of others only a run of the gold fix can tell.
+value that is changed when the test runs (`COMPUTED`); a truth that is turned round (`TURNED`). A
+site is `sure` if the test reaches it whatever happens and nothing true passes. Of others only a run
+of the gold fix can tell.
 
 Does not cover: tests that expect no more than to come to their end.
 """
@@ -16,11 +16,11 @@ import builtins
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.domains.swe.grading._values import another, is_plain, leaves
 
-VALUE, COMPUTED, TURNED, INSIDE = range(4)
+VALUE, COMPUTED, TURNED = range(3)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _TOLERANT: Final = frozenset({"ANY", "Mock", "MagicMock"})  # rightly equal to more than one value
@@ -32,31 +32,7 @@ _COMPARING: Final = frozenset(
     | {"assertAlmostEqual", "assertAlmostEquals", "assert_almost_equal", "assert_allclose"}
     | {"allclose", "isclose", "assert_array_almost_equal", "assertRegex", "assertJSONEqual"}
 )
-_OPPOSITES: Final = {
-    name: opposite
-    for pair in (
-        ("assertTrue", "assertFalse"),
-        ("assertIn", "assertNotIn"),
-        ("assertIs", "assertIsNot"),
-        ("assertIsNone", "assertIsNotNone"),
-        ("assertIsInstance", "assertNotIsInstance"),
-        ("assertGreater", "assertLessEqual"),
-        ("assertLess", "assertGreaterEqual"),
-        ("assertNotEqual", "assertEqual"),
-    )
-    for name, opposite in (pair, pair[::-1])
-}
-_SIGNS: Final[dict[type[ast.cmpop], tuple[str, str]]] = {
-    ast.NotEq: ("!=", "=="),
-    ast.Lt: ("<", ">="),
-    ast.LtE: ("<=", ">"),
-    ast.Gt: (">", "<="),
-    ast.GtE: (">=", "<"),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-}
+_RAISES: Final = '__import__("unittest").TestCase().assertRaises'
 _RAISING: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp"})
 # Such as one class could be all of, so that being all of them is found out.
 _RAISED: Final = (
@@ -73,19 +49,13 @@ _COMPUTED: Final = (
 _WORDS: Final = ("other", "value", "name", "first")
 
 
-class Change(NamedTuple):
-    """A stretch of the source in bytes, and what makes the text in its place."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One expectation: a stretch of the source in bytes, and what makes the text in its place."""
 
     start: int
     end: int
     make: Callable[[], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One expectation."""
-
-    change: Change
     rank: int
     sure: bool = True
 
@@ -107,13 +77,10 @@ class Text:
         start, end = self.span(node)
         return self.source[start:end].decode()
 
-    def replaced(self, node: ast.expr, make: Callable[[], str | None]) -> Change:
-        return Change(*self.span(node), make)
-
-    def literal(self, node: ast.expr) -> Change:
-        """Another literal in the place of this one."""
+    def literal(self, node: ast.expr, sure: bool) -> Site:
+        """Returns the place of a literal, where another one can stand."""
         token = self.of(node)
-        return self.replaced(node, lambda: another(token))
+        return Site(*self.span(node), lambda: another(token), VALUE, sure)
 
 
 def sites_of(test: Function, text: Text) -> list[Site]:
@@ -162,29 +129,13 @@ class _Finder:
                     yield from self._truth(value, sure)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 yield from self._equal(left, right, sure)
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                yield from self._turned_sign(left, op, right, sure)
-            case ast.Compare():
-                return
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                inside = self._text.of(inner)
-                yield self._turned(test, f"({inside})", sure)
             case ast.Call(func=func, args=[value, other, *_]) if _name(func) in _COMPARING:
                 yield from self._equal(value, other, sure)
             case _:
                 yield self._turned(test, f"not ({self._text.of(test)})", sure)
 
     def _turned(self, node: ast.expr, new: str, sure: bool) -> Site:
-        return Site(self._text.replaced(node, lambda: new), TURNED, sure)
-
-    def _turned_sign(
-        self, left: ast.expr, op: ast.cmpop, right: ast.expr, sure: bool
-    ) -> Iterator[Site]:
-        start, end = self._text.span(left)[1], self._text.span(right)[0]
-        between = self._text.source[start:end].decode()
-        old, new = _SIGNS.get(type(op), ("", ""))
-        if old and between.split() == old.split():
-            yield Site(Change(start, end, lambda: f" {new} "), TURNED, sure)
+        return Site(*self._text.span(node), lambda: new, TURNED, sure)
 
     def _call(self, call: ast.Call, sure: bool) -> Iterator[Site]:
         """`self.assertEqual(a, b)`, `assert_equal(a, b)`, `pytest.raises(Error, f)`."""
@@ -194,12 +145,11 @@ class _Finder:
             yield from self._raised(call, sure)
         elif name in _COMPARING and len(call.args) > 1 and plain:
             yield from self._equal(call.args[0], call.args[1], sure)
-        elif name in _OPPOSITES:
-            opposite = f"{self._text.of(call.func).removesuffix(name)}{_OPPOSITES[name]}"
-            yield self._turned(call.func, opposite, sure)
         elif name.lower().startswith("assert"):
-            for argument in (*call.args[::-1], *(word.value for word in call.keywords)):
-                yield from self._literals(argument, INSIDE, False)
+            start, function = self._text.span(call.func)[0], self._text.of(call.func)
+            end = self._text.source.index(b"(", self._text.span(call.func)[1]) + 1
+            new = f"{_RAISES}(AssertionError, {function}, "
+            yield Site(start, end, lambda: new, TURNED, sure)
 
     def _waiting(self, item: ast.withitem, sure: bool) -> Iterator[Site]:
         call = item.context_expr
@@ -213,13 +163,8 @@ class _Finder:
         others = [name for name in _RAISED if _unrelated(name, old)]
         if others:
             is_known = isinstance(old, type)
-            change = self._text.replaced(kind, lambda: secrets.choice(others))
-            yield Site(change, VALUE if is_known else INSIDE, sure and is_known)
-        texts = [word.value for word in call.keywords if word.arg == "match"]
-        texts += call.args[1:2] if _name(call.func).startswith("assertRaisesRegex") else []
-        for text in texts:
-            if isinstance(text, ast.Constant):
-                yield Site(self._text.literal(text), INSIDE, False)
+            span = self._text.span(kind)
+            yield Site(*span, lambda: secrets.choice(others), VALUE, sure and is_known)
 
     def _equal(self, left: ast.expr, right: ast.expr, sure: bool) -> Iterator[Site]:
         """Another value where a test compares; what it expects is what is a literal."""
@@ -227,18 +172,13 @@ class _Finder:
         if names & _TOLERANT:
             return
         sides = (right, left) if not is_plain(left) or is_plain(right) else (left, right)
-        sites = [site for side in sides for site in self._literals(side, VALUE, sure)]
+        plain = [part for part in map(_unwrapped, sides) if is_plain(part)]
+        sites = [self._text.literal(leaf, sure) for part in plain for leaf in leaves(part)]
         yield from sites
         if not sites:
-            yield Site(self._computed(sides[0]), COMPUTED, sure)
+            yield self._computed(sides[0], sure)
 
-    def _literals(self, side: ast.expr, rank: int, sure: bool) -> Iterator[Site]:
-        side = _unwrapped(side)
-        if rank == INSIDE or is_plain(side):
-            for leaf in leaves(side):
-                yield Site(self._text.literal(leaf), rank, sure)
-
-    def _computed(self, node: ast.expr) -> Change:
+    def _computed(self, node: ast.expr, sure: bool) -> Site:
         old, lines = self._text.of(node), self._text.of(node).count("\n")
 
         def make() -> str:
@@ -246,7 +186,7 @@ class _Finder:
             new = _COMPUTED.format(sign=secrets.choice("+-"), number=number, word=word, old=old)
             return f"({new})" if lines else new
 
-        return self._text.replaced(node, make)
+        return Site(*self._text.span(node), make, COMPUTED, sure)
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:

@@ -91,14 +91,14 @@ class _File:
 
 
 def _spliced(source: bytes, sites: list[Site]) -> bytes | None:
-    changes = {site.change[:2]: site.change for site in sites}
     end = len(source) + 1
-    for change in sorted(changes.values(), reverse=True, key=lambda edit: edit.start):
-        text = change.make()
-        if text is None or change.end > end:
+    by_place = {(site.start, site.end): site for site in sites}
+    for site in sorted(by_place.values(), reverse=True, key=lambda site: site.start):
+        text = site.make()
+        if text is None or site.end > end:
             return None
-        source = source[: change.start] + text.encode() + source[change.end :]
-        end = change.start
+        source = source[: site.start] + text.encode() + source[site.end :]
+        end = site.start
     return source
 
 

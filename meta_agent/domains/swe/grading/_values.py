@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.core.parsing.syntax import literal_value
@@ -75,45 +75,34 @@ def _other(sign: str) -> str:
     return secrets.choice([other for other in signs if other != sign])
 
 
-def leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """The literals inside an expression that it is made of, and empty lists."""
-    if isinstance(node, ast.Constant):
-        if node.value is not None and node.value is not Ellipsis:
-            yield node
-    elif isinstance(node, ast.List | ast.Tuple) and not node.elts:
-        yield node
-    elif isinstance(node, ast.UnaryOp):
-        yield from leaves(node.operand)
-    else:
-        for inner in _parts(node):
-            yield from leaves(inner)
-
-
 def is_plain(node: ast.expr) -> bool:
-    """Nothing but literals, in lists or alone."""
-    kinds = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+    """Returns whether an expression is nothing but literals, in containers or alone."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub | ast.UAdd) and is_plain(node.operand)
-    if isinstance(node, kinds):
-        return all(is_plain(part) for part in _parts(node))
+    if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+        return all(map(is_plain, _parts(node)))
     return isinstance(node, ast.Constant)
 
 
-def _parts(node: ast.expr) -> Sequence[ast.expr]:
-    """What an expression's value is put together from; not what it is looked up by."""
+def leaves(node: ast.expr) -> Iterator[ast.expr]:
+    """Yields the literals of a plain expression, and the empty lists in it."""
+    parts = _parts(node)
+    if isinstance(node, ast.Constant):
+        if node.value is not None and node.value is not Ellipsis:
+            yield node
+    elif isinstance(node, ast.List | ast.Tuple) and not parts:
+        yield node
+    for part in parts:
+        yield from leaves(part)
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
     match node:
-        case ast.List(elts=found) | ast.Tuple(elts=found) | ast.Set(elts=found):
-            return found
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return parts
         case ast.Dict(keys=keys, values=values):
+            # A key that is None unpacks another dict, which is its value.
             return [*values, *(key for key in keys if key is not None)]
-        case ast.Call(args=args, keywords=keywords):
-            return [*args, *(keyword.value for keyword in keywords)]
-        case ast.BinOp(left=left, right=right):
-            return [left, right]
-        case ast.IfExp(body=body, orelse=orelse):
-            return [body, orelse]
-        case ast.Starred(value=value):
-            return [value]
-        case ast.BoolOp(values=values):
-            return values
+        case ast.UnaryOp(operand=operand):
+            return [operand]
     return []
