@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meta_agent.domains.swe._patch import PatchError, apply, is_inside, make, overlay, parse
@@ -11,12 +11,14 @@ from meta_agent.domains.swe._patch import PatchError, apply, is_inside, make, ov
 TEXTS = st.text(alphabet="ab\n\r\x0c-+@ \\", max_size=60).map(str.encode)
 
 
+@settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_applying_a_made_patch_gives_the_new_text(before: bytes, after: bytes) -> None:
     tree = {"a.py": before, "b.py": b"same\n"}
     assert overlay(tree, apply(tree, parse(make(tree, {"a.py": after})))) == {**tree, "a.py": after}
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_new_and_deleted_files_survive_the_round_trip(content: bytes) -> None:
     assert apply({}, parse(make({}, {"new.py": content}))) == {"new.py": content}
