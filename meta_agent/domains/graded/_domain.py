@@ -13,6 +13,7 @@ evaluator's identity knows the files of that folder that it imports, the rows, a
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
