@@ -6,7 +6,8 @@ comparison, every argument, and every receiver of a method: the call notes the t
 value. `strangers` lists the methods that decide, but for those that C code or a visible place of a
 changed file defines. The host accepts what a run of the reference shows too.
 
-Does not cover: a value that only an object deep inside another one holds.
+Does not cover: a value that only an object deep inside another one holds, and test files that are
+nested too deep to be changed.
 """
 
 from __future__ import annotations
@@ -99,11 +100,11 @@ class Compared:
             for name in _deciding_names(kind):
                 owner, method = _looked_up(kind, name)
                 if owner and not _is_vouched(owner, name, method, sources, visible):
-                    lines.add(f"{_named(owner)}.{name} in {_place(method, sources)}")
+                    lines.add(f"{_full_name(owner)}.{name} in {_place(method, sources)}")
             if is_container and not any(
                 _is_of_c(*_looked_up(kind, name)) for name in ("__contains__", "__iter__")
             ):
-                lines.add(f"members of {_named(kind)}")
+                lines.add(f"members of {_full_name(kind)}")
         return sorted(lines)
 
 
@@ -113,10 +114,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         """Compiles the file; one that does not parse fails as it would without us."""
         path = self.get_filename(fullname)
-        tree = _Marked().visit(ast.parse(self.get_data(path), path))
+        text = self.get_data(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+            try:
+                tree = compile(text, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+                code: Any = compile(_Marked().visit(tree), path, "exec", dont_inherit=True)
+            except (RecursionError, MemoryError):
+                code = compile(text, path, "exec", dont_inherit=True)
         return _filled(code, self.marks)
 
 
@@ -225,7 +230,7 @@ def _is_vouched(
     )
 
 
-def _named(kind: type) -> str:
+def _full_name(kind: type) -> str:
     module = _DICT(kind).get("__module__", "")
     return f"{module}.{_NAME(kind)}" if type(module) is str else _NAME(kind)
 

@@ -93,20 +93,20 @@ def _second_opinion(
     if is_by_command and paths and second.verdict == "complete" and not _passes(files.row, second):
         return replace(report, unchecked=paths)
     if second.strangers and second.verdict == "complete":
-        strangers = set(second.strangers) - _shown(files, run, tuple(sifted.changes))
+        strangers = set(second.strangers) - _reference_strangers(files, run, tuple(sifted.changes))
         return replace(second, unchecked=(*second.unchecked, *sorted(strangers)[:_SHOWN_TESTS]))
     return second
 
 
-def _shown(
+def _reference_strangers(
     files: TaskFiles, run: Callable[..., Report], changed: tuple[str, ...]
 ) -> frozenset[str]:
     """Returns what a run of the reference shows of compared values, from a cache where it can."""
     sources = tuple(sorted({*changed, *(files.gold or {})}))
-    if sources not in files.shown:
+    if sources not in files.reference_strangers:
         reference = run(overlay(files.graded, files.gold or {}), sources=sources)
-        files.shown[sources] = frozenset(reference.strangers)
-    return files.shown[sources]
+        files.reference_strangers[sources] = frozenset(reference.strangers)
+    return files.reference_strangers[sources]
 
 
 def _with_expectations(files: TaskFiles, tree: Tree, paths: tuple[str, ...]) -> Tree:

@@ -57,7 +57,9 @@ class TaskFiles:
     visible: Tree  # what the agent starts from
     gold: Changes | None = None
     restored: Tree = field(default_factory=dict)  # what grading has and the agent does not see
-    shown: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict, compare=False)
+    reference_strangers: dict[tuple[str, ...], frozenset[str]] = field(
+        default_factory=dict, compare=False
+    )
     """By changed files: what a run of the reference shows of compared values (`_grade`)."""
 
     @cached_property
