@@ -1,8 +1,9 @@
 """Imports an agent as the harness of a workspace, and checks it before money is spent.
 
 Its files are copied into the harness repository as one commit, which names their source. The
-original is only read. A `harness.toml` among the files is used unchanged. If there is none, it is
+original is only read. A `harness.toml` among the files is used as it is. If there is none, it is
 written from the owner's answers (`Answers`), and for the rest from what the files suggest.
+If the policy is to be trained, a folder of ours beside the agent says how (`TRAINING_FOLDER`).
 
 Not covered: the packages that the agent needs. They come from its image
 (`meta-agent sandbox build`).
@@ -22,6 +23,8 @@ import tomlkit
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import (
     CONTRACT_FILE,
+    RECIPE_FILE,
+    TRAINING_FOLDER,
     CheckResult,
     HarnessContract,
     Opener,
@@ -30,7 +33,7 @@ from meta_agent.core.harness import (
     parse_contract,
 )
 from meta_agent.core.history import IMPORT_TRAILER, HarnessRepo, read_foreign, with_trailers
-from meta_agent.core.protocols import HarnessTree, Sandbox
+from meta_agent.core.protocols import Factor, HarnessTree, Sandbox
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
 
 SUBJECT: Final = "feat: the agent this workspace starts from"
@@ -46,6 +49,13 @@ PROMPTS: Final = (
     *("**/*prompt*", "**/*.jinja", "**/*.jinja2", "**/*.j2", "**/*.prompt"),
     *("**/*.yaml", "**/*.yml", "**/config*.toml", "**/config*.json"),
 )
+TRAINING_FILES: Final[Mapping[Factor, str]] = {
+    "reward": "reward.py",
+    "filter": "filter.py",
+    "data": "curriculum.py",
+    "recipe": RECIPE_FILE,
+}
+"""The files of a shipped harness that say how a policy is trained."""
 Choose = Callable[[list["Start"]], "Start | None"]
 
 
@@ -96,9 +106,16 @@ def is_brought(harness: str) -> bool:
 
 
 def bring(
-    source: str, answers: Answers = NO_ANSWERS, *, choose: Choose = lambda _: None
+    source: str,
+    answers: Answers = NO_ANSWERS,
+    *,
+    choose: Choose = lambda _: None,
+    training: Mapping[str, bytes] | None = None,
 ) -> Brought:
     """Reads and describes an agent. Calls `choose` if there is not exactly one way to start it.
+
+    `training` holds the files of a shipped harness: those that say how a policy is trained are
+    written beside an agent that has none of its own.
 
     Raises ConfigError if flags contradict its harness.toml, or if no way to start it is chosen.
     """
@@ -116,7 +133,12 @@ def bring(
         text, contract_notes = _describe(source, files, answers, choose)
         files[CONTRACT_FILE] = text.encode()
         notes = [*contract_notes, *notes]
-    parse_contract(HarnessTree("", "", files))
+    contract = parse_contract(HarnessTree("", "", files))
+    if training is not None and contract.command and "recipe" not in contract.factors:
+        written = _with_training(files[CONTRACT_FILE].decode(), contract, training)
+        files = {**written, **files, CONTRACT_FILE: written[CONTRACT_FILE]}
+        notes.append(f"how the policy is trained: {TRAINING_FOLDER}/, which the agent does not see")
+        parse_contract(HarnessTree("", "", files))
     trailers = {"Imported-From": foreign.source, IMPORT_TRAILER: foreign.commit or ""}
     return Brought(files, with_trailers(SUBJECT, trailers), tuple(notes))
 
@@ -128,9 +150,10 @@ def create_brought(
     *,
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
+    training: Mapping[str, bytes] | None = None,
 ) -> HarnessRepo:
     """Creates the harness repository of a workspace from an agent. Notes go to `tell`."""
-    brought = bring(source, answers, choose=choose)
+    brought = bring(source, answers, choose=choose, training=training)
     for note in brought.notes:
         tell(note)
     return HarnessRepo.create(path, brought.files, brought.message)
@@ -161,6 +184,24 @@ def _describe(
     notes.append(f"prompts and settings found: {', '.join(prompts[:8]) or 'none'}")
     notes.append(f"editable: {', '.join(editable)}; protected: {', '.join(protected) or 'none'}")
     return tomlkit.dumps(document), notes
+
+
+def _with_training(
+    text: str, contract: HarnessContract, shipped: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Returns reward, filter, curriculum and recipe, and a harness.toml that names them.
+
+    A factor that the agent has already stays its own. So do files of the folder that lie there.
+    """
+    document: Any = tomlkit.parse(text)
+    files: dict[str, bytes] = {}
+    for factor, name in TRAINING_FILES.items():
+        if factor not in contract.factors:
+            path = f"{TRAINING_FOLDER}/{name}"
+            document["factors"][factor] = [path]
+            files[path] = next(data for p, data in shipped.items() if p.endswith(f"/{name}"))
+    document["harness"]["editable"].append(f"{TRAINING_FOLDER}/**")
+    return {CONTRACT_FILE: tomlkit.dumps(document).encode(), **files}
 
 
 def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Choose) -> Start:

@@ -72,6 +72,7 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         "success_before": before.solved / before.planned,
         "clean_success_before": before.clean / before.planned,
         "gain": {"delta": gain.delta, "low": gain.ci_low, "high": gain.ci_high},
+        "tokens_in_rows": trained.metrics[-1].get("tokens_in_rows") if trained.metrics else None,
         "metrics": trained.metrics,
         "next": "meta-agent adopt --model DIRECTORY",
     }

@@ -37,7 +37,11 @@ def open_or_create(
 
     def create(path: Path) -> HarnessRepo:
         if is_brought(config.harness):
-            return create_brought(path, config.harness, answers, choose=choose, tell=tell)
+            shipped = shipped_harness(door_of(config.domain)[0].harness)
+            training = shipped if config.trainable and config.own_tasks else None
+            return create_brought(
+                path, config.harness, answers, choose=choose, tell=tell, training=training
+            )
         return HarnessRepo.create(path, _first_files(config), FIRST_COMMIT)
 
     return init_workspace(

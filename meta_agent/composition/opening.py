@@ -25,7 +25,7 @@ from meta_agent.composition.visible import declare
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
-from meta_agent.core.harness import parse_contract
+from meta_agent.core.harness import no_recipe, parse_contract
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
 from meta_agent.core.ledger import DONE, Ledger
@@ -291,6 +291,8 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
     contract = parse_contract(run.repo.tree(run.repo.head()))
     if contract.command and not config.own_tasks:
         raise needs_tasks(config)
+    if config.trainable and not contract.factors.get("recipe"):
+        raise no_recipe(contract.name)
     if not purpose:
         declare(run)
 

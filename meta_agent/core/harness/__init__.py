@@ -38,13 +38,20 @@ edit of several factors without a label; diagnostics always change alone.
 
 from meta_agent.core.harness._paths import matches, matches_any, safe_path
 from meta_agent.core.harness.command import CommandSession, Opener, open_session
-from meta_agent.core.harness.contract import CONTRACT_FILE, Entry, HarnessContract, parse_contract
-from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
+from meta_agent.core.harness.contract import (
+    CONTRACT_FILE,
+    TRAINING_FOLDER,
+    Entry,
+    HarnessContract,
+    parse_contract,
+)
+from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe
 from meta_agent.core.harness.session import CheckResult, HarnessSession, Measurement, Teaches
 
 __all__ = [
     "CONTRACT_FILE",
     "RECIPE_FILE",
+    "TRAINING_FOLDER",
     "CheckResult",
     "CommandSession",
     "Entry",
@@ -56,6 +63,7 @@ __all__ = [
     "Teaches",
     "matches",
     "matches_any",
+    "no_recipe",
     "open_session",
     "parse_contract",
     "parse_recipe",

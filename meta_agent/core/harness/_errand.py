@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.core.errors import GuestError, SandboxError
-from meta_agent.core.harness.contract import HarnessContract
+from meta_agent.core.harness.contract import TRAINING_FOLDER, HarnessContract
 from meta_agent.core.protocols import JSON, Answer, Answerer, Call, HarnessTree, Sandbox
 from meta_agent.core.rollouts.away import AgentEnd
 
@@ -101,8 +101,9 @@ def run_errand(
 
 
 def _stage(sandbox: Sandbox, tree: HarnessTree, errand: Errand) -> str:
-    scripts = {p: d for p, d in tree.files.items() if d.startswith(b"#!")}
-    others = {p: d for p, d in tree.files.items() if p not in scripts}
+    files = {p: d for p, d in tree.files.items() if not p.startswith(f"{TRAINING_FOLDER}/")}
+    scripts = {p: d for p, d in files.items() if d.startswith(b"#!")}
+    others = {p: d for p, d in files.items() if p not in scripts}
     sandbox.write({f"harness/{path}": data for path, data in scripts.items()}, executable=True)
     sandbox.write({f"harness/{path}": data for path, data in others.items()})
     sandbox.write({f"repo/{path}": data for path, data in errand.files.items()})

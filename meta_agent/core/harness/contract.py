@@ -16,10 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from meta_agent.core.errors import CandidateError, ConfigError
-from meta_agent.core.harness._paths import check_pattern, collisions, matches_any, safe_path
+from meta_agent.core.harness._paths import (
+    check_pattern,
+    collisions,
+    matches,
+    matches_any,
+    safe_path,
+)
 from meta_agent.core.protocols import FACTORS, Factor, HarnessTree
 
 CONTRACT_FILE = "harness.toml"
+TRAINING_FOLDER = "meta-agent-training"
+"""The folder of ours beside a brought agent: how its policy is trained. The agent never sees it."""
 _HARNESS_KEYS = {"name", "entry", "command", "image", "editable", "protected", "check", "env"}
 
 
@@ -103,13 +111,25 @@ class HarnessContract:
         return factors[0]
 
     def factors_matching(self, path: str) -> list[Factor]:
-        """All factors whose patterns name `path`, in the fixed order of `FACTORS`."""
-        return [name for name in FACTORS if matches_any(self.factors.get(name, ()), path)]
+        """All factors whose patterns name `path`, in the fixed order of `FACTORS`.
+
+        A pattern of the agent's own files, such as `**`, does not reach into `TRAINING_FOLDER`.
+        """
+        home = f"{TRAINING_FOLDER}/"
+        ours = path.startswith(home)
+        return [
+            name
+            for name in FACTORS
+            if any(
+                matches(pattern, path)
+                for pattern in self.factors.get(name, ())
+                if not ours or pattern.startswith(home)
+            )
+        ]
 
     def files_of(self, factor: Factor, tree: HarnessTree) -> list[str]:
         """The tree's files that belong to a factor, sorted."""
-        patterns = self.factors.get(factor, ())
-        return sorted(path for path in tree.files if matches_any(patterns, path))
+        return sorted(path for path in tree.files if factor in self.factors_matching(path))
 
 
 def _paths_and_factors(touched: Mapping[Factor, str]) -> str:

@@ -120,6 +120,15 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
+def no_recipe(harness: str, count: int = 0) -> ConfigError:
+    """Returns the error for a harness whose factor `recipe` has not exactly one recipe file."""
+    return ConfigError(
+        f"the harness {harness} has {count} {RECIPE_FILE} files, and training needs one",
+        hint="meta-agent init --harness FOLDER --policy hf:PATH --workspace NEW writes what "
+        "training needs beside your agent",
+    )
+
+
 def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
     """Parses a recipe, or raises `ConfigError` that says which key is wrong and what would do."""
     try:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from meta_agent.core.errors import CandidateError, ConfigError, GuestError, SandboxError
 from meta_agent.core.harness.contract import HarnessContract, parse_contract
-from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
+from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe
 from meta_agent.core.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
 from meta_agent.core.rollouts.record import to_line
 
@@ -111,7 +111,7 @@ class HarnessSession:
         """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
         paths = self._recipe_files
         if len(paths) != 1:
-            raise ConfigError(f"harness {self.contract.name} has {len(paths)} {RECIPE_FILE} files")
+            raise no_recipe(self.contract.name, len(paths))
         return parse_recipe(self.tree.files[paths[0]].decode("utf-8", "replace"), paths[0])
 
     @property

@@ -1,7 +1,8 @@
 """Gives promoted history back to the agent's owner: as a branch of their clone, or as patches.
 
 A line of commits, one for each step of `main`: a merged candidate becomes one commit with its
-hypothesis and its verdict. What the import added or left out (`harness.toml`) is not carried over.
+hypothesis and its verdict. What the import added or left out (`harness.toml`, how a policy is
+trained) is not carried over.
 
 Promises: the owner's working tree, index and other branches are not touched; a branch that exists
 is never moved; hooks of theirs do not run. The branch starts at the commit that was imported, so it
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import CONTRACT_FILE, TRAINING_FOLDER, matches_any
 from meta_agent.core.history._git import ZERO, Git, GitError, migrate, read_commit, scratch
 from meta_agent.core.history._message import parse_trailers, plain
 from meta_agent.core.history._repo import HarnessRepo
 from meta_agent.core.history._worktree import MAIN
 
-OURS: Final = ("harness.toml",)
+OURS: Final = (CONTRACT_FILE, f"{TRAINING_FOLDER}/**")
 IMPORT_TRAILER: Final = "Imported-Commit"
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./-]{0,100}", re.ASCII)
 
@@ -39,7 +41,7 @@ class Step(NamedTuple):
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
         """What it changes of the owner's files; None removes."""
-        paths = (self.before.keys() | self.after.keys()) - set(OURS)
+        paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}
 

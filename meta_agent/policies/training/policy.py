@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Self, TypeVar
@@ -209,7 +210,8 @@ class PolicyChild:
         base = self.policy
         self.policy = f"{base}+{event.step}"  # these weights are no checkpoint
         try:
-            rows = provide_rows(event)
+            with self._lent():
+                rows = provide_rows(event)
         except BaseException:
             self._abort()
             raise
@@ -218,6 +220,18 @@ class PolicyChild:
         for at, part in enumerate(parts := _parts(rows) or [[]], 1):
             rows_json = [_wire.row_to_json(row) for row in part]
             self._send({"op": "rows", "rows": rows_json, "more": at < len(parts)})
+
+    @contextmanager
+    def _lent(self) -> Iterator[None]:
+        """Lets other threads ask the child, while `train` waits for rows.
+
+        An agent that is a command has a thread for each attempt.
+        """
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.acquire()
 
     def _abort(self) -> None:
         """Stops the training run in the child; its error answer is expected and dropped."""

@@ -287,6 +287,7 @@ class _Loop:
     def on_metrics(self, measured: StepMetrics) -> None:
         """Adds what only the host knows to the first step after a rollout event."""
         row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
+        row["tokens_in_rows"] = self._share_in_rows()
         self._host_values = {}
         self.metrics.append(row)
         if self._report is not None:
@@ -344,8 +345,7 @@ class _Loop:
         rows = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
         self._in_rows += sum(sum(row.mask) for row in rows)
         self._lost += sum(row.lost for row in rows)
-        sampled = self._in_rows + self._lost
-        share = self._in_rows / sampled if sampled else 1.0
+        share = self._share_in_rows()
         if share < self._min_exact:
             raise CandidateError(
                 f"{share:.1%} of the sampled tokens are in rows to train on, and at least "
@@ -353,6 +353,11 @@ class _Loop:
                 reason="inexact_rows",
                 hint="let each call begin with the messages of the call before and its reply",
             )
+
+    def _share_in_rows(self) -> float:
+        """Returns the share of the sampled tokens so far that is trained on."""
+        sampled = self._in_rows + self._lost
+        return self._in_rows / sampled if sampled else 1.0
 
     def _score(self, rollouts: Sequence[Rollout]) -> None:
         scored = [rollout for rollout in rollouts if not _spoiled(rollout)]
