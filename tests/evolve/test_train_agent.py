@@ -71,8 +71,8 @@ def rows_of(cli: Cli) -> list[Any]:
     root = cli.folder / "meta-agent-workspace"
     with Ledger.open(root / "ledger.sqlite", owner_lock=False) as ledger:
         (step,) = (s for s in ledger.steps(kind="train") if s.outcome["shard"])
-        shard = step.outcome["shard"]
-    return list(RolloutStore(root / "rollouts").read(shard["name"], sha256=shard["sha256"]))
+        shard = step.outcome["shard"]["name"]
+    return list(RolloutStore(root / "rollouts").read(shard, tokens=True))
 
 
 def test_init_writes_what_training_needs_and_three_steps_train(tmp_path: Path) -> None:
@@ -118,9 +118,16 @@ def test_mini_swe_agent_unmodified_trains_a_tiny_model(tmp_path: Path) -> None:
     agent = shutil.copytree(source, tmp_path / "mini")
     text = (agent / "harness.toml").read_text()
     (agent / "harness.toml").write_text(text.replace("mini-swe-agent:1", image))
+    # A model with random weights makes no tool call, and mini-swe-agent forgets a reply without
+    # one. So its configuration takes each reply for a command.
+    settings = (agent / "mini.yaml").read_text()
+    takes_all = "model:\n  model_class: litellm_textbased\n  action_regex: '\\A(.*)\\Z'\n"
+    (agent / "mini.yaml").write_text(settings.replace("model:\n", takes_all))
     small_recipe(agent)
     cli = Cli(tmp_path / "there")
     cli.folder.mkdir()
     argv = ("train", *tasks(tmp_path), "--harness", str(agent), "--train-steps", "3")
     document = cli.json(*argv, "--sandbox", "docker")
     assert (document["steps"], document["tokens_in_rows"]) == (3, 1.0)
+    rollouts = rows_of(cli)
+    assert rollouts and all(r.tokens.exact and r.turns == 3 and not r.error for r in rollouts)

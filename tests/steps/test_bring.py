@@ -11,9 +11,10 @@ import pytest
 
 from meta_agent.composition.bring import Answers, bring, check_harness, create_brought, starts
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.harness import parse_contract
+from meta_agent.core.harness import TRAINING_FOLDER, parse_contract
 from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
 from meta_agent.core.protocols import HarnessTree
+from meta_agent.core.resources import shipped_harness
 from meta_agent.proposers import Workbench
 from meta_agent.sandboxes import open_sandbox
 
@@ -297,3 +298,26 @@ def test_what_cannot_be_handed_back_says_why(theirs: Path, tmp_path: Path) -> No
     promoted(plain, "prompt.md", "Look first.\n")
     with pytest.raises(ConfigError, match="not imported from a git"):
         adopt_branch(plain, theirs, "better")
+
+
+def test_what_training_needs_is_written_beside_the_agent(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path / "mine", {"agent.py": "print()", f"{TRAINING_FOLDER}/reward.py": "# mine"}
+    )
+    shipped = shipped_harness("chat/open")
+    files = bring(str(folder), COMMAND, training=shipped).files
+    contract = parse_contract(HarnessTree("", "", files))
+    assert contract.factor_of(["agent.py"]) == "scaffold"
+    assert contract.factor_of([f"{TRAINING_FOLDER}/recipe.toml"]) == "recipe"
+    assert files[f"{TRAINING_FOLDER}/recipe.toml"] == shipped["agent/recipe.toml"]
+    assert files[f"{TRAINING_FOLDER}/reward.py"] == b"# mine"
+
+
+def test_a_recipe_of_its_own_is_left_as_it_is(tmp_path: Path) -> None:
+    toml = '[harness]\nname = "a"\ncommand = ["a"]\neditable = ["**"]\n'
+    toml += '[factors]\nrecipe = ["recipe.toml"]\n'
+    folder = written(
+        tmp_path / "mine", {"harness.toml": toml, "recipe.toml": "learning_rate = 1e-6\n"}
+    )
+    brought = bring(str(folder), training=shipped_harness("chat/open"))
+    assert brought.files.keys() == {"harness.toml", "recipe.toml"}
