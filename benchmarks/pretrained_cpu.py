@@ -28,7 +28,8 @@ from train_step import _ours, _plain
 
 from meta_agent.core.protocols import GenerateRequest
 from meta_agent.policies.pretrained import pretrained_place
-from meta_agent.policies.training import Row
+from meta_agent.policies.training import Row, TrainSettings
+from meta_agent.policies.training.memory import kept_tokens, shape_of
 
 GROUPS, SIZE, SAMPLED_ROWS = 8, 8, 32
 RECIPE = {"groups_per_step": GROUPS, "num_generations": SIZE, "learning_rate": 3e-4, "lora_r": 16}
@@ -142,6 +143,7 @@ def step(kind: str, place: Path, batch: list[Row]) -> Time:
     )
 
     from meta_agent.policies.training._recipe import plan_training
+    from meta_agent.policies.training.passes.chunks import can_pack
 
     set_seed(1)
     ends: list[tuple[float, float]] = []
@@ -162,7 +164,12 @@ def step(kind: str, place: Path, batch: list[Row]) -> Time:
             "train_dataset": Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
             "peft_config": plan.lora.to_peft(),
         }
-        trainer = (_ours if kind == "ours" else _plain)([batch, batch], plan, common)
+        if kind == "ours":
+            limit = kept_tokens(shape_of(place), TrainSettings(16, "bfloat16"))
+            ours = {"packs": can_pack(common["model"]), "kept_tokens": limit}
+            trainer = _ours([batch, batch], plan, common | ours)
+        else:
+            trainer = _plain([batch, batch], plan, common)
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(Clock())
         trainer.train()

@@ -19,14 +19,22 @@ GROUPS, SIZE = 4, 4
 
 
 def rows(
-    seed: int = 0, *, dead: tuple[int, ...] = (1,), missing: tuple[int, ...] = ()
+    seed: int = 0,
+    *,
+    dead: tuple[int, ...] = (1,),
+    missing: tuple[int, ...] = (),
+    shared: bool = False,
 ) -> list[Row]:
-    """Ragged rows with environment tokens in between; the groups in `dead` have no spread."""
+    """Ragged rows with environment tokens in between; the groups in `dead` have no spread.
+
+    `shared`: the rows of a group have one prompt.
+    """
     rnd = random.Random(seed)
     made = []
     for index in range(GROUPS * SIZE):
         group = index // SIZE
-        prompt = [rnd.randint(2, 96) for _ in range(3 + 4 * group)]
+        prompts = random.Random(group) if shared else rnd
+        prompt = [prompts.randint(2, 96) for _ in range(3 + 4 * group)]
         mask = [1] + [int(rnd.random() < 0.6) for _ in range(rnd.randint(2, 25))] + [1]
         completion = [rnd.randint(2, 96) for _ in mask]
         completion[-1] = 1 if index % 3 else completion[-1]  # some end by the stop token
@@ -58,6 +66,7 @@ def train(
     batches: list[list[Row]],
     tokens_per_pass: int = 1536,
     corrected: bool = False,
+    packs: bool = False,
     **changes: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """Trains by `HostedTrainer` or by plain `GRPOTrainer`; returns weights and emitted events.
@@ -74,7 +83,13 @@ def train(
 
     torch.set_num_threads(1)
     set_seed(0)
-    plan = plan_training(recipe(**changes), steps=len(batches), seed=0, output_dir=str(tmp_path))
+    plan = plan_training(
+        recipe(**changes),
+        steps=len(batches),
+        seed=0,
+        output_dir=str(tmp_path),
+        checkpointing=packs,
+    )
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     events: list[Any] = []
 
@@ -94,6 +109,8 @@ def train(
             group_size=SIZE,
             tokens_per_pass=tokens_per_pass,
             publish=publish if corrected else None,
+            packs=packs,
+            kept_tokens=60,
             **common,
         )
     else:
@@ -179,6 +196,27 @@ def test_many_passes_are_equal_to_one(
         if before["event"] == "metrics":
             for name in ("loss", "entropy", "grad_norm"):
                 assert after["values"][name] == pytest.approx(before["values"][name], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"loss_type": "cispo"}, {"num_iterations": 2}, {"beta": 0.1}],
+    ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()),
+)
+@pytest.mark.parametrize("tokens_per_pass", [1, 90, 1536])
+def test_rows_that_share_a_prompt_are_computed_together_with_the_same_result(
+    tmp_path: Path, nano_policy: Path, changes: dict[str, Any], tokens_per_pass: int
+) -> None:
+    import torch
+
+    batches = [rows(1, shared=True), rows(2, dead=(0, 3), missing=(6,), shared=True)]
+    packed, _ = train(
+        "hosted", tmp_path, nano_policy, batches, tokens_per_pass, packs=True, **changes
+    )
+    plain, _ = train("plain", tmp_path, nano_policy, batches, **changes)
+    assert moved(plain, nano_policy) > 1e-4
+    for name, value in plain.items():
+        torch.testing.assert_close(packed[name], value, atol=3e-6, rtol=1e-4, msg=name)
 
 
 def test_metrics_and_advantages_are_streamed(tmp_path: Path, nano_policy: Path) -> None:

@@ -53,6 +53,8 @@ from meta_agent.policies.training.checkpoint import (
     write_checkpoint,
 )
 from meta_agent.policies.training.hub import base_place
+from meta_agent.policies.training.memory import kept_tokens, shape_of
+from meta_agent.policies.training.passes.chunks import can_pack
 from meta_agent.policies.training.passes.ranks import Ranks
 from meta_agent.policies.training.passes.shards import Shards
 
@@ -293,6 +295,7 @@ def _trainer(
         with disk_full_said(job.output):
             trainer.seal()
 
+    is_hf = policy.opened.kind == "hf"
     trainer = HostedTrainer(
         ask=rollouts,
         emit=emit,
@@ -301,6 +304,8 @@ def _trainer(
         publish=(lambda: None) if policy.settings.corrected else None,
         seals_at=job.seals_at,
         tokens_per_pass=policy.settings.tokens_per_pass,
+        packs=is_hf and can_pack(model),
+        kept_tokens=kept_tokens(shape_of(policy.opened.path), policy.settings) if is_hf else 0,
         ranks=ranks,
         shards=shards,
         model=model,

@@ -8,7 +8,7 @@ overridden, and tests hold them to TRL's results:
 * `_compute_loss` notes which rows can move the weights, and goes back through the model in passes
   of `tokens_per_pass` tokens, each freed before the next.
 * `_get_per_token_logps_and_entropies` computes those rows only, sorted by length and padded on the
-  right (causal attention then needs no mask).
+  right (causal attention then needs no mask), or packed by their prompt (`passes.chunks`).
 
 Why passes are exact: a loss is a function of log-probabilities. TRL computes it, and its gradient
 by each of them; each pass then goes forward once more with a graph and takes its part of that
@@ -52,7 +52,7 @@ from meta_agent.core.errors import CandidateError
 from meta_agent.core.protocols import TokenRecord
 from meta_agent.policies.training import _metrics
 from meta_agent.policies.training._wire import Row
-from meta_agent.policies.training.passes.chunks import Chunk, chunks_of
+from meta_agent.policies.training.passes.chunks import Chunk, chunks_of, packed_chunks_of
 from meta_agent.policies.training.passes.ranks import Ranks
 from meta_agent.policies.training.passes.shards import Shards
 
@@ -96,6 +96,8 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         publish: Callable[[], None] | None = None,
         seals_at: Callable[[int], bool] = lambda _: False,
         tokens_per_pass: int = TOKENS_PER_PASS,
+        packs: bool = False,
+        kept_tokens: int = 0,
         ranks: Ranks | None = None,
         shards: Shards | None = None,
         **settings: Any,
@@ -103,8 +105,12 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         """`publish` hands the current weights to another sampler than this model.
 
         It is called before every rollout event. TRL's truncated importance sampling then corrects
-        rows token by token.
+        rows token by token. `packs` says that rows of one prompt are packed. A pass of at most
+        `kept_tokens` tokens keeps its activations, even if others compute them again.
         """
+        self._chunks_of = packed_chunks_of if packs else chunks_of
+        self._kept_tokens = kept_tokens
+        self._recomputing_layers: list[Any] | None = None
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
         self._tokens_per_pass = tokens_per_pass
@@ -257,6 +263,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         for at, chunk, counts in self._ranks.deal(passes.chunks):
             still = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
             with self._ranks.alone(model, still=still):
+                self._recompute(model, chunk.ids.numel() > self._kept_tokens)
                 out = self._forward(model, chunk, at)
                 outputs, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
                 entropy = out.entropy[chunk.scored]
@@ -274,7 +281,20 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _forward(self, model: Any, chunk: Chunk, at: int) -> Any:
         with self.accelerator.autocast(), self._ranks.draws(self.state.global_step, at):
-            return model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
+            return model(
+                input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True, **chunk.inputs
+            )
+
+    def _recompute(self, model: Any, again: bool) -> None:
+        """Says whether the layers compute their activations again on the way back."""
+        if self._recomputing_layers is None:
+            self._recomputing_layers = [
+                layer
+                for layer in model.modules()
+                if getattr(layer, "gradient_checkpointing", False)
+            ]
+        for layer in self._recomputing_layers:
+            layer.gradient_checkpointing = again
 
     def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
         mask = inputs["completion_mask"].bool()
@@ -346,7 +366,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
                 compute_aux_loss, **images,
             )  # fmt: skip
         focus = self._focus or _everything(attention_mask, logits_to_keep)
-        chunks = chunks_of(
+        chunks = self._chunks_of(
             input_ids, attention_mask, focus.score, logits_to_keep, self._tokens_per_pass,
             self._ranks.count,
         )  # fmt: skip

@@ -27,6 +27,8 @@ from meta_agent.policies.training.hub import base_place
 GIB: Final = 1 << 30
 _HEADER_BYTES: Final = 64 << 20
 _TILE_TOKENS, _TILE_WORDS = 4096, 32768  # of TRL's fused head
+_KEPT_BYTES: Final = 2 << 30
+"""A pass keeps its activations up to here; beyond, it computes them again on the way back."""
 _TILES = 4  # of logits: products, probabilities and their gradients
 
 
@@ -89,6 +91,20 @@ def shape_of(folder: Path) -> Shape:
         ) from error
 
 
+def kept_tokens(shape: Shape, settings: TrainSettings) -> int:
+    """Returns how many tokens a pass may have to keep its activations."""
+    return _KEPT_BYTES // (_short(settings) * shape.layers * _layer(shape))
+
+
+def _short(settings: TrainSettings) -> int:
+    return 2 if settings.precision == "bfloat16" else 4
+
+
+def _layer(shape: Shape) -> int:
+    """Returns how many numbers one layer keeps for one token."""
+    return 6 * shape.hidden + 4 * shape.attention + 4 * shape.inner
+
+
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
     """Returns the peak of a training on one of its devices; the longest row has `row` tokens.
 
@@ -96,26 +112,26 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     says that the weights came out of a training of ours, so that they are in float32.
     """
     tokens = max(settings.tokens_per_pass, row)
-    short = 2 if settings.precision == "bfloat16" else 4
+    short = _short(settings)
     held = short if settings.lora_rank and not trained else 4
     adapters = settings.lora_rank * shape.adapted
     steps_on = adapters or shape.parameters
     # Autocast keeps a copy of the weights that are trained, as long as it is on.
     copies = short * shape.parameters if short < 4 and not adapters else 0
-    layer = 6 * shape.hidden + 4 * shape.attention + 4 * shape.inner
     weights = held * shape.parameters + 4 * adapters + copies
     parts = settings.ranks if settings.sharded else 1
     # Of parted weights the layer that is computed and the next are whole, and so is the head.
     near = 2 * (shape.parameters // shape.layers + shape.words * shape.hidden) if parts > 1 else 0
-    # Every layer's input is kept; all of one layer is computed again on the way back.
-    per_token = held * shape.layers * shape.hidden + short * layer
+    # A long pass keeps every layer's input and computes one layer at a time again on the way back.
+    per_token = held * shape.layers * shape.hidden + short * _layer(shape)
+    short_pass = min(tokens, kept_tokens(shape, settings))
     tile = min(_TILE_WORDS, shape.words) * min(_TILE_TOKENS, tokens)
     head = 0 if adapters else shape.words * shape.hidden
     return Memory(
         weights=weights // parts + (weights if parts > 1 else 0) + held * near,
         gradients=4 * steps_on // parts + 4 * near,
         optimizer=8 * steps_on // parts,
-        activations=per_token * tokens,
+        activations=max(per_token * tokens, short * shape.layers * _layer(shape) * short_pass),
         logits=4 * (_TILES * tile + head),
         engine=weights if settings.max_staleness else 0,
         per_token=per_token,

@@ -2,12 +2,18 @@
 
 Promises: every scored position is in exactly one chunk. Causal attention needs no mask.
 
+Rows that share a prompt can be packed: the prompt once, then one branch for each row, which begins
+with the prompt's last token. A mask hides the other branches, and positions count on from the
+prompt, so that a branch is computed as its row would be alone. `can_pack` says for which models.
+
 Not covered: who computes a chunk (`ranks`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +26,7 @@ class Chunk(NamedTuple):
     labels: Tensor  # -100 where nothing is scored
     scored: Tensor  # bool [rows, width - 1]: the shifted positions that are scored
     places: tuple[Tensor, Tensor]  # where they go: (row, completion position)
+    inputs: Mapping[str, Tensor] = {}  # what the model gets besides, if rows are packed
 
 
 def chunks_of(
@@ -71,3 +78,96 @@ def _chunk(
         scored=scored,
         places=(rows[places[:, 0]], completion[places[:, 0], places[:, 1] + 1]),
     )
+
+
+def can_pack(model: Any) -> bool:
+    """Returns True if a mask and positions decide all that a token of this model sees."""
+    from transformers.cache_utils import get_layer_types_and_kwargs
+
+    config = model.config.get_text_config()
+    kinds, _ = get_layer_types_and_kwargs(config)
+    return set(kinds) == {"full_attention"} and config._attn_implementation == "sdpa"
+
+
+@dataclass(slots=True)
+class _Pack:
+    """Rows of one prompt, as one sequence."""
+
+    prompt: Sequence[int]
+    rows: list[int] = field(default_factory=list)
+    reaches: list[int] = field(default_factory=list)  # completion tokens of each row
+
+    @property
+    def width(self) -> int:
+        return len(self.prompt) - 1 + sum(self.reaches) + len(self.rows)
+
+
+def packed_chunks_of(
+    ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
+) -> list[Chunk]:
+    """Cuts rows as `chunks_of` does, and computes a prompt once for all rows in one pack."""
+    prompt_width = ids.shape[1] - keep
+    reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()
+    rows_of: dict[tuple[int, ...], list[int]] = {}
+    for row, reach in enumerate(reaches):
+        if reach:
+            prompt = ids[row, :prompt_width][attention[row, :prompt_width].bool()]
+            rows_of.setdefault(tuple(prompt.tolist()), []).append(row)
+    longest = max(len(prompt) + reaches[row] for prompt, rows in rows_of.items() for row in rows)
+    if ranks > 1:
+        total = sum(_Pack(p, r, [reaches[row] for row in r]).width for p, r in rows_of.items())
+        tokens = min(tokens, -(-total // ranks))
+    packs: list[_Pack] = []
+    for prompt, rows in rows_of.items():
+        packs.append(_Pack(prompt))
+        for row in sorted(rows, key=lambda row: -reaches[row]):
+            if packs[-1].rows and packs[-1].width + reaches[row] + 1 > max(tokens, longest):
+                packs.append(_Pack(prompt))
+            packs[-1].rows.append(row)
+            packs[-1].reaches.append(reaches[row])
+    packs.sort(key=lambda pack: -pack.width)
+    chunks = []
+    while packs:
+        count = max(1, tokens // packs[0].width)
+        chunks.append(_packed(ids, score, packs[:count], prompt_width))
+        packs = packs[count:]
+    return chunks
+
+
+def _packed(ids: Tensor, score: Tensor, packs: Sequence[_Pack], prompt_width: int) -> Chunk:
+    shape = len(packs), packs[0].width
+    packed, positions, branches = (ids.new_zeros(shape) for _ in range(3))
+    labels = ids.new_full(shape, -100)
+    rows, completions = [], []
+    for number, pack in enumerate(packs):
+        shared = len(pack.prompt) - 1
+        packed[number, :shared] = torch.tensor(pack.prompt[:-1], device=ids.device)
+        positions[number, :shared] = torch.arange(shared, device=ids.device)
+        start = shared
+        for branch, (row, reach) in enumerate(zip(pack.rows, pack.reaches, strict=True), 1):
+            end = start + 1 + reach
+            packed[number, start] = pack.prompt[-1]
+            completion = ids[row, prompt_width : prompt_width + reach]
+            packed[number, start + 1 : end] = completion
+            positions[number, start:end] = shared + torch.arange(reach + 1, device=ids.device)
+            branches[number, start:end] = branch
+            scored = score[row, :reach]
+            labels[number, start + 1 : end] = completion.masked_fill(~scored, -100)
+            places = scored.nonzero()[:, 0]
+            rows.append(torch.full_like(places, row))
+            completions.append(places)
+            start = end
+        branches[number, start:] = -1  # padding
+    return Chunk(
+        ids=packed,
+        labels=labels,
+        scored=labels[:, 1:] != -100,
+        places=(torch.cat(rows), torch.cat(completions)),
+        inputs={"position_ids": positions, "attention_mask": _seen(branches)},
+    )
+
+
+def _seen(branches: Tensor) -> Tensor:
+    """Returns which tokens each token sees: earlier ones of the prompt and of its own branch."""
+    of, by = branches[:, None, :], branches[:, :, None]
+    return ((of == by) | (of == 0)).tril()[:, None]
