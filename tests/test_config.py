@@ -337,3 +337,22 @@ def test_money_and_people_do_not_change_the_run() -> None:
     for name, value in changes.items():
         assert resolve({name: value}).config_hash == resolve({}).config_hash
     assert resolve({"models": {"judge": "a/b"}}).config_hash != resolve({}).config_hash
+
+
+@pytest.mark.parametrize(
+    ("policy", "flags", "precision"),
+    [
+        ("hf:model", "flags : sse2 avx512_bf16", "bfloat16"),
+        ("hf:model", "flags : sse2", "float32"),
+        ("nano", "flags : amx_bf16", "float32"),
+    ],
+)
+def test_a_pretrained_policy_computes_in_what_the_processor_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, flags: str, precision: str
+) -> None:
+    (tmp_path / "cpuinfo").write_text(flags)
+    monkeypatch.setattr("meta_agent.core.config._PROCESSOR", tmp_path / "cpuinfo")
+    made = RunConfig(policy=policy)
+    assert made.precision == precision
+    stored = {name: value for name, value in made.to_json().items() if name != "precision"}
+    assert RunConfig.from_json(stored).precision == "float32", "as before there was a choice"

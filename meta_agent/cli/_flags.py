@@ -94,10 +94,15 @@ FLAGS: Final[dict[str, Flag]] = {
         "Rank of the adapters that an hf: policy trains; 0 trains all weights. [default: 0]",
     ),
     "precision": Flag(
-        str, _RUN, "Number format of an hf: policy: float32 or bfloat16. [default: float32]"
+        str,
+        _RUN,
+        "Number format of an hf: policy: float32 or bfloat16. [default: bfloat16 if the "
+        "processor has it]",
     ),
     "tokens_per_pass": Flag(
-        int, _RUN, "Tokens that hf: training holds in memory at once. [default: 8192]"
+        int,
+        _RUN,
+        "Tokens that hf: training holds in memory at once. [default: 8192; 2048 without a GPU]",
     ),
     "row_tokens": Flag(
         int,

@@ -28,7 +28,9 @@ from meta_agent.policies.training.hub import hf_place
 from meta_agent.policies.training.memory import Memory, predict, require_fit, shape_of
 from meta_agent.sandboxes import BASE_IMAGE, image_ids
 
-TOKENS_PER_PASS = 8192
+TOKENS_PER_PASS: Final = 8192
+CPU_TOKENS_PER_PASS: Final = 2048
+"""Without a GPU a longer pass is no faster, and it computes more activations twice."""
 _HF = "hf:"
 
 
@@ -51,13 +53,18 @@ def train_settings(config: RunConfig) -> TrainSettings:
     return TrainSettings(
         config.lora_rank,
         config.precision,
-        config.tokens_per_pass or TOKENS_PER_PASS,
+        config.tokens_per_pass or _usual_pass(),
         corrected=corrected,
         max_staleness=behind,
         ranks=config.train_gpus,
         sharded=config.train_gpus > 1 and not config.lora_rank,
         trains=config.trainable,
     )
+
+
+def _usual_pass() -> int:
+    has_gpu = any(device.name for device in devices())
+    return TOKENS_PER_PASS if has_gpu else CPU_TOKENS_PER_PASS
 
 
 def _alone(config: RunConfig) -> TrainSettings:

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -96,10 +97,22 @@ BROUGHT: Final = "brought"
 """Stands in the hash of the settings for every harness that is not built in."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
+_PROCESSOR: Final = Path("/proc/cpuinfo")
 _META_MODEL_FORMS: Final = (
     "rules, agent:claude, agent:codex, agent:COMMAND, replay:RUN, scripted:FILE, vllm:PATH or "
     "provider/model"
 )
+
+
+def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
+    """Returns bfloat16 for an `hf:` policy on a processor with instructions for it."""
+    if not policy.startswith("hf:"):
+        return "float32"
+    with suppress(OSError):
+        flags = _PROCESSOR.read_text("utf-8", "replace")
+        if "avx512_bf16" in flags or "amx_bf16" in flags:
+            return "bfloat16"
+    return "float32"
 
 
 class RunConfig(BaseModel):
@@ -139,8 +152,6 @@ class RunConfig(BaseModel):
     """Optimizer steps of one training arm. 0: an `hf:` policy stays frozen, the harness evolves."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
     """Rank of the adapters that train an `hf:` policy. 0: all its weights are trained."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Number format in which an `hf:` policy computes. Trained weights are always float32."""
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
     itself. The value changes results, since it changes how sums are rounded."""
@@ -170,6 +181,11 @@ class RunConfig(BaseModel):
     """A skills library shared between workspaces. None: that of the workspace."""
     policy: str = "nano"
     """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
+    precision: Literal["float32", "bfloat16"] = Field(
+        default_factory=lambda settings: _usual_precision(settings.get("policy", ""))
+    )
+    """Number format in which an `hf:` policy computes. Trained weights are always float32. Not
+    given: bfloat16 if the processor has instructions for it."""
     meta_model: str = "rules"
     """Who improves the agent: rules, agent:claude, agent:COMMAND, replay:RUN, scripted:FILE,
     vllm:PATH or provider/model."""
@@ -415,9 +431,8 @@ class RunConfig(BaseModel):
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
         """Reads stored settings. Ignores those in `WITHDRAWN`."""
-        return cls.model_validate(
-            {name: setting for name, setting in value.items() if name not in WITHDRAWN}
-        )
+        settings = {name: setting for name, setting in value.items() if name not in WITHDRAWN}
+        return cls.model_validate({"precision": _YOUNGER["precision"], **settings})
 
     def _values(self) -> dict[str, JSON]:
         return self.model_dump(mode="json", exclude={"origin", "notify"})
