@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -106,13 +105,10 @@ _META_MODEL_FORMS: Final = (
 
 def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
     """Returns bfloat16 for an `hf:` policy on a processor with instructions for it."""
-    if not policy.startswith("hf:"):
+    if not policy.startswith("hf:") or not _PROCESSOR.is_file():
         return "float32"
-    with suppress(OSError):
-        flags = _PROCESSOR.read_text("utf-8", "replace")
-        if "avx512_bf16" in flags or "amx_bf16" in flags:
-            return "bfloat16"
-    return "float32"
+    flags = _PROCESSOR.read_text("utf-8", "replace")
+    return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
 class RunConfig(BaseModel):

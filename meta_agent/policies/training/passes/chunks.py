@@ -163,11 +163,11 @@ def _packed(ids: Tensor, score: Tensor, packs: Sequence[_Pack], prompt_width: in
         labels=labels,
         scored=labels[:, 1:] != -100,
         places=(torch.cat(rows), torch.cat(completions)),
-        inputs={"position_ids": positions, "attention_mask": _seen(branches)},
+        inputs={"position_ids": positions, "attention_mask": _visible(branches)},
     )
 
 
-def _seen(branches: Tensor) -> Tensor:
+def _visible(branches: Tensor) -> Tensor:
     """Returns which tokens each token sees: earlier ones of the prompt and of its own branch."""
     of, by = branches[:, None, :], branches[:, :, None]
     return ((of == by) | (of == 0)).tril()[:, None]
