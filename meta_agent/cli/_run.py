@@ -98,9 +98,11 @@ def _show_forecast(config: RunConfig, as_json: bool) -> None:
 
     with stdout_for_data():
         predicted = library.forecast(config)
-    plan = predicted.plan.to_json()
+    plan, estimate = predicted.plan.to_json(), predicted.estimate
     emit(
         as_json,
         predicted.to_json,
-        lambda: drawing(predicted.config.to_json(), plan, predicted.estimate, predicted.placing),
+        lambda: drawing(
+            predicted.config.to_json(), plan, estimate, predicted.placing, predicted.work
+        ),
     )

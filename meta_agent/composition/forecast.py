@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from meta_agent.composition.inputs import load_run_domain
+from meta_agent.composition.inputs import first_harness, load_run_domain
 from meta_agent.composition.opening import name_of
 from meta_agent.composition.placing import Placing, placing
 from meta_agent.composition.preflight import require_supported
@@ -17,6 +18,7 @@ from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.budget import declared
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain
@@ -33,6 +35,16 @@ from meta_agent.llm_clients.asking.estimate import (
 )
 
 
+class Work(NamedTuple):
+    """The most attempts of a run, without those in the vault, and the most tokens in them.
+
+    No time follows from these: a conversation is mostly far below its ceiling.
+    """
+
+    attempts: int
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """The effective settings, the sizes that follow from them, and the estimated cost."""
@@ -41,6 +53,8 @@ class Forecast:
     plan: Plan
     estimate: Estimate
     placing: Placing
+    work: Work | None
+    """What a policy whose weights are here would do; None for a model behind a server."""
 
     def to_json(self) -> dict[str, JSON]:
         memory = self.placing.memory
@@ -50,6 +64,7 @@ class Forecast:
             "plan": self.plan.to_json(),
             "estimate": _finite(self.estimate.to_json()),
             "workers": self.placing.workers,
+            "work": None if self.work is None else self.work._asdict(),
             "memory": memory._asdict() | {"total": memory.total} if memory else None,
         }
 
@@ -68,7 +83,16 @@ def forecast(config: RunConfig) -> Forecast:
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     spending = estimate(config, plan, prices_in_use(config), least, measured)
-    return Forecast(config, plan, spending, placing(config, domain))
+    work = _work(config, plan, domain)
+    return Forecast(config, plan, spending, placing(config, domain), work)
+
+
+def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:
+    tree = first_harness(config) if config.policy.startswith("hf:") else None
+    if tree is None:
+        return None
+    attempts = config.budget or declared(plan, tree)
+    return Work(attempts, attempts * domain.ceilings.max_context_tokens)
 
 
 def _alpha_left(config: RunConfig) -> float:

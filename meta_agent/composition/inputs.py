@@ -11,10 +11,10 @@ from meta_agent.composition.preflight import backend_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import HarnessRepo
-from meta_agent.core.protocols import Domain
+from meta_agent.core.protocols import Domain, HarnessTree
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.task_splits import Shorter, as_used, lacking, sizes
-from meta_agent.core.workspace import Workspace, init_workspace
+from meta_agent.core.workspace import Workspace, init_workspace, is_workspace, open_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
 from meta_agent.domains.named import named_tasks
@@ -63,6 +63,14 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
         seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
     return shipped_harness(door_of(config.domain)[0].harness)
+
+
+def first_harness(config: RunConfig) -> HarnessTree | None:
+    """Returns the harness that a run would begin with, or None if it has yet to be imported."""
+    if is_workspace(config.workspace):
+        repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
+        return repo.tree(repo.head())
+    return None if is_brought(config.harness) else HarnessTree("", "", _first_files(config))
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:

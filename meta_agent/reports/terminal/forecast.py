@@ -20,6 +20,15 @@ from meta_agent.reports.terminal.text import settings_table
 _COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
 
 
+class Work(Protocol):
+    """The most attempts of a run, and the most tokens in them."""
+
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+
+
 class Placed(Protocol):
     """Trainings side by side, and what each takes."""
 
@@ -30,7 +39,11 @@ class Placed(Protocol):
 
 
 def forecast(
-    config: Mapping[str, Any], plan: Mapping[str, Any], estimate: Estimate, placed: Placed
+    config: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    estimate: Estimate,
+    placed: Placed,
+    work: Work | None,
 ) -> RenderableType:
     """All of `evolve --dry-run`."""
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
@@ -38,7 +51,7 @@ def forecast(
     sections = present(
         Section([settings_table(config, plan)]),
         Section([by_role]),
-        Section([Facts([*_facts(estimate), *_further(plan), *_memory(placed)])]),
+        Section([Facts([*_facts(estimate), *_further(plan), *_memory(placed), *_work(work)])]),
         *warnings,
     )
     return painted(sections)
@@ -83,6 +96,13 @@ def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
     if placed.memory is not None:
         yield "memory of a training", f"{gib(placed.memory.total)}: {by_part(placed.memory)}"
         yield "trainings at once", str(placed.workers)
+
+
+def _work(work: Work | None) -> Iterator[tuple[str, str]]:
+    if work is not None:
+        yield "attempts", f"at most {work.attempts:,}, and those at vault tasks"
+        yield "tokens of the policy", f"at most {_count(work.tokens)}; --row-tokens lowers this"
+        yield "hours", "not measured for this model on this machine"
 
 
 def _candidates(estimate: Estimate) -> str:
