@@ -1,1 +1,1 @@
-"""Builds a run from settings: it looks up extensions and hands them to the core."""
+"""Builds a run from settings: looks up its extensions and passes them to the core."""

@@ -23,19 +23,21 @@ _RUN: Final = "author"
 
 
 def asked_folder(out: Path) -> Path:
-    """The folder with the questions and answers of a task file."""
+    """Returns the folder that holds the questions and answers behind a task file."""
     return out.absolute().with_name(f"{out.stem}.asked")
 
 
 @contextmanager
 def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> Iterator[Author]:
-    """Opens the model that `config.meta_model` names, and a ledger beside `out`.
+    """Yields the model that `config.meta_model` names, with a ledger beside `out`.
 
-    Raises `ConfigError` before anything is asked.
+    Raises `ConfigError` before the model is called if it is not a model that can write tasks.
     """
     model = config.meta_model
     if not config.team_is_asked or model.startswith("replay:"):
-        raise ConfigError(f"--author {model}: expected provider/model, vllm:PATH or scripted:FILE")
+        raise ConfigError(
+            f"--author {model} names no model: give PROVIDER/MODEL, vllm:PATH or scripted:FILE"
+        )
     # Only the settings that say how models are asked matter here.
     config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})
     require_servers(config)

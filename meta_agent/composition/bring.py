@@ -61,7 +61,7 @@ Choose = Callable[[list["Start"]], "Start | None"]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The owner's answers about an agent. An empty field is guessed from the files."""
+    """What the owner says about an agent; an empty field is guessed from the agent's files."""
 
     command: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Answers:
 
     @property
     def about_contract(self) -> bool:
-        """Whether an answer would be written into harness.toml."""
+        """Returns True if one of the answers belongs into harness.toml."""
         return bool(self.command or self.editable or self.protected or self.image)
 
 
@@ -88,12 +88,12 @@ class Start:
 
     @property
     def line(self) -> str:
-        """The command as one types it in a shell."""
+        """Returns the command as it is typed in a shell."""
         return shlex.join(self.command)
 
 
 class Brought(NamedTuple):
-    """An agent as a harness, ready to be stored."""
+    """An imported agent as a harness, ready to be stored in a workspace."""
 
     files: dict[str, bytes]
     message: str
@@ -101,7 +101,7 @@ class Brought(NamedTuple):
 
 
 def is_brought(harness: str) -> bool:
-    """Returns whether a `--harness` is an imported agent and not a built-in harness."""
+    """Returns True if a `--harness` is an imported agent and not a built-in harness."""
     return harness not in BUILT_IN_HARNESSES
 
 
@@ -112,7 +112,7 @@ def bring(
     choose: Choose = lambda _: None,
     training: Mapping[str, bytes] | None = None,
 ) -> Brought:
-    """Reads and describes an agent. Calls `choose` if there is not exactly one way to start it.
+    """Reads an agent's files and returns them as a harness.
 
     `training` holds the files of a shipped harness: those that say how a policy is trained are
     written beside an agent that has none of its own.
@@ -126,8 +126,9 @@ def bring(
     if CONTRACT_FILE in files:
         if answers.about_contract:
             raise ConfigError(
-                f"{source} has a {CONTRACT_FILE}, and flags about its contents were given, too",
-                hint=f"leave the flags out, or ignore the file: --leave-out {CONTRACT_FILE}",
+                f"{source} has a {CONTRACT_FILE}, so it cannot also be "
+                "described by --command, --editable, --protected or --image",
+                hint=f"leave these flags out, or ignore the file: --leave-out {CONTRACT_FILE}",
             )
     else:
         text, contract_notes = _describe(source, files, answers, choose)
@@ -213,13 +214,13 @@ def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Ch
         listed = "; ".join(f"{start.line} ({start.why})" for start in candidates) or "none"
         raise ConfigError(
             f"cannot tell how {source} is started; candidates: {listed}",
-            hint='--command "python3 {harness}/FILE.py {prompt}"',
+            hint='say it: --command "python3 {harness}/FILE.py {prompt}"',
         )
     return chosen
 
 
 def starts(files: Mapping[str, bytes]) -> list[Start]:
-    """Returns the ways to start an agent that its files suggest."""
+    """Returns the possible commands to start an agent, as its files suggest."""
     declared = [*_scripts(files), *_modules(files)]
     if declared:
         return declared
@@ -276,7 +277,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Checks the contract, then the command or entry, then runs the harness's `check` command."""
+    """Runs a harness's contract tests, then its own `check` command; returns a result for each."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

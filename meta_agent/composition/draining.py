@@ -27,7 +27,10 @@ _STOPPING: Final = (
 
 @contextmanager
 def draining() -> Iterator[threading.Event]:
-    """Gives an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once."""
+    """Yields an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once.
+
+    Outside the main thread, signals are left alone.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -62,7 +65,7 @@ _REASONS: Final = {
 
 
 def exit_reason(error: BaseException) -> str:
-    """Returns the word by which the ledger records why a run ended."""
+    """Returns the word under which the ledger records why a run ended."""
     if isinstance(error, MetaAgentError):
         return _REASONS.get(error.exit_code, "error")
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"

@@ -1,4 +1,4 @@
-"""One run: opens it, tends the harness's diagnostics, searches and proves, opens the vault once.
+"""Carries a run out: opens it, removes stale diagnostics, searches, proves, and measures the vault.
 
 The loop is in `strategies/full.py`, one generation of it in `strategies/search.py`. Every durable
 step is journalled, so the same command resumes a run.
@@ -24,7 +24,10 @@ from meta_agent.strategies.strategies import STRATEGIES
 
 
 def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> RunState:
-    """Runs or resumes the run of these settings. A run that is done is only read."""
+    """Starts or resumes the run of these settings and returns its state.
+
+    A finished run is only read.
+    """
     with open_run(config, display, stop=stop) as run:
         if not run.finished:
             with telling_replay(run):
@@ -40,10 +43,10 @@ def _evolve(run: Run) -> None:
 
 
 def train_alone(config: RunConfig, display: Display) -> JSON:
-    """Trains `main` for `config.train_steps` steps, without the loop, and hands the weights over.
+    """Trains the harness on `main` for `config.train_steps` steps, without a search.
 
-    The policy is measured before and after on the same tasks of the search split. The gain is that
-    of one training seed: it describes these weights and proves nothing about others.
+    Returns a report. The policy is measured before and after on the same search tasks. The gain is
+    that of one training seed: it describes these weights and proves nothing about others.
     """
     with open_run(config, display, purpose="train") as run:
         version = first_version(run)

@@ -1,4 +1,4 @@
-"""`evolve --dry-run`: says what would run, what it may cost, and what it could prove.
+"""`evolve --dry-run`: predicts what would run, what it may cost, and what it could prove.
 
 It contacts nobody, and starts and writes nothing. It raises the same errors as `evolve`, as far as
 they follow from the settings and the workspace.
@@ -47,7 +47,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The effective settings, the sizes that follow from them, and the estimated cost."""
+    """The effective settings of a run, the sizes that follow from them, and the estimated cost."""
 
     config: RunConfig
     plan: Plan
@@ -70,7 +70,7 @@ class Forecast:
 
 
 def forecast(config: RunConfig) -> Forecast:
-    """Returns the forecast of a run. A replay uses the settings of its recording."""
+    """Returns the forecast of a run. A replay is forecast with the settings of its recording."""
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
     require_supported(config)

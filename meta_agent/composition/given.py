@@ -51,7 +51,8 @@ def config_of(
     workspace: Path | str | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """Returns the settings of these arguments, after Python objects are written to files.
+    """Returns the settings for these Python arguments, after writing the objects among them to
+    files.
 
     Raises ConfigError if an object cannot be written.
     """
@@ -82,7 +83,7 @@ def _line(row: Mapping[str, JSON]) -> str:
     try:
         return json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"a task cannot be written as JSON ({error}): {row!r:.120}") from error
+        raise ConfigError(f"use plain JSON values in tasks ({error}): {row!r:.120}") from error
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
@@ -104,7 +105,7 @@ def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str
         if not Path(agent).is_dir():
             raise ConfigError(
                 f"there is no folder {agent}",
-                hint="agent takes a folder, a command, a prompt or a function",
+                hint="give agent= an existing folder, a command, a prompt or a function",
             )
         return str(agent), {}
     if not isinstance(agent, str):
@@ -154,7 +155,10 @@ def _prompted(prompt: str) -> dict[str, str]:
 
 
 def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:
-    """Returns the source of a module with these functions and everything that they use."""
+    """Returns the source of a module with these functions and everything that they use.
+
+    Raises ConfigError if a source cannot be read or a value has no literal.
+    """
     written: dict[str, str] = {}
     for name, function in functions.items():
         _collect(function, written)
@@ -173,7 +177,9 @@ def _collect(function: Any, written: dict[str, str]) -> None:
         ) from error
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise ConfigError(f"{function!r} has no name", hint="define it with def, not lambda")
+        raise ConfigError(
+            f"{function!r} has no name, which a file needs", hint="define it with def, not lambda"
+        )
     if name in written:
         return
     written[name] = ""  # a function may call itself

@@ -22,7 +22,10 @@ def headline(
     resumed: bool,
     purpose: str = "",
 ) -> list[str]:
-    """Returns the first lines of a run. A run with a `purpose` has no generations."""
+    """Returns the lines that a run prints at its start.
+
+    `purpose` names another command than `evolve`, such as "train"; its lines describe no search.
+    """
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"
     keys = ", ".join(keys_found()) or "none"
@@ -43,7 +46,7 @@ def headline(
 
 
 def cautions(plan: Plan, domain: Domain) -> list[str]:
-    """Returns warnings about the numbers of this run."""
+    """Returns warnings about what this run's measurements cannot show."""
     lines = list(Capabilities.of(domain).notes)
     if plan.halved:
         lines.append(

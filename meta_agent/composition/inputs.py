@@ -1,4 +1,4 @@
-"""Loads what a run starts from: its tasks, its workspace, and the harness in it."""
+"""Loads what a run starts with: its tasks, its workspace, and the harness in that."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def first_harness(config: RunConfig) -> HarnessTree | None:
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
-    """Returns the domain of these settings. Its sandboxes belong to `run`.
+    """Returns the tasks and grader of these settings. Its sandboxes are labelled with `run`.
 
-    Raises ConfigError if a split lacks tasks, or if a task stands twice.
+    Raises ConfigError if a split lacks tasks or a task occurs twice.
     """
     if not config.own_tasks:
         return load_domain(config.domain)
@@ -88,12 +88,12 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     if shortage := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
             f"{config.tasks or config.domain} has {shortage}",
-            hint='give its rows a "split" of train, search, confirm or vault',
+            hint='add rows, or give them a "split" of train, search, confirm or vault',
         )
     if repeated := repeated_tasks(request, task_set):
         raise ConfigError(
             f"{config.tasks or config.domain}: {repeated}",
-            hint="meta-agent tasks check names them all; keep one of each",
+            hint="keep one of each; `meta-agent tasks check` lists them all",
         )
     return domain
 
@@ -116,7 +116,7 @@ def with_named_tasks(
 
 
 def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
-    """Returns the options by which these settings open a domain."""
+    """Returns the options with which a domain (tasks and their grader) is opened."""
     return Asked(
         name=config.domain,
         tasks=config.tasks,
@@ -131,6 +131,6 @@ def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
 
 
 def base_policy(config: RunConfig) -> str:
-    """Returns the name of the policy before training. `nano` has other weights for each suite."""
+    """Returns the name of the policy before training; `nano` has other weights for each suite."""
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

@@ -39,7 +39,7 @@ Grade = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a run. Rates are shares from 0 to 1, and None if not measured.
+    """The outcome of a run. Rates are shares from 0 to 1, or None if not measured.
 
     `before` and `after` are clean success on the vault's tasks, with the trainings of this run. A
     fresh training may do worse.
@@ -56,15 +56,15 @@ class Result:
     """The weights of a trained policy; None for a policy behind a server."""
     usd: float | None
     claim: str
-    """What the evidence supports about the difference between before and after."""
+    """A sentence about what the evidence supports about the difference between before and after."""
     state: RunState = field(repr=False)
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the document of `evolve --json`."""
+        """Returns the same document as `evolve --json` prints."""
         return self.state.to_json()
 
     def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
-        """Writes the promoted history to a branch of the repository `into`."""
+        """Writes the merged changes to a new branch of the repository `into`."""
         from meta_agent.core.history import HarnessRepo, adopt_branch
         from meta_agent.core.workspace import open_workspace
 
@@ -96,7 +96,7 @@ class Result:
 
     @classmethod
     def of(cls, state: RunState) -> Result:
-        """Makes the result from the ledger's state of a run."""
+        """Returns the result for a run's state, which was read from its ledger."""
         product = state.product
         visible = dict(state.visible or {})
         return cls(
@@ -162,7 +162,7 @@ def optimize(
 
 
 async def optimize_async(**arguments: Any) -> Result:
-    """Does the same as `optimize` in async code. If cancelled, the run stops after its step."""
+    """Runs `optimize` in async code. If it is cancelled, the run stops after its current step."""
     stop, on_event = threading.Event(), arguments.pop("on_event", None)
     work = _Work(lambda: _run_with_display(stop, on_event, config_of(**arguments)))
     try:
@@ -175,7 +175,7 @@ async def optimize_async(**arguments: Any) -> Result:
 
 
 def run(config: RunConfig, display: Display, stop: threading.Event | None = None) -> Result:
-    """Runs the loop with resolved settings, as `meta-agent evolve` does."""
+    """Runs the loop with complete settings, as `meta-agent evolve` does; returns its result."""
     from meta_agent.composition.evolve import evolve
 
     require_used(config)
@@ -183,7 +183,7 @@ def run(config: RunConfig, display: Display, stop: threading.Event | None = None
 
 
 def train(config: RunConfig, display: Display) -> JSON:
-    """Trains once without the loop, as `meta-agent train` does."""
+    """Trains once without a search, as `meta-agent train` does; returns the report."""
     from meta_agent.composition.evolve import train_alone
 
     require_used(config)

@@ -1,4 +1,4 @@
-"""Builds the apparatus of a run on a node of a cluster, as the driver builds its own."""
+"""Prepares a cluster node to carry out parts of a run, with the same settings as the driver."""
 
 from __future__ import annotations
 

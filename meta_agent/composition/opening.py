@@ -57,7 +57,7 @@ def open_run(
     purpose: str = "",
     stop: threading.Event | None = None,
 ) -> Iterator[Run]:
-    """Opens a run with everything it needs. On exit, closes it and records why it ended.
+    """Yields an opened run with everything it needs. On exit, closes it and records why it ended.
 
     `purpose` separates the runs of other commands from those of `evolve` with the same settings.
     `stop` stops several runs at once; without it, this run handles signals itself.
@@ -101,7 +101,9 @@ def _backend(config: RunConfig) -> Backend:
 
 
 def name_of(config: RunConfig, purpose: str = "") -> str:
-    """Returns a run's name. The same settings give the same name, and so the same run."""
+    """Returns a run's name, which is the same for the same settings; so these resume the same
+    run.
+    """
     return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
 
 
@@ -122,7 +124,7 @@ class _Began(NamedTuple):
         if row is not None and recording and row.config_hash != config.config_hash:
             raise ConfigError(
                 f"this workspace holds the run {run_id} itself; a replay needs another workspace",
-                hint="meta-agent evolve --workspace ANOTHER (with the recording as a path)",
+                hint="name another one, and the recording by its path: --workspace ANOTHER",
             )
         now = recording.clock if recording else int(time.time())
         at = clock.outcome_as(Clock)["at"] if clock and clock.is_done else now
@@ -140,7 +142,7 @@ def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
         raise ConfigError(
             f"--meta-model {requested.meta_model}: {author} proposed in that run, and the sessions "
             "of a coding agent cannot be replayed",
-            hint="meta-agent verify checks a run from its own workspace",
+            hint="to check the run, use `meta-agent verify` in its own workspace",
         )
     if author != "rules":
         return requested
@@ -156,7 +158,7 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
-    """Returns a recorded run's effective settings, with its models' names, and the run's name."""
+    """Returns a recorded run's effective settings, with its models' names, and its name."""
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
     if recording:
@@ -204,7 +206,7 @@ def _models(
 
 
 def first_version(run: Run) -> Version:
-    """Returns the version of `main` at the first start of the run, also when it is resumed."""
+    """Returns the version that `main` held when the run first started, even in a resumed run."""
     start: Start = {"commit": run.repo.head(), "rules": run.plan.rules}
     outcome = run.once("start", "start", {}, lambda: start)
     return Version("v0", outcome["commit"])
@@ -303,7 +305,7 @@ def lab_settings(
     workspace: Workspace,
     workers: int,
 ) -> LabSettings:
-    """Returns the settings of a run's lab."""
+    """Returns the settings with which a run trains and evaluates."""
     return LabSettings(
         run=run_id,
         base_policy=base_policy(config),

@@ -1,4 +1,4 @@
-"""Decides where units run and with which images, and whether they fit, before anything is loaded.
+"""Decides where trainings run, with which images, and whether they fit, before anything is loaded.
 
 Not covered: how much memory a training takes (`policies.training.memory`), and which devices there
 are (`policies.training.devices`).
@@ -35,7 +35,7 @@ _HF = "hf:"
 
 
 class Placing(NamedTuple):
-    """How many trainings run at the same time, and where."""
+    """How many trainings run at the same time, and on which devices."""
 
     workers: int
     devices: tuple[str, ...] = ()
@@ -74,12 +74,14 @@ def _alone(config: RunConfig) -> TrainSettings:
 
 
 def threads_of(config: RunConfig) -> int:
-    """Returns the threads of one training: of its ranks, and of a child that samples ahead."""
+    """Returns the CPU threads of one training, including a child process that samples ahead."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Returns the GPUs of one unit. A single engine shares the only GPU of a training."""
+    """Returns how many GPUs one training takes. A single engine shares the only GPU of a
+    training.
+    """
     if not config.policy.startswith(_HF):
         return 0
     engines = config.engines * config.gpus_per_engine
@@ -117,7 +119,7 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
     if groups and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
             f"--jobs is {config.jobs}, but the engines on these GPUs serve one training at a time",
-            hint="--jobs 1",
+            hint="give --jobs 1, or leave it out",
         )
     return Placing(config.jobs or places, groups, memory)
 
@@ -141,7 +143,7 @@ def _available(gpus: list[Device], count: int) -> int:
     if len(gpus) < count:
         raise ConfigError(
             f"train_gpus is {count}, but only {len(gpus)} GPUs are visible",
-            hint=f"--train-gpus {len(gpus)}",
+            hint=f"give --train-gpus {len(gpus)}",
         )
     return sorted((device.free_bytes for device in gpus), reverse=True)[count - 1]
 
@@ -153,7 +155,9 @@ def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
-    """Returns the image IDs of a run's sandboxes, so that all machines use the same images."""
+    """Returns the ids of a run's sandbox images by name, so that all machines use the same
+    images.
+    """
     image = parse_contract(repo.tree(repo.head())).image
     return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[image] * (image != "base")]))
 
@@ -173,7 +177,9 @@ def executor_of(
     display: Display,
     stopping: Callable[[], bool],
 ) -> Executor | None:
-    """Returns the executor that the settings name, or None for this machine."""
+    """Returns the executor (such as a Ray cluster) that the settings name, or None for this
+    machine.
+    """
     if config.executor == "local":
         return None
     settings = {

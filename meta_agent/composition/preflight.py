@@ -1,4 +1,4 @@
-"""Refuses a run before any work: settings that contradict each other, or missing packages."""
+"""Refuses a run before any work if settings contradict each other or packages are missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from meta_agent.trackers import require_trackers
 
 
 def preflight(config: RunConfig) -> None:
-    """Raises an error if these settings cannot be run on this machine."""
+    """Raises ConfigError or PreflightError if these settings cannot run on this machine."""
     require_supported(config)
     if config.is_local:
         require_training()
@@ -43,7 +43,7 @@ def require_supported(config: RunConfig) -> None:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are made for the nano "
             "policy (a few tokens a turn, a context of a hundred)",
-            hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
+            hint="give --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
     if config.agent_is_asked:
         _require_own_caps(config)
@@ -51,17 +51,17 @@ def require_supported(config: RunConfig) -> None:
         raise ConfigError(
             f"--executor {config.executor} is for a policy that is trained here, but "
             f"{config.policy} is called from this machine, which holds its keys",
-            hint="leave it out, or --policy nano or hf:PATH",
+            hint="leave --executor out, or give --policy nano or hf:PATH",
         )
     if config.policy == "nano" and not config.train_steps:
         raise ConfigError(
             "--train-steps is 0, but the nano policy solves nothing before it is trained",
-            hint="--train-steps 1 or more, or --policy hf:PATH, which can stay frozen",
+            hint="give --train-steps 1 or more, or --policy hf:PATH, which can stay frozen",
         )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(
             "the nano policy can only attempt the built-in suites, and these are other tasks",
-            hint="--policy provider/model, vllm:PATH or hf:PATH",
+            hint="give another policy: --policy PROVIDER/MODEL, vllm:PATH or hf:PATH",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
         raise needs_tasks(config)
@@ -101,16 +101,19 @@ def _says_how(config: RunConfig) -> bool:
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the error for a harness that cannot run on the nano suites."""
+    """Returns the error for a harness that cannot attempt the built-in suites."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the nano suites are for harnesses with an entry "
         f"in their {CONTRACT_FILE}",
-        hint="meta-agent evolve --tasks FILE --policy provider/model",
+        hint="give tasks and a policy: meta-agent evolve --tasks FILE --policy provider/model",
     )
 
 
 def backend_of(config: RunConfig) -> Backend:
-    """Returns the sandbox backend. Untrusted code: edits by models, and actions on real code."""
+    """Returns the sandbox backend for these settings.
+
+    Code counts as untrusted if a model edits the harness or agents act on the user's own tasks.
+    """
     return resolve_backend(
         config.sandbox,
         code_by_llm=config.meta_model != "rules" or config.own_tasks,

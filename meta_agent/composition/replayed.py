@@ -11,7 +11,9 @@ from meta_agent.llm_clients.asking.client import Client
 
 @contextmanager
 def telling_replay(run: Run) -> Iterator[None]:
-    """Records the replay when the run ends or fails, because the drift is known only then."""
+    """Records in the ledger, when the run ends or fails, which recording it replayed and how it
+    differed.
+    """
     try:
         yield
     finally:

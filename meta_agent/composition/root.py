@@ -35,7 +35,7 @@ def sandboxes_of(
 ) -> SandboxOpener:
     """Returns the function that opens a run's sandboxes.
 
-    `images` maps names of images to their IDs at the start of the run. Sandboxes use these IDs.
+    `images` maps names of images to their ids at the start of the run; sandboxes use these ids.
     """
 
     def opened(*, limits: SandboxLimits, image: str | None = None) -> Sandbox:
@@ -48,9 +48,9 @@ def sandboxes_of(
 def extensions_of(
     config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
 ) -> Extensions:
-    """Returns the extensions that the run named `run` uses, by its settings.
+    """Returns the extensions of a run, as its settings name them.
 
-    `ledger` books what a coding agent says that it used.
+    `ledger` records what a coding agent says that it spent.
     """
     return Extensions(proposer_of(config, run, models, ledger), evidence, proposers, reports)
 
@@ -58,9 +58,8 @@ def extensions_of(
 def proposer_of(
     config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
 ) -> Proposer:
-    """Returns the proposer that the settings name.
-
-    It is rules, a coding agent, a proposer of another package, or a team of language models.
+    """Returns the proposer that the settings name: rules, a coding agent, a team of models, or a
+    plug-in.
     """
     if config.meta_model == RULES:
         return proposers.RulesAgent()
@@ -95,5 +94,5 @@ class _NoModels:
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         raise ConfigError(
             f"--meta-model {self._meta_model}: this run was opened without a model client",
-            hint="meta-agent evolve --meta-model rules",
+            hint="this is a bug if the run was not done; rules need no model: --meta-model rules",
         )

@@ -39,7 +39,9 @@ They are not trained here. `policies_of` opens the built-in ones.
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises an error if a model server cannot be started, or if a script cannot be read."""
+    """Raises PreflightError or ConfigError if a model server or script of these settings is
+    unusable.
+    """
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -55,7 +57,7 @@ def open_models(
     started_at: int,
     tell: Callable[[str], None],
 ) -> Iterator[Client | None]:
-    """Yields the client of a run, after its servers are started. Yields None if it needs none."""
+    """Starts a run's model servers and yields its client, or None if it calls no model."""
     if not asks_models(config):
         yield None
         return
@@ -81,10 +83,7 @@ def policies_of(
     engines: Engines | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Policies:
-    """Returns the acting policies of a run. Child processes take turns on `devices`.
-
-    `tell` gets a sentence now and then while a local model's call lasts.
-    """
+    """Returns the policies that attempt tasks in a run; child processes take turns on `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)

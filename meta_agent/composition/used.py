@@ -1,4 +1,4 @@
-"""Says which mode uses which flag. A flag without effect is refused, and not ignored.
+"""Says which mode uses which flag, so that a flag without effect is refused instead of ignored.
 
 Only flags on the command line are checked, because variables and a workspace's file are set for
 many runs. Not covered: a replay, which takes its settings from its recording.
@@ -78,12 +78,12 @@ USES: Final[Mapping[str, Use]] = {
 
 
 def require_used(config: RunConfig) -> None:
-    """Raises ConfigError for the first flag on the command line that this mode does not use."""
+    """Raises ConfigError for the first flag on the command line that these settings do not use."""
     if config.meta_model.startswith("replay:"):
         return
     for field, use in USES.items():
         if config.origin.get(field, "").startswith("command line") and not use.by(config):
             raise ConfigError(
                 f"{flag_of(field)} changes nothing here: it is for {use.words}",
-                hint="leave it out",
+                hint="leave the flag out",
             )

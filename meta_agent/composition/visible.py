@@ -52,7 +52,7 @@ class Visible:
 
     @property
     def words(self) -> str:
-        """The sentence that a run prints at its start and its end."""
+        """Returns the sentence that a run prints at its start and its end."""
         if self.effect is None:
             text = "this budget cannot see any gain, so none will be claimed"
         else:
@@ -65,7 +65,7 @@ class Visible:
 
 
 def declare(run: Run) -> None:
-    """Notes and journals the figure of this run."""
+    """Tells the user, and records, the smallest gain that this run is likely to find."""
 
     def figure() -> JSON:
         return visible(run.config, held_claim(run) or run.plan).to_json()
@@ -74,7 +74,7 @@ def declare(run: Run) -> None:
 
 
 def visible(config: RunConfig, plan: Plan) -> Visible:
-    """Returns the figure of a plan."""
+    """Returns the smallest gain that a run of this plan finds with 80 % power."""
     source, known_by = _assumptions(config, plan)
     effect = plan.gate().least(source) if plan.provable else None
     return Visible(effect, f"80 % power{known_by}")
@@ -119,7 +119,9 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """Returns the smallest of the tried numbers of confirm tasks that shows this gain, or None."""
+    """Returns the smallest tried number of confirm tasks that would show a gain of `effect`, or
+    None.
+    """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)
         if tasks > plan.confirm and wider.provable and _shows(wider, effect):

@@ -1,4 +1,6 @@
-"""The meta-agent: who reads the evidence and proposes, and where candidates are made."""
+"""The meta-agent: the authors that read the evidence and propose edits, and where they make
+them.
+"""
 
 from meta_agent.proposers._rules_agent import RulesAgent
 from meta_agent.proposers._transcript import transcript

@@ -1,7 +1,7 @@
-"""Pages about the past: every hypothesis with its verdict, and how good predictions were.
+"""Evidence pages about the past: every hypothesis with its verdict, and how good predictions were.
 
 Failures stand beside successes: an idea that was refused or rejected is the cheapest thing to learn
-from. Names of the running run are short (`g0/c1`); those of earlier runs carry the run's name.
+from. Names of the current run are short (`g0/c1`); those of earlier runs carry the run's name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _REASON_CHARS = 400
 
 
 def history_page(past: Sequence[PastAttempt], noted: Sequence[tuple[str, str]] = ()) -> str:
-    """`history.md`, newest last. `noted`: by generation, what its analyst wrote down."""
+    """Returns the page `history.md` with all past attempts, the newest last.
+
+    `noted` holds the notes of each generation's analyst: generation and text.
+    """
     if not past and not noted:
         return "# History\n\nNothing has been tried in this workspace yet.\n"
     parts = ["# History: every hypothesis of this workspace, oldest first", ""]
@@ -51,12 +54,14 @@ def _entry(attempt: PastAttempt) -> Iterable[str]:
 
 
 def file_name(attempt: PastAttempt) -> str:
-    """The name of the file that holds its diff."""
+    """Returns the name of the file that holds a past attempt's diff."""
     return attempt.name.replace("/", "-") + ".diff"
 
 
 def calibration_page(past: Sequence[PastAttempt]) -> str:
-    """`calibration.md`: the summary first, then a row per prediction that could be scored."""
+    """Returns the page `calibration.md`: a summary, then a row for each prediction that was
+    scored.
+    """
     scored = [
         attempt
         for attempt in past
@@ -70,7 +75,7 @@ def calibration_page(past: Sequence[PastAttempt]) -> str:
 
 
 def calibration_line(past: Sequence[PastAttempt]) -> str:
-    """How good predictions have been, in one or two sentences."""
+    """Returns one or two sentences on how good the predictions have been."""
     pairs = [
         (attempt.hypothesis, attempt.realised)
         for attempt in past

@@ -1,4 +1,4 @@
-"""The rules agent as a `Proposer`: proposals become commits, each in a sandbox of its own."""
+"""The rules agent as a `Proposer`: its proposals become commits, each in a sandbox of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meta_agent.proposers.workbench import open_workbench
 
 
 class RulesAgent:
-    """Deterministic, free, and the baseline that language models have to beat."""
+    """Proposes edits by fixed rules: repeatable, free, and the baseline for language models."""
 
     def __init__(self, rules: Callable[..., list[Proposal]] = propose) -> None:
         self._rules = rules
@@ -38,7 +38,7 @@ class RulesAgent:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Refused:
-        """Rules revise nothing."""
+        """Returns a refusal: rules cannot use a person's feedback."""
         return Refused(index, hypothesis.statement, "rules revise nothing", "unrevised")
 
     def lesson(
@@ -50,7 +50,7 @@ class RulesAgent:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Rules have no words of their own: the draft stays."""
+        """Returns the draft of a skill unchanged: rules have no words of their own."""
         return draft
 
     def _proposals(self, brief: Brief) -> list[Proposal]:

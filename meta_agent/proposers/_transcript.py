@@ -1,7 +1,7 @@
-"""One rollout as a text that a person or a model reads from top to bottom.
+"""Renders one rollout as text that a person or a model reads from top to bottom.
 
-Floats have 4 significant digits and nothing here depends on when or where it ran, so that the same
-rollouts always make the same bytes. Long messages keep both ends.
+Floats have 4 significant digits, and nothing here depends on when or where it ran. So the same
+rollouts always give the same bytes. Of long messages both ends stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ INDEX_COLUMNS = (
 
 
 def transcript(rollout: Rollout) -> str:
-    """The whole attempt: facts first, then every message and tool event in order."""
+    """Returns the whole attempt as text: facts first, then every message and tool event in
+    order.
+    """
     lines = [f"# {rollout.split} {rollout.task_key} sample {rollout.sample_idx}", ""]
     lines += [f"- {name}: {value}" for name, value in _facts(rollout)]
     lines += ["", "## Conversation", "", *_messages(rollout)]
@@ -35,7 +37,7 @@ def transcript(rollout: Rollout) -> str:
 
 
 def index_row(file: str, rollout: Rollout) -> str:
-    """The row of `index.csv` for a rollout."""
+    """Returns one rollout's line for `index.csv`; `file` is the file with its transcript."""
     cells = [
         file,
         rollout.task_key,
@@ -54,14 +56,14 @@ def index_row(file: str, rollout: Rollout) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits; whole numbers without a point."""
+    """Returns a number as text with four significant digits; whole numbers have no point."""
     if value == int(value) and abs(value) < 1e9:
         return str(int(value))
     return f"{value:.4g}"
 
 
 def clipped(text: str, limit: int) -> str:
-    """The text, or its two ends."""
+    """Returns the text, or its two ends if it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     cut = len(text) - limit

@@ -1,13 +1,14 @@
-"""Small edits of the scaffold that no rule foresees, tried on the base policy.
+"""Small edits of the scaffold that no rule foresees, tried with the base policy.
 
-Rolling out costs a fraction of training, so a whole neighbourhood of edits (`_mutants.py`) can be
+Rolling out costs a fraction of training. So a whole neighbourhood of edits (`_mutants.py`) can be
 tried by successive halving: all of them on a few search tasks, the better ones on more. A mutant
-that acts like the original gives the very same attempts, since the policy's luck goes by task.
+that acts like the original makes the very same attempts, since the policy's luck depends on the
+task.
 
-Promises: an edit is proposed only where an exact sign test over tasks says that it is better, with
-Bonferroni's correction for every edit that was tried. The trials stay within the attempts lent.
+Promises: an edit is proposed only if an exact sign test over tasks says that it is better, with
+Bonferroni's correction for every edit that was tried. The trials stay within the granted attempts.
 
-Not covered: what shows only after training, and edits of two places.
+Not covered: effects that show only after training, and edits of two places.
 Source: successive halving, Jamieson and Talwalkar, arXiv 1502.07943.
 """
 
@@ -38,7 +39,7 @@ Clean = Mapping[str, bool]  # by task
 
 
 class Result(NamedTuple):
-    """How an edit compares with the version over `tasks` tasks of the search split."""
+    """Compares one edit with the current version on `tasks` tasks of the search split."""
 
     mutant: Mutant
     wins: int
@@ -47,18 +48,20 @@ class Result(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """The difference in clean success, as a share of tasks."""
+        """Returns the difference in clean success, as a share of tasks."""
         return (self.wins - self.losses) / self.tasks
 
     @property
     def p_value(self) -> float:
-        """Of the exact one-sided sign test over tasks."""
+        """Returns the p-value of the exact one-sided sign test over tasks."""
         pairs = self.wins + self.losses
         return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 
 
 class Sample(Protocol):
-    """See `HostServices.sample`."""
+    """Returns which tasks the base policy solves cleanly under each tree; see
+    `HostServices.sample`.
+    """
 
     def __call__(
         self, trees: Sequence[HarnessTree], tasks: int | None, /
@@ -70,7 +73,7 @@ def small_edits(
 ) -> list[Proposal]:
     """Returns the best small edits of the scaffold that are surely better under the base policy.
 
-    `attempts` is how many may be made. Nothing is tried where they do not pay for the first rung.
+    `attempts` is how many may be made. Returns [] if they cannot pay for the first round.
     """
     candidates = _neighbours(tree, {trial.rule for trial in tried})
     number, results = len(candidates), list[Result]()

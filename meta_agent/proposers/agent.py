@@ -1,11 +1,11 @@
 """A coding agent that a person has logged into, as a `Proposer`: `--meta-model agent:NAME`.
 
 For each candidate the program gets a new folder with the harness and the evidence, edits files in
-it, and writes `hypothesis.json`. The folder is then read as plain bytes. A commit is made of them
-in a sandbox, as for every other author, and passes the same quarantine, checks and gate.
+it, and writes `hypothesis.json`. The folder is then read as plain bytes. They become a commit in a
+sandbox, as for every other author, and pass the same quarantine, checks and gate.
 
-Promises: no git repository and no link that the program made is opened. What a session left is
-recorded in `<workspace>/agents/<run>/`, so a run that is resumed asks for no session twice. The
+Promises: no git repository and no link that the program made is opened. The result of a session is
+recorded in `<workspace>/agents/<run>/`, so a run that is resumed repeats no session. The
 hypothesis passes the checks that the team's analyst passes.
 
 Does not cover: what the program reads on this machine (docs/security.md), and replays.
@@ -64,7 +64,9 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a session leftovers. `edits` maps paths to new contents (None: removed)."""
+    """What a session of the program produced; `edits` maps paths to new contents (None:
+    removed).
+    """
 
     edits: Edits
     hypothesis: str | None
@@ -93,7 +95,7 @@ class Leftovers:
 
 @dataclass(slots=True)
 class _Work:
-    """One candidate in the making."""
+    """One candidate that the program is asked for."""
 
     case: Case
     index: int
@@ -105,11 +107,11 @@ class _Work:
 
 
 class _NothingToTry(Exception):  # noqa: N818 - an answer, not a mistake
-    """The agent says that no change can bring a gain."""
+    """Raised if the program says that no change can bring a gain."""
 
 
 class CodingAgent:
-    """A command-line program as the meta-agent."""
+    """Proposes edits by running a command-line coding agent."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class CodingAgent:
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Asks for one candidate after the other, so that each can differ from those before."""
+        """Asks for one candidate after the other, so that each can differ from the earlier ones."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):
@@ -148,7 +150,7 @@ class CodingAgent:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Asks for a candidate again, from its edits and a person's feedback."""
+        """Asks for a candidate again, given its edits and a person's feedback."""
         work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
         try:
             return self._attempt(work)
@@ -164,7 +166,7 @@ class CodingAgent:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns the draft as it is: no session is held for a lesson."""
+        """Returns the draft of a skill unchanged: no session is held for a lesson."""
         return draft
 
     # --- one candidate ---------------------------------------------------------------------------
@@ -350,9 +352,12 @@ def _content(folder: int, name: str, path: str, most: int) -> bytes:
     """Returns the bytes of a regular file. Raises CandidateError for anything else or more."""
     printable = visible(path.encode("utf-8", "backslashreplace").decode())
     if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        raise CandidateError(f"{printable} is not a regular file", reason="not_a_regular_file")
+        raise CandidateError(
+            f"{printable} is not a regular file; only those may be left",
+            reason="not_a_regular_file",
+        )
     if printable != path:
-        raise CandidateError(f"{printable} is no plain file name", reason="path_name")
+        raise CandidateError(f"{printable} is no plain file name; rename it", reason="path_name")
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with os.fdopen(handle, "rb") as file:
         data = file.read(most + 1)
@@ -374,11 +379,11 @@ def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
         raise CandidateError(f"the session left no {HYPOTHESIS}", reason="no_hypothesis")
     hypothesis, subject = _hypothesis(work, leftovers.hypothesis)
     if not leftovers.edits:
-        raise CandidateError("the edit changes no file", reason="empty")
+        raise CandidateError("the edit changes no file; change at least one", reason="empty")
     factor = work.case.contract.factor_of(leftovers.edits)
     if factor != hypothesis.factor:
         raise CandidateError(
-            f"the hypothesis is about {hypothesis.factor}, the edit touches {factor}",
+            f"the hypothesis is about {hypothesis.factor}, but the edit touches {factor}",
             reason="factor_mismatch",
         )
     files = {**work.case.brief.tree.files, **leftovers.edits}
@@ -394,7 +399,7 @@ def _hypothesis(work: _Work, text: str) -> tuple[Hypothesis, str]:
     try:
         row = json.loads(text, object_hook=_plain_path)
         if not isinstance(row, dict):
-            raise ToolError("it is not an object")
+            raise ToolError("it must be a JSON object")
         if not work.case.brief.invalid and row.get("nothing_to_try"):
             raise _NothingToTry(visible(line_of(row, "nothing_to_try", 500)))
         idea = idea_of(work.case, row)

@@ -1,7 +1,7 @@
-"""A coding agent's command-line program: which programs we know, and one session of one.
+"""A coding agent's command-line program: the known ones, and how one session of it runs.
 
 Promises: a session ends. It ends by itself, at a limit of time, steps or printed bytes, or because
-the user asked to stop; then its whole process group is killed. What it prints is kept as a file.
+the user asked to stop; then its whole process group is killed. Its output is stored in a file.
 
 Does not cover: what the program may do. It runs on this machine as the person's own tool, with the
 person's login and rights. A process that it moves to a group of its own may outlive it.
@@ -39,7 +39,9 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
 @dataclass(frozen=True, slots=True)
 class AgentCli:
-    """A program, and how it is asked. A command of the user's own has the first two fields."""
+    """A coding agent's program and how to call it; a user's own command has only the first two
+    fields.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -56,13 +58,13 @@ class AgentCli:
 
     @property
     def label(self) -> str:
-        """The program as `--meta-model` names it."""
+        """Returns the program's name in the form of `--meta-model`."""
         return f"{PREFIX}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The ceilings of one session."""
+    """The limits of one session: time, steps and printed bytes."""
 
     seconds: float = 1800.0
     turns: int = 80
@@ -104,7 +106,10 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program that `agent:NAME` or `agent:COMMAND` names. Raises ConfigError."""
+    """Returns the program that `agent:NAME` or `agent:COMMAND` names.
+
+    Raises ConfigError if it names none.
+    """
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]
@@ -117,7 +122,7 @@ def agent_cli(meta_model: str) -> AgentCli:
     if not argv:
         raise ConfigError(
             "--meta-model agent: names no program",
-            hint=f"{' or '.join(PREFIX + program for program in _KNOWN)}, or agent:'COMMAND'",
+            hint=f"give {' or '.join(PREFIX + program for program in _KNOWN)}, or agent:'COMMAND'",
         )
     return AgentCli(name, argv)
 
@@ -169,7 +174,7 @@ def _variables(
 
 @dataclass(slots=True)
 class Usage:
-    """What a program says it used. A program that prints no JSON says nothing."""
+    """What a program says that it used; empty for a program that prints no JSON."""
 
     turns: int = 0
     tokens: int = 0
@@ -186,7 +191,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How a session ended."""
+    """How a session ended, and what the program said that it used."""
 
     ending: Ending
     exit_code: int
@@ -206,7 +211,7 @@ def run_session(
     limits: SessionLimits,
     stopping: Callable[[], bool],
 ) -> Session:
-    """Runs the program in `folder` with the prompt as its input; keeps what it prints in `output`.
+    """Runs the program in `folder` with the prompt as its input, and stores its output in `output`.
 
     Raises Interrupted if the user asks to stop, and PreflightError if the program cannot start.
     """
@@ -222,7 +227,9 @@ def run_session(
                 start_new_session=True,
             )
         except OSError as error:
-            raise PreflightError(f"{cli.argv[0]} cannot be started: {error}") from error
+            raise PreflightError(
+                f"{cli.argv[0]} cannot be started, check its path and rights: {error}"
+            ) from error
     assert process.stdout is not None
     listener = _Listener(process.stdout, output, limits)
     listener.start()
@@ -256,7 +263,7 @@ def _wait(
 
 @dataclass(eq=False)
 class _Listener(threading.Thread):
-    """Keeps what a program prints, and reads the lines of JSON in it that are of a known kind."""
+    """Stores what a program prints, and reads the JSON lines of a known kind in it."""
 
     pipe: IO[bytes]
     output: Path

@@ -1,8 +1,8 @@
-"""The evidence of a generation as files: long things stay on disk and are fetched by tools.
+"""The evidence of a generation as files: long texts stay on disk and are read by tools.
 
-Promises: only rollouts of the train and search splits become files. The same inputs make the same
+Promises: only rollouts of the train and search splits become files. The same inputs give the same
 bytes: no times, no absolute paths, floats to four digits. All files together stay below
-`TOTAL_BYTES`; rollouts are left out first, and the index lists those that are there.
+`TOTAL_BYTES`; rollouts are left out first, and the index lists those that are present.
 
 Does not cover: how the files are used. Policies and other models wrote the text in them.
 """
@@ -43,7 +43,7 @@ _SKILL_BYTES: Final = 64 << 10
 
 
 def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
-    """Every file by its path below `evidence/`."""
+    """Returns the contents of all evidence files, by path relative to `evidence/`."""
     numbered = list(_numbered(source))
     pages: dict[str, str] = {
         "report.md": _report(source),
@@ -126,7 +126,7 @@ def _short(path: str) -> str:
 
 
 def story(rollout: Rollout) -> str:
-    """An attempt in one line."""
+    """Returns a summary of an attempt in one line."""
     short = summarize(rollout)
     steps = "; ".join(short.steps) or "no tool call"
     how = "clean" if rollout.clean else failure_mode(rollout)

@@ -1,13 +1,13 @@
-"""Ranks what the rules propose. It is the baseline that language models have to beat.
+"""Ranks the proposals of the rules. It is the baseline that language models have to beat.
 
 Promises: the same evidence, sources, history and skills give the same proposals. Each proposal
-carries one factor (checked by path), one hypothesis and a real edit that still parses. What failed
-on this base is not tried on it again, and what was INVALID is not tried again at all. Where a rule
-finds something worth trying, a skill that proved it puts it first; a skill that warns of it puts it
-last. Every proposal whose place a skill decided names that skill.
+carries one factor (checked by path), one hypothesis and a real edit that still parses. An edit that
+failed on this base is not tried on it again, and one that was INVALID is never tried again. If a
+rule finds something worth trying, a skill that proved it puts it first, and a skill that warns of
+it puts it last. Every proposal whose place a skill decided names that skill.
 
-Does not cover: whether an idea is good, which only measuring tells. It never reads what was planted
-in a seed.
+Does not cover: whether an idea is good, which only measuring tells. It never reads which faults
+were planted in a built-in harness.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORTH_TRYING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate that can be made: a hypothesis and the files that carry it out."""
+    """A possible candidate: a hypothesis and the files that carry it out."""
 
     hypothesis: Hypothesis
     subject: str  # of the commit message
@@ -43,12 +43,12 @@ class Proposal:
 
     @property
     def unaided(self) -> float:
-        """What its strength would be without skills."""
+        """Returns the proposal's strength without the influence of skills."""
         return self.strength / self.lift
 
     @property
     def proven_before(self) -> bool:
-        """Whether a skill supports what the evidence suggests anyway."""
+        """Returns True if a skill supports what the evidence suggests anyway."""
         return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
@@ -61,7 +61,9 @@ def propose(
     repair: bool = False,
     situation: Situation | None = None,
 ) -> list[Proposal]:
-    """Returns what the evidence suggests, best first; with `repair` what restores validity."""
+    """Returns the edits that the evidence suggests, best first; with `repair`, those that restore
+    validity.
+    """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
     rules += [] if repair else _unsettled_sentences(case, history)
@@ -77,14 +79,14 @@ def _unsettled_sentences(case: Case, history: Sequence[TriedIdea]) -> list[Rule]
 
 
 def place(proposal: Proposal) -> tuple[bool, float, str]:
-    """Returns a sort key: what was proven before comes first, then what is stronger."""
+    """Returns a sort key: proposals that a skill has proven come first, then stronger ones."""
     return not proposal.proven_before, -proposal.strength, proposal.hypothesis.rule
 
 
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
-    """Returns the first k that are worth trying.
+    """Returns the first `k` proposals that are worth trying.
 
-    A proposal that is there because a skill warned of another one names that skill.
+    If a proposal is among them because a skill warned of another, it names that skill.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

@@ -1,12 +1,13 @@
-"""Where a candidate is made: a real git clone of the base, in a sandbox, the evidence beside it.
+"""A sandbox in which a candidate is made: a git clone of the base version, and the evidence beside
+it.
 
-Promises: the author, rules or model, works on files and commits with git as anybody would; the host
-only ever sees what comes back over the sandbox's pipe: file texts, a commit id and a pack. Ids are
+Promises: the author, rules or model, works on files and commits with git as usual. The host only
+sees what comes back over the sandbox's pipe: file texts, a commit id and a pack. Ids are
 reproducible: identity and dates are given.
 
 Does not cover: trusting any of it. `HarnessRepo.admit` judges the pack; the commit id here is a
-claim. Evidence is write-protected against accidents, not against a hostile author, and nobody
-reads it back.
+claim. Evidence is write-protected against accidents, not against a hostile author, and is never
+read back.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "
 def open_workbench(
     host: HostServices, index: int, evidence: Mapping[str, bytes]
 ) -> Iterator[Workbench]:
-    """Opens a sandbox of the host, with a clone of the version and the evidence in it."""
+    """Yields a sandbox with a clone of the current version and the evidence in it."""
     with host.sandbox(index) as source:
         sandbox, repo, base, when = source
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
 
 
 class Workbench:
-    """One candidate in the making."""
+    """The sandbox in which one candidate is made."""
 
     def __init__(
         self,
@@ -63,12 +64,12 @@ class Workbench:
         self._lay_out(evidence or {})
 
     def paths(self) -> list[str]:
-        """The files of the clone, tracked or new."""
+        """Returns the paths of the clone's files, tracked or new, sorted."""
         listed = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         return sorted({name for name in listed.decode("utf-8", "replace").split("\0") if name})
 
     def read(self, path: str) -> str | None:
-        """The text of a file of the clone; None where there is none."""
+        """Returns the text of a file of the clone, or None if there is no such file."""
         at = f"{REPO}/{path}"
         data = self._sandbox.read([at]).get(at)
         return None if data is None else data.decode("utf-8", "replace")
@@ -81,13 +82,15 @@ class Workbench:
         self._git("rm", "-q", "-f", "--", path)
 
     def diff(self) -> str:
-        """What has changed since the base, committed or not."""
+        """Returns a patch of all changes since the base, committed or not."""
         self._git("add", "-A", "--", ".")
         argv = ("diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", self.base)
         return self._git(*argv).stdout.decode("utf-8", "replace")
 
     def commit(self, message: str) -> str:
-        """Commits everything and returns the id. Raises CandidateError where nothing changed."""
+        """Commits everything and returns the commit id. Raises CandidateError if nothing
+        changed.
+        """
         self._git("add", "-A", "--", ".")
         if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
             raise CandidateError("the edit changes no file", reason="empty")
@@ -96,38 +99,45 @@ class Workbench:
         return self.tip()
 
     def squash(self, message: str) -> str:
-        """One commit on the base with the files of the author's last one; returns its id.
+        """Replaces the author's commits by a single one on the base, and returns its id.
 
-        What the author set up in the clone (hooks, settings) may spoil it; the host compares the
-        admitted commit with the message that it asked for.
+        The author's hooks and settings in the clone may spoil it; so the host compares the commit's
+        message with the one it asked for. Raises CandidateError if nothing changed.
         """
         self._git("reset", "-q", "--hard")
         self._git("reset", "-q", "--soft", self.base)
         self._when = self._first
         if not self._git("diff", "--cached", "--name-only", "-z").stdout:
-            raise CandidateError("the commits change no file", reason="empty")
+            raise CandidateError("the commits change no file; change at least one", reason="empty")
         hooks = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false")
         self._git(*hooks, "commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
         return self.tip()
 
     def uncommitted(self) -> list[str]:
-        """Paths that differ from the last commit, new files among them."""
+        """Returns the paths that differ from the last commit, including new files."""
         listed = self._git("status", "--porcelain", "-z", "--no-renames").stdout
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """What the commits since the base change: modes by path (`000000`: removed)."""
+        """Maps each path that the commits since the base change to its git mode; `000000` means
+        removed.
+        """
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}
 
     def committed_diff(self) -> str:
-        """The commits since the base as a patch, whatever attributes the author has set."""
+        """Returns the commits since the base as a patch, independent of the author's git
+        attributes.
+        """
         argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
         return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
 
     def files(self) -> dict[str, bytes]:
-        """The regular files of the clone as they are now, committed or not."""
+        """Returns the contents of the clone's regular files, committed or not, by path.
+
+        Raises CandidateError if they are too large.
+        """
         places = {f"{REPO}/{path}": path for path in self.paths()}
         try:
             texts = self._sandbox.read(list(places))
@@ -147,7 +157,7 @@ class Workbench:
         )
 
     def tip(self) -> str:
-        """The commit that the clone is at, as the sandbox says."""
+        """Returns the clone's current commit id, as the untrusted sandbox reports it."""
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(
@@ -156,11 +166,16 @@ class Workbench:
         return commit
 
     def hand_back(self) -> bytes:
-        """The pack of everything since the base, for `HarnessRepo.admit`."""
+        """Returns a git pack of everything since the base, for `HarnessRepo.admit`.
+
+        Raises CandidateError if it is too large.
+        """
         revisions = f"{self.tip()}\n^{self.base}\n".encode()
         packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
         if packed.truncated:
-            raise CandidateError("the pack is over the limit", reason="pack_too_large")
+            raise CandidateError(
+                "the commits are too large to take over; change less", reason="pack_too_large"
+            )
         return packed.stdout
 
     def _clone(self, pack: bytes) -> None:
@@ -183,9 +198,14 @@ class Workbench:
             message = f"git {argv[0]} cannot be run in the sandbox: {error}"
             raise CandidateError(message, reason="git_failed") from error
         if ran.timed_out:
-            raise SandboxError(f"git {argv[0]} outlived {_COMMAND_SEC:.0f} s", kind="timeout")
+            raise SandboxError(
+                f"git {argv[0]} took over {_COMMAND_SEC:.0f} s in the sandbox and was killed",
+                kind="timeout",
+            )
         if ran.exit_code == 127 and not self._cloned:
-            raise SandboxError("the sandbox has no git", kind="image", hint="meta-agent doctor")
+            raise SandboxError(
+                "the sandbox's image has no git", kind="image", hint="check it: meta-agent doctor"
+            )
         if ran.exit_code != 0:
             stderr = ran.stderr.decode("utf-8", "replace").strip()[-300:]
             raise CandidateError(

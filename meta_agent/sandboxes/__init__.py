@@ -1,13 +1,14 @@
-"""Sandboxes: one protocol, three backends, one worker inside.
+"""Sandboxes: one protocol, three backends (Docker, podman, plain processes), one worker inside.
 
-`open_sandbox` gives a `Sandbox` (see `meta_agent.core.protocols`). `resolve_backend` decides before
-a run starts which kind it uses. `reap` removes what a killed run left behind. A guest module is
-source of the standard library alone, sent by `install`:
+`open_sandbox` returns a `Sandbox` (see `meta_agent.core.protocols`). `resolve_backend` decides
+before a run starts which backend it uses. `reap` removes what a killed run left behind. A guest
+module is source of the standard library alone, sent by `install`:
 
     def rollout(args, channel):                  # JSON in, JSON out
         channel.calls([{"kind": "model", ...}])  # one frame; does not wait; returns the cids
         for answer in channel.wait():            # [{"cid", "ok"} or {"cid", "err"}], any grouping
             ...
+
     OPERATIONS = {"rollout": rollout}
 """
 

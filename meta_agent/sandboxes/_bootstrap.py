@@ -1,11 +1,11 @@
-"""The few lines given to `python3 -c`: they read a program from the pipe and become it.
+"""The few lines given to `python3 -c`: they read a program from the pipe and run it.
 
-`-I` would be the usual switch, but it also ignores PYTHONHASHSEED, and then sets in harness code
-iterate in a new order in every sandbox: runs could not be repeated. The environment is ours
-anyway; what is left of `-I` is taking the current directory off the import path, done here.
-
-The files of `inside` travel as text and become modules under the names that they have here, in the
-order in which they import each other.
+The usual switch would be `-I`, but it ignores PYTHONHASHSEED. Then sets in harness code would
+iterate in a new order in every sandbox, and runs could not be repeated. The environment is set by
+this project anyway. The rest of `-I`, taking the current directory off the import path, is done
+here.
+The files of `inside` travel as text and become modules under the same names, in the order in which
+they import each other.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ WORKER: Final = ("processes", "frames", "commands", "files", "worker")
 
 
 def source_of(module: str) -> str:
-    """The text of a file that runs inside the sandbox."""
+    """Returns the source text of a file that runs inside the sandbox."""
     return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
-    """What is streamed into a container: the worker.
+    """Returns the program that is streamed into a container and becomes its worker.
 
-    It becomes the user `stranger` for all that is untrusted. `contained`: the control group in
-    sight is this container's own. `limits`, of each process, are set where the engine sets none;
-    there the folder to work in is still the worker's, and is given away, and there is a TERM.
+    Untrusted code runs as the user `stranger`. `contained` says that the visible control group is
+    the container's own. `limits` hold for each process and are set if the engine sets none; then
+    the worker also gives its work folder to that user.
     """
     return _program(
         WORKER,
@@ -62,7 +62,10 @@ worker.main()
 
 
 def fork_server_program(descriptor: int) -> bytes:
-    """What forks process sandboxes; `descriptor`: its end of the socket that orders come from."""
+    """Returns the program that forks process sandboxes.
+
+    `descriptor` is its end of the socket from which it takes orders.
+    """
     names = ("_jail", "lockdown", *WORKER, "forkserver")
     return _program(names, f"modules[-1].serve({descriptor})")
 

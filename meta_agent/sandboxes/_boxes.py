@@ -1,15 +1,14 @@
-"""Boxes: containers of somebody's own image, in which a task is worked on and graded.
+"""Boxes: containers of a public image, in which a task is worked on and graded.
 
-A sandbox of ours has a read-only root, no root user and a Python; images of public task sets expect
-the opposite. So a box has a root that can be written, the image's own user and tools, and no worker
-inside: commands go in by the engine. It keeps the other fences: no network unless asked for, no
-device, few capabilities, no new privileges, our list of system calls, bounded memory, CPU,
-processes and life.
-
-Promises: nothing is pulled unless asked for; what a box hands out is bytes of a bound size, and a
+A sandbox of this project has a read-only root, no root user and a Python; images of public task
+sets expect the opposite. So a box has a writable root, the image's own user and tools, and no
+worker inside: the engine runs its commands. It keeps the other fences: no network unless requested,
+no device, few capabilities, no new privileges, this project's list of system calls, and limits on
+memory, CPU, processes and lifetime.
+Promises: nothing is pulled unless requested; what is read from a box is limited in size, and a
 regular file or nothing. Does not cover: disk, which storage drivers do not bound; a kernel exploit,
-against which root inside is a weaker fence than none. A box needs `sh`; a command's deadline needs
-`timeout`, and where the image has none the box is killed instead.
+against which root inside is a weaker fence. A box needs `sh`. A command's deadline needs
+`timeout`; without it in the image, the box is killed instead.
 """
 
 from __future__ import annotations
@@ -40,7 +39,9 @@ if TYPE_CHECKING:
 
 
 def _on(engine: str) -> Engine:
-    """An engine; its module is imported when a box is wanted: most runs never want one."""
+    """Returns the client of an engine; imports its module on first use, since most runs need
+    none.
+    """
     from meta_agent.sandboxes import _engine
 
     return _engine.engine(engine)
@@ -59,7 +60,7 @@ _USE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """What a box may use. `deadline_sec` is its whole life."""
+    """The limits of a box (a container of a public image); `deadline_sec` is its whole lifetime."""
 
     memory_mb: int = 2048
     cpus: float = 1.0
@@ -69,7 +70,7 @@ class BoxLimits:
 
 
 class Box:
-    """One container of an image. Not for two threads at once."""
+    """One running container of a public image; not safe for two threads at once."""
 
     def __init__(
         self,
@@ -120,7 +121,10 @@ class Box:
         env: Mapping[str, str] | None = None,
         output_limit_bytes: int = 1 << 18,
     ) -> ExecResult:
-        """Runs a shell command; one that is late is killed, and with it the box where need be."""
+        """Runs a shell command in the container and returns its result.
+
+        A command that exceeds `timeout_sec` is killed, together with the container if it must be.
+        """
         remaining_sec = min(timeout_sec, max(1.0, self._until - time.monotonic()))
         line = f"exec sh -c {shlex.quote(command)}"
         if self._has_timeout:
@@ -160,7 +164,7 @@ class Box:
         )
 
     def put(self, files: Mapping[str, tuple[bytes, int]], folder: str) -> None:
-        """Writes files (content and mode by path) below a folder, which is made."""
+        """Writes files below a folder, which is created; maps each path to its content and mode."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             for path, (content, mode) in sorted(files.items()):
@@ -170,12 +174,16 @@ class Box:
         self.put_tar(buffer.getvalue(), "/")
 
     def put_tar(self, archive: bytes, folder: str) -> None:
-        """Unpacks a tar into a folder that is there."""
+        """Unpacks a tar archive into an existing folder of the container."""
         with self._engine.errors("cannot put files into a task's container"):
             self._api.put_archive(self.id, folder, archive)
 
     def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
-        """A path with all below it, as tar; None where it is not there. Untrusted bytes."""
+        """Returns a path with everything below it as an untrusted tar archive, or None if it is
+        missing.
+
+        Raises SandboxError if the archive exceeds `limit_bytes`.
+        """
         archive = bytearray()
         with self._engine.errors(f"cannot read {path} from a task's container"):
             url = self._api._url("/containers/{0}/archive", self.id)
@@ -188,13 +196,16 @@ class Box:
                     archive += part
                     if len(archive) > limit_bytes:
                         raise SandboxError(
-                            f"{path} in a task's container is over {limit_bytes} bytes",
+                            f"{path} in a task's container exceeds {limit_bytes} bytes; the "
+                            "attempt's work is not read",
                             kind="protocol",
                         )
         return bytes(archive)
 
     def get(self, path: str, limit_bytes: int) -> bytes | None:
-        """A regular file's content; None where it is not there or is no regular file."""
+        """Returns the first `limit_bytes` of a regular file, or None if it is missing or not
+        regular.
+        """
         archive = self.get_tar(path, limit_bytes + (16 << 10))
         if archive is None:
             return None
@@ -210,7 +221,9 @@ class Box:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
-        """An image of the box as it is, for as long as it is needed. The box stops."""
+        """Stops the container and yields the id of an image of its current state; removes the image
+        later.
+        """
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
@@ -222,7 +235,7 @@ class Box:
                 self._engine.remove_image(image_id)
 
     def close(self) -> None:
-        """Kills and removes it; may be called twice."""
+        """Kills and removes the container; may be called twice."""
         with contextlib.suppress(SandboxError):
             self._engine.remove_container(self.id)
 
@@ -243,7 +256,9 @@ def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
 
 
 def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
-    """Both streams of a command, up to a limit, and whether it was still going at the end."""
+    """Returns both output streams of a command up to a limit, and whether it was still running at
+    the end.
+    """
     from meta_agent.sandboxes._engine import unwrap_socket
 
     plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
@@ -286,9 +301,10 @@ def task_image(
     timeout_sec: float = 600.0,
     progress: Callable[[str], None] = lambda line: None,
 ) -> str:
-    """The ID of a named image, or of one built from a folder with a Dockerfile.
+    """Returns the id of a named image, or of an image built from a folder with a Dockerfile.
 
-    Without `pull`, nothing asks a registry and a build has no network.
+    Without `pull`, no registry is asked and a build has no network. Raises SandboxError if the
+    image cannot be had.
     """
     on = _on(engine)
     if name:
@@ -297,7 +313,9 @@ def task_image(
             on.pull_image(name)
         image = on.find_image(name)
         if image is None:
-            raise SandboxError(f"image {name} is not on this machine", kind="image")
+            raise SandboxError(
+                f"image {name} is not on this machine; load it, or add --pull", kind="image"
+            )
         return str(image.id)
     assert folder is not None, "an image has a name or is built from a folder"
     tag = f"{BUILT}:{folder_hash(folder)[:24]}"
@@ -307,7 +325,9 @@ def task_image(
             _build(on, folder, tag, pull, timeout_sec, progress)
             image = on.find_image(tag)
     if image is None:
-        raise SandboxError(f"{tag} is missing right after its build", kind="image")
+        raise SandboxError(
+            f"{tag} was built but is missing; build it again, and check the disk", kind="image"
+        )
     return str(image.id)
 
 
@@ -323,7 +343,8 @@ def _build(
         if on.find_image(parent) is None:
             if not pull:
                 raise SandboxError(
-                    f"{folder}/Dockerfile builds on {parent}, which is not on this machine",
+                    f"{folder}/Dockerfile builds on {parent}, which is not on this machine; "
+                    "load it, or add --pull",
                     kind="image",
                 )
             progress(f"pulling {parent}")
@@ -348,12 +369,14 @@ def _build(
                 )
             if time.monotonic() > until:
                 raise SandboxError(
-                    f"cannot build {folder}: it takes longer than {timeout_sec:g} s", kind="image"
+                    f"cannot build {folder} within {timeout_sec:g} s; build it by hand and name "
+                    "the image",
+                    kind="image",
                 )
 
 
 def parents(dockerfile: Path) -> list[str]:
-    """The images that a Dockerfile builds on, without its own stages."""
+    """Returns the images that a Dockerfile builds on, without its own stages."""
     stages: set[str] = {"scratch"}
     images: list[str] = []
     values: dict[str, str] = {}
@@ -372,7 +395,7 @@ def parents(dockerfile: Path) -> list[str]:
 
 
 def folder_hash(folder: Path) -> str:
-    """Of all files below it: paths, contents and whether they can be run."""
+    """Returns a hash of all files below a folder: paths, contents and executable bits."""
     listed = [
         [
             path.relative_to(folder).as_posix(),

@@ -1,8 +1,8 @@
-"""Makes the base image without a registry: `sandboxes/build-rootfs.sh`, then an import.
+"""Builds the base image without a registry: `sandboxes/build-rootfs.sh`, then an import.
 
-Promises: idempotent (the image carries the hash of its recipe; the same recipe is not built again),
-and whole or not at all. Needs root and debootstrap. With a registry at hand `sandboxes/Dockerfile`
-makes the same image by `docker build`.
+Promises: idempotent (the image carries the hash of its recipe, and the same recipe is not built
+again), and complete or not built at all. Needs root and debootstrap. With a registry at hand,
+`docker build` makes the same image from `sandboxes/Dockerfile`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOR_DEBOOTSTRAP = ("MA_DEBIAN_", "http_proxy", "https_proxy")
 
 
 def recipe_hash() -> str:
-    """Identifies what the base image is made of."""
+    """Returns a hash of the files that the base image is built from."""
     digest = hashlib.sha256()
     for name in RECIPE_FILES:
         digest.update((resource_dir("sandboxes") / name).read_bytes())
@@ -38,7 +38,11 @@ def build_base_image(
     engine: str = "docker",
     force: bool = False,
 ) -> str:
-    """Builds and imports the image where needed; returns its ID. `progress` gets one line each."""
+    """Builds and imports the base image unless it is up to date; returns its id.
+
+    `progress` is called with one line at a time. Raises PreflightError if a program or right is
+    missing.
+    """
     from meta_agent.sandboxes import _engine
 
     recipe, on = recipe_hash(), _engine.engine(engine)
@@ -55,28 +59,38 @@ def build_base_image(
 
 
 def check_needs() -> None:
-    """Fails before the slow part, with the command that mends it."""
+    """Raises PreflightError, with the command that helps, if the base image cannot be built
+    here.
+    """
     if shutil.which("debootstrap") is None:
-        raise PreflightError("debootstrap is not installed", hint="apt-get install debootstrap")
+        raise PreflightError(
+            "debootstrap is not installed; the base image needs it",
+            hint="apt-get install debootstrap",
+        )
     if os.geteuid() != 0:
         command = f"sudo {sys.executable} -m meta_agent sandbox build"
         raise PreflightError("debootstrap needs root", hint=command)
     if not keyring().exists():
         hint = "apt-get install debian-archive-keyring, or MA_DEBIAN_KEYRING=FILE"
         raise PreflightError(
-            f"{keyring()}, which says whose packages these are, is missing", hint=hint
+            f"{keyring()} is missing; its keys check the packages' signatures", hint=hint
         )
 
 
 def keyring() -> Path:
-    """The keys that sign what a mirror serves; `build-rootfs.sh` looks at the same place."""
+    """Returns the path of the keys that sign Debian packages; `build-rootfs.sh` uses the same
+    path.
+    """
     return Path(
         os.environ.get("MA_DEBIAN_KEYRING", "/usr/share/keyrings/debian-archive-keyring.gpg")
     )
 
 
 def make_rootfs(archive: Path, progress: Callable[[str], None]) -> None:
-    """Runs the recipe; its last lines are in the error when it fails."""
+    """Runs the build script, which writes `archive`.
+
+    Raises SandboxError with its last lines if it fails.
+    """
     from meta_agent.sandboxes._process import stream_lines
 
     script = resource_dir("sandboxes") / "build-rootfs.sh"

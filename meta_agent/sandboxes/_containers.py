@@ -1,7 +1,7 @@
-"""The backends docker and podman: a worker attached through its container's standard streams.
+"""The Docker and podman backends: a worker attached through its container's standard streams.
 
-One container per sandbox; a kill is a kill of the container, so nothing inside can outlive it.
-Standard input is closed by the engine when this host goes away, and the worker then ends itself.
+Each sandbox is one container; killing the container kills everything in it. The engine closes
+standard input when this host process goes away, and the worker then ends itself.
 Does not cover: remote engines (the attached stream must be a local socket).
 """
 
@@ -48,7 +48,7 @@ class Demultiplexer:
         self.stderr = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Takes raw bytes, returns what belongs to standard output."""
+        """Takes raw bytes from the engine and returns those that belong to standard output."""
         self._inbox += chunk
         output = bytearray()
         while self._next_part():
@@ -73,7 +73,7 @@ class Demultiplexer:
 
 
 class ContainerStream:
-    """The attached socket of a container."""
+    """The byte stream to a container's worker, through the attached socket."""
 
     def __init__(self, container: Container, limits: SandboxLimits) -> None:
         self._container, self._limits = container, limits
@@ -95,7 +95,7 @@ class ContainerStream:
             return len(data)  # the other side is gone: the next receive finds out and says why
 
     def _send_later(self, data: memoryview, timeout_sec: float) -> int:
-        """Waits for room, and takes in what arrives meanwhile where no other thread does.
+        """Waits for room to send, and reads arriving bytes meanwhile if no other thread does.
 
         Podman's monitor of a container reads nothing from us while its own output waits for us.
         """
@@ -173,7 +173,7 @@ class ContainerStream:
 def open_container(
     backend: str, run: str, limits: SandboxLimits, image: str | None
 ) -> WorkerSandbox:
-    """Starts a container of a local image, by its ID."""
+    """Starts a container of a local image and returns the sandbox in it."""
     on = engine(backend)
     name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
     labels = {
@@ -206,9 +206,9 @@ def open_container(
 
 
 def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
-    """What each process of the stranger may have, where nothing bounds all of them together.
+    """Returns limits for each process of untrusted code, if nothing limits all of them together.
 
-    Podman does not pass on limits of the open files; its user's processes are counted by user.
+    Podman does not pass on limits of open files; its user's processes are counted by user.
     """
     bounds_by_name = {"NOFILE": 1024, "CORE": 0}
     bounds_by_name |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
@@ -217,14 +217,17 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 
 
 def usable_image(name: str, on: Engine) -> Image:
-    """A local image without volumes: those would be writable and without a bound on their size."""
+    """Returns a local image. Raises SandboxError if it is missing or declares volumes.
+
+    Volumes would be writable and unlimited in size.
+    """
     image = on.find_image(name)
     if image is None:
         hint = IMAGE_HINTS[on.name]
         raise SandboxError(f"image {name} is not on this machine", kind="image", hint=hint)
     if image.volumes:
         raise SandboxError(
-            f"image {name} declares volumes {', '.join(image.volumes)}: unbounded disk",
+            f"image {name} declares volumes {', '.join(image.volumes)}, whose size has no limit",
             kind="image",
             hint="rebuild it without VOLUME",
         )

@@ -1,10 +1,9 @@
-"""Makes an image for somebody's agent: the base image and the packages that the agent needs.
+"""Builds an image for a user's agent: the base image and the packages that the agent needs.
 
 Promises: nothing of those packages runs on this machine. pip resolves and unpacks wheels only, so
-there is no `setup.py`; requirements that name a URL, a folder or an option of pip are refused; the
+there is no `setup.py`. Requirements that name a URL, a folder or an option of pip are refused. The
 image is committed from a container that was never started. The same requirements on the same base
 are not built again.
-
 Does not cover: system packages (bring an image of your own: `image` in harness.toml takes any local
 one with `python3` and no volumes), and markers of requirements, which pip reads for the Python that
 runs this program.
@@ -47,24 +46,26 @@ Progress = Callable[[str], None]
 
 
 class Place(NamedTuple):
-    """The Python of an image."""
+    """The Python version of an image, and the folder of its packages."""
 
     version: tuple[int, int]
     packages: str  # where its packages lie, without the leading slash
 
 
 def read_requirements(path: Path) -> list[str]:
-    """The requirements of a file: names with versions. Whatever could run code is refused."""
+    """Returns the requirements in a file, sorted. Raises ConfigError for any that could run
+    code.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the requirements {path}: {error}") from error
+        raise ConfigError(f"cannot read the requirements file {path}: {error}") from error
     stripped = [line.partition(" #")[0].strip() for line in lines]
     requirements = [line for line in stripped if line and not line.startswith("#")]
     for line in requirements:
         check_requirement(line, str(path))
     if not requirements:
-        raise ConfigError(f"{path} names no package")
+        raise ConfigError(f"{path} names no package; write one a line, such as openai==1.50.0")
     return sorted(requirements)
 
 
@@ -73,7 +74,7 @@ def check_requirement(line: str, where: str) -> None:
     if not _REQUIREMENT.fullmatch(line):
         raise ConfigError(
             f"{where}: {line!r} is not NAME, NAME==VERSION or the like",
-            hint="options, URLs and folders are refused: put the wheel in a folder, --wheels DIR",
+            hint="options, URLs and folders are refused; put wheels in a folder: --wheels DIR",
         )
 
 
@@ -87,7 +88,10 @@ def build_agent_image(
     progress: Progress = lambda line: None,
     force: bool = False,
 ) -> str:
-    """Builds the image where needed; returns its ID. `wheels` is looked into before the index."""
+    """Builds the image `name` unless it is up to date; returns its id.
+
+    pip searches the folder `wheels` before its index.
+    """
     from meta_agent.sandboxes import _engine
     from meta_agent.sandboxes._containers import usable_image
 
@@ -111,7 +115,7 @@ def build_agent_image(
 
 
 def _mark(parent_id: str, requirements: Sequence[str], wheels: Path | None) -> str:
-    """Names what the image is made of; wheels by their content."""
+    """Returns a hash of everything the image is built from; wheels count by content."""
     digest = hashlib.sha256(json.dumps([LAYOUT, parent_id, sorted(requirements)]).encode())
     for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
         digest.update(wheel.name.encode() + hashlib.sha256(wheel.read_bytes()).digest())
@@ -127,14 +131,16 @@ def _place_in(image: str, engine: str) -> Place:
     try:
         (major, minor), packages = json.loads(answer.stdout)
     except ValueError as error:
-        raise SandboxError(f"{image} has no usable python3: {error}", kind="image") from error
+        raise SandboxError(
+            f"{image} has no usable python3, install one in it: {error}", kind="image"
+        ) from error
     return Place((int(major), int(minor)), str(packages).lstrip("/"))
 
 
 def _unpack(
     requirements: Sequence[str], wheels: Path | None, place: Place, target: Path, say: Progress
 ) -> None:
-    """Unpacks wheels into a folder."""
+    """Lets pip unpack the packages' wheels into a folder. Raises SandboxError if pip fails."""
     from meta_agent.sandboxes._process import stream_lines
 
     if find_spec("pip") is None:
@@ -151,7 +157,8 @@ def _unpack(
 
 
 def _compile(packages: Path, place: Place, say: Progress) -> None:
-    """Byte code for the image, which is read-only: without it every attempt compiles anew.
+    """Compiles the packages to byte code; the image is read-only, so each attempt would compile
+    anew.
 
     Compiling runs nothing of the packages. Files carry no dates in the image, so the byte code is
     not checked against them.
@@ -171,7 +178,7 @@ def _compile(packages: Path, place: Place, say: Progress) -> None:
 
 
 def _tags(place: Place) -> list[str]:
-    """What pip must be told where this Python is not that of the image."""
+    """Returns pip's options for the image's Python, if it differs from this one."""
     if place.version == sys.version_info[:2] and sys.platform == "linux":
         return []
     major, minor = place.version
@@ -184,7 +191,7 @@ def _tags(place: Place) -> list[str]:
 
 
 def _pack(packages: Path, place: Place, archive: Path) -> None:
-    """One tar: packages beside the image's own, their scripts on its PATH."""
+    """Writes one tar: packages beside the image's own, and their scripts on its PATH."""
     scripts = packages / "bin"
     with tarfile.open(archive, "w") as tar:
         for script in sorted(path for path in scripts.glob("*") if path.is_file()):
@@ -197,7 +204,7 @@ def _pack(packages: Path, place: Place, archive: Path) -> None:
 
 
 def _for_image(script: bytes) -> bytes:
-    """A script that starts with the image's Python, not with ours."""
+    """Returns a script that starts with the image's Python instead of this machine's."""
     first, newline, rest = script.partition(b"\n")
     ours = first.startswith(b"#!") and sys.executable.encode() in first
     return b"#!" + PYTHON.encode() + newline + rest if ours else script

@@ -1,10 +1,10 @@
-"""Docker and podman, which answers Docker's calls: the only file that talks to an engine.
+"""Docker, and podman through Docker's calls: the only file that talks to a container engine.
 
-Promises: the engine's failures become `SandboxError`; containers start by image ID, and starting
-one never pulls; every fence in `fences` is asked for, and an engine that warns that it dropped one
-is refused. Podman drops limits without a warning where an ordinary user has no control group, so
-there they are not asked for, and `Engine.bounds` does not name them. Does not cover: whether runc
-itself holds. An engine is a strong fence, not a wall.
+Promises: the engine's failures become `SandboxError`. Containers start by image id, and starting
+one never pulls. Every fence in `fences` is requested, and an engine that warns that it dropped one
+is refused. Podman drops limits without a warning if an ordinary user has no control group; then
+they are not requested, and `Engine.bounds` does not name them. Does not cover: whether runc itself
+holds. An engine is a strong fence, not a wall.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NATIVE: Final = "/v4.0.0/libpod/info"
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What `doctor` wants to know."""
+    """What `meta-agent doctor` shows about an engine: version, disk and control groups."""
 
     version: str
     storage: Path
@@ -68,7 +68,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that is here: its ID is what containers run."""
+    """An image on this machine; containers are started by its id."""
 
     id: str
     labels: Mapping[str, str]
@@ -76,14 +76,16 @@ class Image:
 
 
 class Engine:
-    """One engine, `docker` or `podman`; connects on first use."""
+    """A client of one engine, `docker` or `podman`; it connects on first use."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @contextlib.contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Turns what the SDK raises into the project's own error."""
+        """Turns the SDK's exceptions into SandboxError, with `doing` at the front of the
+        message.
+        """
         try:
             yield
         except ImageNotFound as error:
@@ -95,7 +97,9 @@ class Engine:
 
     @cached_property
     def api(self) -> Any:
-        """The low-level API client."""
+        """Returns the SDK's low-level client. Raises SandboxError if the engine cannot be
+        reached.
+        """
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":
@@ -107,7 +111,7 @@ class Engine:
 
     @cached_property
     def _native(self) -> dict[str, Any]:
-        """What podman says of itself in its own words."""
+        """Returns podman's own description of its host."""
         with self.errors("cannot ask podman"):
             reply = self.api.get(f"{self.api.base_url}{_NATIVE}")
             reply.raise_for_status()
@@ -115,7 +119,7 @@ class Engine:
 
     @cached_property
     def bounds(self) -> frozenset[str]:
-        """What it bounds by control groups: of memory, pids and cpu. The others it drops."""
+        """Returns which of memory, pids and cpu the engine limits by control groups."""
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return EVERY_BOUND
         if self._native["cgroupVersion"] != "v2":
@@ -124,14 +128,17 @@ class Engine:
 
     @cached_property
     def strangers(self) -> range:
-        """The users that a sandbox's untrusted part may be, as seen inside."""
+        """Returns the range of user ids for untrusted code in sandboxes, as seen inside.
+
+        Raises SandboxError if podman has too few users.
+        """
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return _DOCKERS_STRANGERS
         maps = self._native["idMappings"]
         mapped = min(sum(row["size"] for row in maps[kind]) for kind in ("uidmap", "gidmap"))
         if mapped < _LEAST_MAPPED:
             raise SandboxError(
-                f"podman has {mapped} users here, and a sandbox needs two of its own",
+                f"podman has {mapped} users here, but each sandbox needs two of its own",
                 kind="engine",
                 hint="as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
                 "USER, and install uidmap; then podman system migrate",
@@ -139,14 +146,19 @@ class Engine:
         return range(_PODMANS_FIRST_STRANGER, mapped)
 
     def seccomp(self, *, tracing: bool) -> list[str]:
-        """The system calls that a container may make, as this engine takes them."""
+        """Returns the security option that limits a container's system calls, in this engine's
+        form.
+        """
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
         return [f"seccomp={profile if self.name == 'docker' else podman.file_with(profile)}"]
 
     def facts(self) -> EngineFacts:
-        """Raises `SandboxError(kind="engine")` when there is none."""
+        """Returns the engine's version, disk and control groups.
+
+        Raises `SandboxError(kind="engine")` if it cannot be reached.
+        """
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             facts = self.api.info()
         storage = Path(facts["DockerRootDir"])
@@ -163,10 +175,10 @@ class Engine:
         )
 
     def bound_tcp(self, container_id: str, memory_mb: int) -> bool:
-        """Whether the buffers of a container's connections count towards its memory.
+        """Returns True if the buffers of a container's connections count towards its memory limit.
 
         Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is
-        set here, which takes root; where it cannot be, the buffers are bounded by nothing.
+        set here, which takes root; otherwise nothing limits the buffers.
         """
         if Path("/sys/fs/cgroup/cgroup.controllers").exists():
             return True
@@ -183,7 +195,7 @@ class Engine:
     # --- images --------------------------------------------------------------------------------
 
     def find_image(self, name: str) -> Image | None:
-        """The local image of that name or ID, or None. Never pulls."""
+        """Returns the local image with that name or id, or None. Never pulls."""
         try:
             with self.errors(f"cannot look for image {name}"):
                 details = self.api.inspect_image(name)
@@ -195,7 +207,7 @@ class Engine:
         return Image(details["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
 
     def import_image(self, archive: Path, name: str, labels: Mapping[str, str]) -> str:
-        """Makes an image of a root file system and returns its ID."""
+        """Creates an image from the tar of a root file system and returns its id."""
         repository, _, tag = name.partition(":")
         changes = ["WORKDIR /scratch", f"USER {USER}"]
         changes += [f"LABEL {key}={value}" for key, value in labels.items()]
@@ -206,11 +218,13 @@ class Engine:
             self.api.tag(json.loads(answer)["status"], repository, tag)  # podman takes no tag above
         image = self.find_image(name)
         if image is None:
-            raise SandboxError(f"image {name} is missing right after its import", kind="image")
+            raise SandboxError(
+                f"image {name} was imported but is missing; import it again", kind="image"
+            )
         return image.id
 
     def load_image(self, archive: Path) -> None:
-        """Loads what `docker save` wrote."""
+        """Loads an image from a tar that `docker save` wrote."""
         with self.errors(f"cannot load {archive.name}"), archive.open("rb") as stream:
             for answer in self.api.load_image(stream):
                 if "error" in answer:
@@ -219,7 +233,7 @@ class Engine:
                     )
 
     def pull_image(self, name: str) -> None:
-        """Fetches an image from its registry. The only place that does, and only where asked to."""
+        """Fetches an image from its registry; called only if the user asked for that."""
         repository, _, tag = name.partition("@") if "@" in name else _tagged(name)
         with self.errors(f"cannot pull {name}"):
             for answer in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
@@ -229,7 +243,9 @@ class Engine:
     def derive_image(
         self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
     ) -> str:
-        """Makes an image of another and the files of a tar, starting nothing; returns its ID."""
+        """Creates an image from another one plus the files of a tar, without starting it; returns
+        its id.
+        """
         repository, _, tag = name.partition(":")
         with self.errors(f"cannot make image {name}"):
             api = self.api
@@ -244,13 +260,13 @@ class Engine:
         return whole_id(str(done["Id"]))
 
     def labelled_images(self, label: str) -> list[tuple[str, str]]:
-        """(id, name) of the local images that carry a label."""
+        """Returns (id, name) of the local images that carry a label."""
         with self.errors("cannot list images"):
             rows = self.api.images(filters={"label": label})
         return [(row["Id"], short_name((row["RepoTags"] or [row["Id"]])[0])) for row in rows]
 
     def remove_image(self, image_id: str) -> bool:
-        """Removes an image; False where a container still uses it."""
+        """Removes an image. Returns False if a container still uses it."""
         with self.errors(f"cannot remove image {image_id[:19]}"), contextlib.suppress(NotFound):
             try:
                 self.api.remove_image(image_id)
@@ -261,13 +277,13 @@ class Engine:
         return True
 
     def owned_containers(self, owner: str) -> list[tuple[str, str, dict[str, str]]]:
-        """(id, name, labels) of all containers of one installation, running or not."""
+        """Returns (id, name, labels) of all containers of one installation, running or not."""
         with self.errors("cannot list containers"):
             rows = self.api.containers(all=True, filters={"label": f"ma.owner={owner}"})
         return [(row["Id"], row["Names"][0].lstrip("/"), row["Labels"]) for row in rows]
 
     def remove_container(self, container_id: str) -> None:
-        """Kills and removes; gone already, or being removed by another process, is fine."""
+        """Kills and removes a container; does nothing if it is gone or being removed."""
         with (
             self.errors(f"cannot remove container {container_id[:12]}"),
             contextlib.suppress(NotFound),
@@ -284,14 +300,14 @@ class Engine:
 
 @lru_cache
 def engine(name: str) -> Engine:
-    """The one engine of that name that this process talks to."""
+    """Returns this process's client of the engine with that name."""
     return Engine(name)
 
 
 def _check_listens(address: str | None) -> None:
-    """Raises OSError where nobody listens on the engine's socket file.
+    """Raises OSError, naming the file, if nothing listens on the engine's socket file.
 
-    The SDK would leave its socket open then, and its error does not name the file.
+    The SDK would leave its socket open, and its error does not name the file.
     """
     scheme, _, path = str(parse_host(address)).partition("://")
     if scheme != "http+unix":
@@ -305,18 +321,20 @@ def _check_listens(address: str | None) -> None:
 
 
 def _tagged(name: str) -> tuple[str, str, str]:
-    """A colon before the last slash belongs to a registry's port."""
+    """Splits an image name into repository, colon and tag; a colon before the last slash is a
+    port's.
+    """
     head, colon, tag = name.rpartition(":")
     return (head, colon, tag) if colon and "/" not in tag else (name, "", "")
 
 
 def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
-    """The host configuration of every container, whole and in one place.
+    """Returns the host configuration of every sandbox container: its limits, mounts and rights.
 
-    The worker may become another user and end what that one runs, and do nothing else of what root
-    can; whoever it becomes has no capability (`inside.processes.step_down`). Podman mounts nothing
-    for another user than its own, so there the worker may also give folders away; and it puts
-    folders without a bound on a read-only root, which are replaced by some that have one.
+    The worker may become another user and kill that user's processes, and nothing else of what root
+    can. The other user has no capability (`inside.processes.step_down`). Podman mounts folders only
+    for its own user, so there the worker may also give folders away; and folders that podman leaves
+    without a size limit are replaced by limited ones.
     """
     ours = "rw,nosuid,nodev"
     place = f"exec,mode=0755,size={limits.scratch_mb}m"
@@ -350,7 +368,7 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
 
 
 def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
-    """The limits by control groups, as far as the engine holds them."""
+    """Returns the limits that go through control groups, as far as the engine supports them."""
     memory = memory_mb << 20
     by_bound = {
         "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
@@ -361,14 +379,16 @@ def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any
 
 
 def command(program: str, limits: SandboxLimits) -> list[str]:
-    """The container's command: it ends itself at its deadline, whatever becomes of the host."""
+    """Returns the container's command, which ends itself at its deadline even if the host is
+    gone.
+    """
     deadline = f"{limits.deadline_sec:g}"
     return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """What makes one container differ from another."""
+    """Everything in which one sandbox container differs from another."""
 
     image_id: str
     name: str
@@ -388,7 +408,7 @@ ENVIRONMENT = {
 
 
 class Container:
-    """One container from creation to removal, and the stream to its first process."""
+    """One container from creation to removal, with the stream to its first process."""
 
     def __init__(self, on: Engine, plan: ContainerPlan) -> None:
         self._on, self._api, self._plan = on, on.api, plan
@@ -427,11 +447,15 @@ class Container:
         return config
 
     def _refuse_warnings(self, container: Mapping[str, Any]) -> None:
-        """The engine warns when the kernel lacks a limit and goes on without it: we do not."""
+        """Raises SandboxError if the engine warned that the kernel cannot enforce a limit."""
         if warnings := container.get("Warnings"):
             with contextlib.suppress(DockerException):
                 self._api.remove_container(container["Id"], force=True)
-            raise SandboxError(f"the engine cannot hold a limit: {warnings}", kind="engine")
+            raise SandboxError(
+                f"the engine cannot enforce a limit of the sandbox: {warnings}; enable it in the "
+                "kernel, or use --sandbox process",
+                kind="engine",
+            )
 
     def _attach(self) -> socket.socket:
         params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -439,14 +463,14 @@ class Container:
         return unwrap_socket(raw)
 
     def remove(self) -> None:
-        """Kills and removes the container with its volumes; gone already is fine."""
+        """Kills and removes the container with its volumes; does nothing if it is gone."""
         with contextlib.suppress(NotFound), self._on.errors("cannot remove a sandbox container"):
             with contextlib.suppress(APIError):
                 self._api.kill(self.id)
             self._api.remove_container(self.id, v=True, force=True)
 
     def state(self) -> dict[str, Any]:
-        """The engine's view, once the container has stopped (or after two seconds)."""
+        """Returns the engine's view of the container once it has stopped, or after two seconds."""
         with self._on.errors("cannot inspect a sandbox container"):
             for _ in range(40):
                 state: dict[str, Any] = self._api.inspect_container(self.id)["State"]
@@ -457,10 +481,16 @@ class Container:
 
 
 def unwrap_socket(raw: Any) -> socket.socket:
-    """A plain socket of our own; the SDK's layers of wrappers are closed, not left to the GC."""
+    """Returns a plain socket in place of the SDK's wrapped one, whose layers are closed.
+
+    Raises SandboxError if the engine is not local.
+    """
     inner = getattr(raw, "_sock", raw)
     if not isinstance(inner, socket.socket):
-        raise SandboxError("only a local engine (unix socket) is supported", kind="engine")
+        raise SandboxError(
+            "the engine is not local: set DOCKER_HOST to a unix socket on this machine",
+            kind="engine",
+        )
     plain = inner.dup()
     raw.close()
     inner.close()

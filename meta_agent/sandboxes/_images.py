@@ -1,14 +1,12 @@
-"""Finds the image that a task names: on this machine, in a tar, or at a registry where asked.
+"""Finds the image that a task names: on this machine, in a tar, or at a registry if requested.
 
-Promises: one order everywhere: an image that is here, then a tar of the given folders, then (with
-`pull`) the registry; what is returned is an ID, so that a tag that moves later changes nothing. A
-tar is loaded once: its image's ID is read out of it first. An image that cannot be had is a
-`SandboxError` of kind `image` that says what was tried and what to do.
-
+Promises: the order is always the same: an image on this machine, then a tar in the given folders,
+then (with `pull`) the registry. An id is returned, so a tag that moves later changes nothing. A
+tar is loaded once: its image's id is read out of it first. If an image cannot be had, a
+`SandboxError` of kind `image` says what was tried and what to do.
 A tar is what `docker save` writes, or else a root file system (`docker export`), which is
 imported. In a folder, the tar of `own/name:tag` is any whose own list of tags has it, or
 `own__name__tag.tar`.
-
 Does not cover: compressed tars other than gzip, and images for another processor.
 """
 
@@ -36,14 +34,14 @@ Progress = Callable[[str], None]
 
 
 class SavedImage(NamedTuple):
-    """One image inside a tar of `docker save`."""
+    """The id and tags of one image inside a tar of `docker save`."""
 
     id: str
     tags: tuple[str, ...]
 
 
 class Images:
-    """The images of one set of tasks."""
+    """Finds the images of one set of tasks by name."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Images:
         progress: Progress = lambda line: None,
     ) -> None:
         self.engine = engine
-        """Whose images they are."""
+        """The name of the engine that holds the images."""
         self._folders = [folder for folder in folders if folder.is_dir()]
         self._pull = pull
         self._say = progress
@@ -62,7 +60,10 @@ class Images:
         self._lock = threading.Lock()  # two tasks of one image load it once
 
     def find(self, name: str) -> str:
-        """The ID of the image of that name."""
+        """Returns the id of the image with that name; loads or pulls it if needed.
+
+        Raises SandboxError if it cannot be had.
+        """
         with self._lock:
             if name not in self._known:
                 self._known[name] = (
@@ -76,7 +77,10 @@ class Images:
             if path.is_file():
                 return load_tar(path, self.engine, self._say)
         where = ", ".join(map(str, self._folders)) or "no folder was given"
-        raise SandboxError(f"the image {name} is in none of: {where}", kind="image")
+        raise SandboxError(
+            f"the image {name} is in none of: {where}; name its folder with --images DIR",
+            kind="image",
+        )
 
     def _from_engine(self, name: str) -> str:
         from meta_agent.sandboxes import _engine
@@ -94,7 +98,8 @@ class Images:
                 f"image {name} is not on this machine"
                 + (f", nor in {', '.join(map(str, self._folders))}" if self._folders else ""),
                 kind="image",
-                hint="meta-agent tasks images FILE --pull, or --images DIR with `docker save` tars",
+                hint="run meta-agent tasks images FILE --pull, or give --images DIR with tars "
+                "of `docker save`",
             )
         return image.id
 
@@ -108,7 +113,7 @@ class Images:
 
     @cached_property
     def _tars(self) -> dict[str, Path]:
-        """The tars of the folders by the tags that they hold."""
+        """Maps each tag to the tar in the folders that holds it."""
         tar_by_tag: dict[str, Path] = {}
         for folder in self._folders:
             for path in sorted(path for path in folder.iterdir() if _is_tar(path.name)):
@@ -117,14 +122,20 @@ class Images:
 
 
 def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) -> str:
-    """Makes the image of a tar available and returns its ID."""
+    """Loads the image of a tar unless it is loaded already, and returns its id.
+
+    Raises SandboxError if the tar holds several images or none.
+    """
     from meta_agent.sandboxes import _engine
 
     on = _engine.engine(engine)
     saved = saved_images(path)
     if len(saved) > 1:
         tags = ", ".join(tag for image in saved for tag in image.tags)
-        raise SandboxError(f"{path} holds {len(saved)} images ({tags}); name one", kind="image")
+        raise SandboxError(
+            f"{path} holds {len(saved)} images ({tags}); save the one that is meant alone",
+            kind="image",
+        )
     if not saved:
         return _imported(path, engine, progress)
     if on.find_image(saved[0].id) is None:
@@ -133,11 +144,16 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
     for name in (saved[0].id, *saved[0].tags):
         if loaded := on.find_image(name):
             return loaded.id
-    raise SandboxError(f"{path} was loaded, but its image is not there", kind="image")
+    raise SandboxError(
+        f"{path} was loaded, but its image is missing; save the image again", kind="image"
+    )
 
 
 def saved_images(path: Path) -> list[SavedImage]:
-    """What the tar says it holds; none where it is a plain file system."""
+    """Returns the images that a tar lists; [] for the tar of a plain file system.
+
+    Raises SandboxError if it cannot be read.
+    """
     try:
         with path.open("rb") as raw, open_tar(raw) as tar:
             member = next(
@@ -152,11 +168,17 @@ def saved_images(path: Path) -> list[SavedImage]:
             listed = parse(file.read(AT_ONCE_BYTES)) if file else []
             return [_saved(entry) for entry in listed]
     except (*DAMAGE, TypeError) as problem:
-        raise SandboxError(f"{path} is no image: {problem!s:.300}", kind="image") from problem
+        raise SandboxError(
+            f"{path} is no image, save it again with `docker save`: {problem!s:.300}",
+            kind="image",
+        ) from problem
 
 
 def _saved(entry: JSON) -> SavedImage:
-    """The ID of an image is the hash of its configuration, after which the file is named."""
+    """Returns one image of a tar's list.
+
+    Its id is the hash of its configuration, which is a file name.
+    """
     if not isinstance(entry, dict):
         raise ValueError(f"its manifest holds {entry!r:.100}")
     config, tags = entry.get("Config"), entry.get("RepoTags") or []

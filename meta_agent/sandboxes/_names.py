@@ -1,4 +1,4 @@
-"""Names that more than one file of this room needs."""
+"""Names that several files of this folder use: backends, images, labels and fences."""
 
 from typing import Final, Literal
 
@@ -38,10 +38,10 @@ FENCES: Final = frozenset(
 
 
 def short_name(image: str) -> str:
-    """As Docker says it; podman puts the registry before it that is meant anyway, or its own."""
+    """Returns an image's name as Docker writes it, without the registry that podman adds."""
     return image.removeprefix("localhost/").removeprefix("docker.io/").removeprefix("library/")
 
 
 def whole_id(image_id: str) -> str:
-    """With the kind of its hash, which podman leaves away and does not look for without."""
+    """Returns an image id with its `sha256:` prefix, which podman omits but needs for a lookup."""
     return f"sha256:{image_id.removeprefix('sha256:')}"

@@ -1,7 +1,7 @@
-"""Which backend, and a sandbox of it.
+"""Chooses a sandbox backend and opens sandboxes.
 
-Promises: code that an LLM may have written runs in a container or not at all, unless someone asked
-for less in so many words; `auto` says why it chose. Docker is imported only when it is needed.
+Promises: code that an LLM may have written runs in a container, unless the user explicitly accepts
+less. `auto` says why it chose. Docker is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from meta_agent.sandboxes._names import (
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """What `doctor` shows about an engine. `problem` is empty when sandboxes can start."""
+    """What `meta-agent doctor` shows about an engine; `problem` is empty if sandboxes can start."""
 
     version: str = ""
     image: str = BASE_IMAGE
@@ -46,12 +46,14 @@ class EngineStatus:
 
     @property
     def ready(self) -> bool:
-        """True when a sandbox can be started right now."""
+        """Returns True if a sandbox can be started right now."""
         return not self.problem
 
 
 def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
-    """Looks at the engine and the image; never raises for what a user can mend."""
+    """Returns the state of an engine and an image; problems that a user can solve are part of
+    it.
+    """
     try:
         return _look(name, image)
     except SandboxError as error:
@@ -82,7 +84,7 @@ def _look(name: str, image: str) -> EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackendChoice:
-    """A backend and the reason for it, in one clause."""
+    """A chosen backend and the reason for it, in one clause."""
 
     name: Backend
     reason: str
@@ -90,7 +92,9 @@ class BackendChoice:
 
 @cache
 def process_fences() -> frozenset[str]:
-    """What a process sandbox promises on this machine. Starts one to see."""
+    """Starts a process sandbox and returns the names of the protections that it has on this
+    machine.
+    """
     limits = SandboxLimits(deadline_sec=60)
     with open_sandbox("process", run="preflight", limits=limits) as sandbox:
         return sandbox.fences
@@ -104,7 +108,10 @@ def choose_backend(
     status: Callable[[str], EngineStatus] = engine_status,
     fences: Callable[[], frozenset[str]] = process_fences,
 ) -> BackendChoice:
-    """Decides before anything starts; raises `PreflightError` with the next command."""
+    """Returns the backend to use and why.
+
+    Raises PreflightError, with the next command, if untrusted code cannot run safely here.
+    """
     if requested not in ("auto", *BACKENDS):
         raise ConfigError(f"--sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}")
     looked: list[EngineStatus] = []
@@ -150,14 +157,17 @@ def choose_backend(
 
 
 def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> Backend:
-    """`choose_backend` for callers that need no reason."""
+    """Returns the name of the backend to use; raises as `choose_backend` does."""
     return choose_backend(requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe).name
 
 
 def open_sandbox(
     backend: str, *, run: str, limits: SandboxLimits | None = None, image: str | None = None
 ) -> WorkerSandbox:
-    """Starts a sandbox. `run` labels it; `image` (of containers): a name or ID here, or `base`."""
+    """Starts a sandbox. `run` labels it.
+
+    `image` is for containers only: a local name or id, or `base`.
+    """
     limits = limits or SandboxLimits()
     check_run_name(run)
     if backend == "process":
@@ -168,11 +178,11 @@ def open_sandbox(
         from meta_agent.sandboxes._containers import open_container
 
         return open_container(backend, run, limits, None if image == "base" else image)
-    raise ConfigError(f"no sandbox backend {backend!r}: choose {' or '.join(BACKENDS)}")
+    raise ConfigError(f"there is no sandbox backend {backend!r}; choose {' or '.join(BACKENDS)}")
 
 
 def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
-    """The IDs of these images, by name, as far as they are here; a process has none."""
+    """Returns the ids of those named images that are on this machine, by name; {} for a process."""
     if backend not in CONTAINERS:
         return {}
     from meta_agent.sandboxes._engine import engine
@@ -182,10 +192,10 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def held_image(backend: str, name: str, image_id: str) -> str:
-    """The ID where that very image is on this machine; else what is amiss and the way to mend it.
+    """Returns `image_id` if that image is on this machine, or a text that says how to bring it.
 
-    An ID is the hash of an image's configuration, so a saved image keeps it wherever it is loaded,
-    and one that was built again from the same recipe has another.
+    An id is the hash of an image's configuration: a saved image keeps it wherever it is loaded, and
+    a rebuilt one has another.
     """
     try:
         if image_ids(backend, [image_id]):
@@ -198,6 +208,6 @@ def held_image(backend: str, name: str, image_id: str) -> str:
 
 
 def check_run_name(run: str) -> None:
-    """A run's name becomes part of a container's name."""
+    """Raises ConfigError unless a run's name can be part of a container's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", run):
-        raise ConfigError(f"run name {run!r}: letters, digits, _ . - and at most 64 characters")
+        raise ConfigError(f"run name {run!r}: use letters, digits, _ . - and at most 64 characters")

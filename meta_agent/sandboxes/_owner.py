@@ -1,6 +1,6 @@
-"""Whose sandbox is it, who works in it, and is its holder still alive?
+"""Whose sandbox is it, which user works in it, and is the process that opened it still alive?
 
-Promises: two installations (two users, two state folders) never share an identity; a holder counts
+Promises: two installations (two users, two state folders) never share an identity. A holder counts
 as dead only if this machine can know it. Does not cover: a state folder copied to another machine
 that uses the same engine; there only the deadline label decides.
 """
@@ -23,12 +23,12 @@ _STRANGERS: Final = range(1 << 20, 1 << 21)
 
 
 def stranger_uid(among: range = _STRANGERS) -> int:
-    """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
+    """Returns a random user id for untrusted code in one sandbox, so quotas by user are its own."""
     return secrets.choice(among)
 
 
 def install_id() -> str:
-    """A random name for this installation, made on first use."""
+    """Returns the random name of this installation, created on first use."""
     return _read_or_make(state_dir() / "install-id")
 
 
@@ -46,17 +46,24 @@ def _read_or_make(path: Path) -> str:
     if name := read_small(path):
         return name
     raise SandboxError(
-        f"{path} holds no name for this installation", kind="start", hint="remove it"
+        f"{path} holds no name for this installation",
+        kind="start",
+        hint="remove that file, then run the command again",
     )
 
 
 def holder_mark() -> str:
-    """Names this process for good: boot, PID namespace, PID, and start time against PID reuse."""
+    """Returns a text that identifies this process for ever: boot, PID namespace, PID and start
+    time.
+    """
     return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
 
 
 def holder_is_dead(mark: str) -> bool:
-    """True only if the holder is surely gone: not where its PID means nothing to us."""
+    """Returns True only if the process that a mark names is surely gone.
+
+    It returns False if the mark's process id belongs to another PID namespace.
+    """
     try:
         boot, namespace, pid, started = mark.split(":")
         number = int(pid)
@@ -76,7 +83,7 @@ def _pid_namespace() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Field 22 of /proc/PID/stat, counted after the name, which may hold anything."""
+    """Returns a process's start time from /proc/PID/stat, or "gone"."""
     with suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/stat").read_bytes()
         return text.rpartition(b")")[2].split()[19].decode()

@@ -1,9 +1,9 @@
-"""Podman's service: it answers Docker's calls as an ordinary user, and lives as long as we do.
+"""Podman's service: it answers Docker's calls as an ordinary user, while this process lives.
 
-Promises: `CONTAINER_HOST`, podman's own variable, names a service that is there already; without
-it, one of ours is started at the first call, on a socket in a folder that only this user may enter,
-and ends with this process. Does not cover: a service on another machine, which could not read the
-list of system calls.
+Promises: if `CONTAINER_HOST`, podman's own variable, names a service, that one is used. Otherwise
+one is started at the first call, on a socket in a folder that only this user may enter, and ends
+with this process. Does not cover: a service on another machine, which could not read the list of
+system calls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _lock = threading.Lock()  # one folder, and one service in it
 
 
 def address() -> str:
-    """Where podman answers Docker's calls. Raises SandboxError where it cannot."""
+    """Returns the address at which podman answers Docker's calls; starts its service if needed.
+
+    Raises SandboxError if podman cannot be started.
+    """
     if host := os.environ.get("CONTAINER_HOST"):
         return host
     with _lock:
@@ -38,7 +41,7 @@ def address() -> str:
 
 
 def file_with(text: str) -> Path:
-    """A file with that text: podman reads by its path what Docker is sent."""
+    """Returns a file with that text; podman reads a file where Docker takes the text itself."""
     with _lock:
         return _written(text)
 
@@ -52,10 +55,10 @@ def _written(text: str) -> Path:
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """Ends with us; after a kill -9 it is removed as the folders of sandboxes are.
+    """Returns a folder that is removed with this process, or by `reap` after a kill -9.
 
-    Others may read files whose names they know, which a service of another user has to; into the
-    folder of the socket comes nobody else.
+    Others may read files in it whose names they know, as a service of another user must. Nobody
+    else can enter the socket's folder.
     """
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     folder.chmod(0o711)
@@ -87,6 +90,6 @@ def _service() -> Path:
         raise SandboxError(
             f"podman does not start: {detail[-600:]}",
             kind="engine",
-            hint="podman info, as this user, has to work first (docs/security.md)",
+            hint="make `podman info` work for this user first (docs/security.md)",
         )
     return socket

@@ -1,11 +1,11 @@
 """Sandboxes that are local processes: the only file that starts them.
 
-For code that we wrote ourselves (or where a user insists). Promises: own session, resource limits,
-a cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
-tree. Where the kernel allows, also no network and a read-only view of the machine (`inside/_jail`).
-Started by root, what is untrusted gets another user and a limit on its processes.
-Does not cover: secrecy of what that user may read; a limit on memory *in sum*, and, where it was
-not root who started it, on processes.
+For this project's own code (or if a user insists). Promises: own session, resource limits, a
+cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
+tree. If the kernel allows, also no network and a read-only view of the machine (`inside/_jail`).
+If root starts it, untrusted code gets another user and a limit on its processes.
+Does not cover: secrecy of what that user may read; a limit on memory *in sum*, and, if another
+user than root started it, on processes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
 
 
 class ForkServer:
-    """The process that sandboxes are forked from (`inside/forkserver`), and its line to us.
+    """The process that sandboxes are forked from (`inside/forkserver`), and the socket to it.
 
-    To start an interpreter and to import the worker took two thirds of a sandbox's start.
+    Without it, starting an interpreter and importing the worker took two thirds of a sandbox's
+    start.
     """
 
     def __init__(self) -> None:
@@ -86,20 +87,25 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """What it answers. Raises OSError where it could not do it, or is gone."""
+        """Sends an order and returns the answer.
+
+        Raises OSError if the order failed or the server is gone.
+        """
         answer = b""
         with self._lock, contextlib.suppress(TimeoutError):
             socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
             answer = self._orders.recv(ANSWER_BYTES)
         if not answer:
-            raise ConnectionError(f"the fork server ended: {self.close()}")
+            raise ConnectionError(
+                f"the fork server ended, the next sandbox starts another: {self.close()}"
+            )
         reply: dict[str, Any] = json.loads(answer)
         if "error" in reply:
             raise OSError(reply["error"])
         return reply
 
     def close(self) -> str:
-        """Ends it, and with it every sandbox that it forked; returns what it said."""
+        """Ends the server and every sandbox that it forked; returns its last output."""
         errors = self.process.stderr
         with self._lock:
             if os.getpid() != self._owner or not errors or errors.closed:
@@ -116,7 +122,7 @@ _servers_lock = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """The one of this process; another where it was ended from outside."""
+    """Returns this process's fork server; starts another if it has ended."""
     with _servers_lock:
         server = _servers.get(os.getpid())
         if server and server.process.poll() is not None:
@@ -127,7 +133,7 @@ def fork_server() -> ForkServer:
 
 
 class Forked:
-    """A sandbox's process: as much of `subprocess.Popen` as is used of one."""
+    """A sandbox's process, with the part of `subprocess.Popen`'s interface that is used."""
 
     def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
         self._server = fork_server()
@@ -136,7 +142,9 @@ class Forked:
         self._lock = threading.Lock()  # an end is told once
 
     def poll(self) -> int | None:
-        """The code it ended with, or None; SIGKILL's where the fork server took it along."""
+        """Returns the exit code, or None while it runs; SIGKILL's if it ended with the fork
+        server.
+        """
         with self._lock:
             if self.returncode is None:
                 try:
@@ -146,7 +154,9 @@ class Forked:
             return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
-        """Raises TimeoutExpired as `Popen.wait` does."""
+        """Waits for the end and returns the exit code. Raises TimeoutExpired as `Popen.wait`
+        does.
+        """
         give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
         while (code := self.poll()) is None:
             if time.monotonic() > give_up:
@@ -157,7 +167,7 @@ class Forked:
 
 
 class ProcessStream:
-    """Pipes to a worker process, and its kill."""
+    """The byte stream to a worker process, through pipes, and the way to kill it."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder, self._limits = folder, limits
@@ -239,7 +249,7 @@ class ProcessStream:
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
-    """Its ends, to read and to write; files, which are closed also where nobody does."""
+    """Returns the reading and the writing end of a new pipe."""
     source, sink = os.pipe()
     with contextlib.suppress(OSError):  # where this user's pipes hold all they may, a small one
         fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, READ_BYTES)
@@ -257,7 +267,7 @@ def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes what a guest left, however deep it is nested. What cannot be removed stays."""
+    """Removes a sandbox's folder, however deeply nested; what cannot be removed stays."""
     while _flatten(folder):
         pass
     shutil.rmtree(folder, ignore_errors=True)
@@ -279,7 +289,7 @@ def _flatten(folder: Path) -> bool:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, links to folders aside; all of them may be entered afterwards."""
+    """Returns the folders in a folder, without links, after making all of them accessible."""
     with contextlib.suppress(OSError):
         folders = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
         for path in folders:
@@ -289,7 +299,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def open_process(limits: SandboxLimits) -> WorkerSandbox:
-    """Starts a process sandbox in a fresh folder."""
+    """Starts a process sandbox in a fresh folder. Raises SandboxError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
     (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
     for name in ("work", "tmp", "bin", "root"):
@@ -320,7 +330,7 @@ def _holds_packages(path: Path) -> bool:
 
 
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:
-    """Runs a trusted program and yields its lines, both streams together (`also`: see `start`)."""
+    """Runs a trusted program and yields the lines of both its streams (`also`: see `start`)."""
     with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
         assert child.stdout
         for line in child.stdout:
@@ -345,7 +355,7 @@ def start_service(argv: Sequence[str], log: Path) -> Popen[bytes]:
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """Everything a command sees: no variable of the host but its PATH."""
+    """Returns all variables that a command sees; only PATH comes from the host."""
     temp = folder / "tmp"
     return {
         "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}",
@@ -358,10 +368,10 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def kill_tree(child: Popen[bytes] | Forked) -> None:
-    """Kills a worker and all below it, then reaps it.
+    """Kills a worker and everything below it, then reaps it.
 
-    The worker adopts what left its session, so the tree is complete until the worker is dead: the
-    list is taken first, with the worker stopped so that it cannot grow by its hand.
+    The worker adopts processes that left its session, so the tree is complete until the worker
+    dies. The list is taken first, with the worker stopped so that it cannot start more.
     """
     if child.poll() is not None:
         return

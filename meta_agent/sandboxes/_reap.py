@@ -1,8 +1,8 @@
-"""Removes sandboxes whose holder is gone: after a kill -9, a power cut, a lost terminal.
+"""Removes sandboxes whose owner is gone: after a kill -9, a power cut, a lost terminal.
 
-Promises: only this installation's sandboxes, and of those only what is past its deadline or has a
-dead holder; idempotent. Does not cover: processes of the process backend, which the kernel ends
-with their parent; only their folders are left to remove.
+Promises: it touches only this installation's sandboxes, and of those only ones past their deadline
+or with a dead owner; it may be repeated. Does not cover: processes of the process backend, which
+the kernel ends with their parent; only their folders are left to remove.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
-    """Removes orphans and returns their names; folders, and containers of these engines if any."""
+    """Removes left-over folders, and containers of these engines; returns their names."""
     removed = reap_folders(Path(tempfile.gettempdir()))
     for name in CONTAINERS:
         if name in backends:
@@ -34,7 +34,10 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes sealed images and snapshots that no container uses; a run makes them again."""
+    """Removes sealed images and snapshots that no container uses; a run makes them again.
+
+    Returns names.
+    """
     from meta_agent.sandboxes import _engine
 
     engine = _engine.engine(backend)
@@ -57,14 +60,17 @@ def _reap_containers(owner: str, backend: str) -> list[str]:
 
 
 def is_orphan(labels: Mapping[str, str], now: float) -> bool:
-    """Past its deadline, or without a living holder. A label we did not write decides nothing."""
+    """Returns True if a container is past its deadline or the process that opened it is dead.
+
+    Labels in another form decide nothing.
+    """
     deadline = labels.get("ma.deadline", "")
     past = deadline.isdecimal() and now > int(deadline)
     return past or holder_is_dead(labels.get("ma.holder", ""))
 
 
 def reap_folders(temp: Path) -> list[str]:
-    """Removes folders of process sandboxes whose holder is dead."""
+    """Removes folders of process sandboxes whose opening process is dead; returns their names."""
     from meta_agent.sandboxes._process import remove_folder
 
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]

@@ -1,15 +1,15 @@
-"""Makes of a task's image one in which its answer cannot be looked up.
+"""Turns a task's image into one in which the task's solution cannot be looked up.
 
 Public images hold the repository with its history, and in it the fix: in later commits, tags,
 remote branches, the stash, reflogs, `ORIG_HEAD`, linked worktrees, or in objects that nothing
 refers to. Deleting references one by one forgets some (SWE-bench's images leaked this way until
-4.1). So nothing of it is cleaned: the repository's files are read out once, and the sealed image
-has links to the agent's working copy in their place; every store of history in the whole image that
-the sandbox's user could read, and every linked worktree, becomes an empty file.
+4.1). So the history is not cleaned but replaced. The repository's files are read out once, and the
+sealed image has links to the agent's working copy in their place. Every store of history in the
+image that the sandbox's user could read, and every linked worktree, becomes an empty file.
 
 Promises: nothing is started but one read-only sandbox, whose answer is only a list of paths; the
-same image is sealed once. The place of the repository keeps working for programs that know it by
-its path (editable installs, scripts).
+same image is sealed once. The repository's path keeps working for programs that know it (editable
+installs, scripts).
 
 Does not cover: a fixed version of the package that is *installed* in the image, and files of a
 history that only root can read (an agent is not root).
@@ -40,7 +40,7 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """What is known of an image before it is sealed. Paths are absolute."""
+    """What a scan of an image found before it is sealed; paths are absolute."""
 
     place: str  # where the repository is, links followed
     names: tuple[str, ...]  # what lies in it
@@ -48,13 +48,16 @@ class Sealing:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """The history inside the repository, relative to it."""
+        """Returns the stores of history inside the repository, relative to it."""
         inside = f"{self.place.rstrip('/')}/"
         return tuple(path[len(inside) :] for path in self.history if path.startswith(inside))
 
 
 def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
-    """Looks for history with the rights that an agent has."""
+    """Lists the version history in an image that an agent could read.
+
+    Raises SandboxError if the image cannot be scanned.
+    """
     sandbox = open_sandbox(engine, run="seal", image=image_id)
     try:
         source = (
@@ -74,7 +77,9 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
         return Sealing(str(facts["place"]), tuple(facts["names"]), tuple(facts["history"]))
     except (ValueError, KeyError, TypeError) as problem:
         tail = answer.stderr[-200:].decode("utf-8", "replace")
-        raise SandboxError(f"cannot look into image {image_id}: {tail}", kind="image") from problem
+        raise SandboxError(
+            f"cannot scan image {image_id} for history, it needs python3: {tail}", kind="image"
+        ) from problem
 
 
 def seal_image(
@@ -85,7 +90,10 @@ def seal_image(
     left_in_place: Sequence[str] = (),
     hidden: Sequence[str] = (),
 ) -> str:
-    """The ID of the sealed image. `hidden`: further paths of the image that no agent may see."""
+    """Returns the id of an image without the history that `scan_image` found; builds it once.
+
+    `hidden` names further paths that no agent may see.
+    """
     from meta_agent.sandboxes import _engine
 
     parts = [
@@ -112,7 +120,11 @@ def seal_image(
 def _members(
     sealing: Sealing, left_in_place: set[str], hidden: Sequence[str]
 ) -> Iterator[tarfile.TarInfo]:
-    """Links first. What lies below something that is replaced is gone with it."""
+    """Yields the tar entries that replace the repository's files by links and its history by empty
+    files.
+
+    Links come first. Whatever is below a replaced path is gone with it.
+    """
     replaced: set[str] = set()
     history = set(sealing.history)
     for name in sealing.names:

@@ -1,14 +1,12 @@
-"""The system calls of every container, as the engine takes them: a list of what is allowed.
+"""The system calls that every container may make, as a list for the engine.
 
-The engine applies it before anything of an image runs, so it holds for its init, for commands that
-come in by the engine, and where there is no Python to apply a filter. What is not named is refused:
+The engine applies it before anything of an image runs. So it holds for its init, for commands that
+the engine starts, and without a Python to apply a filter. A call that is not listed is refused:
 new namespaces, mounts, io_uring, bpf, key rings, userfaultfd, and sockets of all but the usual
 families (netlink's buffers count towards no limit: two gigabytes in a container of 256 MB).
-
-Tracing is allowed where nothing of ours runs among what could be traced: in a task's own container,
-whose tasks debug programs. Listing the interfaces of the network is refused there, which `ip` and
+Tracing is allowed only in a task's own container, in which none of this project's processes run,
+because tasks debug programs. Listing network interfaces is refused there, which `ip` and
 `os.networkInterfaces()` do; that is the price of a bound on memory.
-
 Does not cover: processors other than x86-64 and AArch64; there the engine's own list stays.
 """
 
@@ -81,7 +79,7 @@ _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 
 
 def seccomp_profile(*, tracing: bool) -> str:
-    """The list as engines read it; empty where we know none."""
+    """Returns the list as JSON for an engine, or "" on a processor without one."""
     if platform.machine() not in MACHINES:
         return ""
     return json.dumps(_profile(tracing), separators=(",", ":"))
@@ -116,6 +114,8 @@ def _machine(name: str, below: str) -> dict[str, Any]:
 
 
 def _where(name: str, index: int, op: str, value: int) -> dict[str, Any]:
-    """A call that is allowed where an argument is this (by `MASKED_EQ`: has none of these bits)."""
+    """Returns a rule that allows a call if an argument equals a value (`MASKED_EQ`: has no such
+    bits).
+    """
     argument = {"index": index, "op": op, "value": value, "valueTwo": 0}
     return {"names": [name], "action": "SCMP_ACT_ALLOW", "args": [argument]}

@@ -1,1 +1,1 @@
-"""Search strategies (`--strategy`). Each is a class; `strategies.py` has the table."""
+"""Search strategies (`--strategy`). Each is a class; `strategies.py` has the table of them."""

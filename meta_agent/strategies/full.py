@@ -39,7 +39,9 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """Both claims about the result of a search. `harness` is None if that claim was not made."""
+    """The two tests of a search's result against the start; `harness` is None if that one was not
+    made.
+    """
 
     harness: Judged | None
     version: Judged
@@ -47,12 +49,14 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Whether skills may be learnt: the gain is proven, over training seeds if it trains."""
+        """Returns True if skills may be learnt: the gain is proven, over training seeds if it
+        trains.
+        """
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the claim that decides whether `main` advances."""
+        """Returns the test whose verdict decides whether `main` moves."""
         return self.harness if kind == "harness" else self.version
 
 
@@ -72,7 +76,9 @@ class Full:
 
 
 def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Makes the claims about the result of a search, trains it on, and returns the handover."""
+    """Tests the result of a search against the start, trains it further, and returns the run's
+    result.
+    """
     sides = Sides(first, search_result.version)
     start = run.lab.train(first_tree(run), seed=0, steps=run.plan.steps)
     if not search_result.acting:
@@ -97,7 +103,9 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Makes the one claim about the result of a race. A frozen policy is not trained."""
+    """Tests the result of a frozen policy's search against the start, and returns the run's
+    result.
+    """
     weights = run.lab.untrained()
     if not search_result.acting:
         watched = promote_watching(run, first, search_result)
@@ -111,7 +119,9 @@ def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def deciding_claim(run: Run) -> str:
-    """Returns the claim that advances `main`: "harness" takes more trainings, "version" none."""
+    """Returns which test moves `main`: "harness" (over more trainings) or "version" (without
+    any).
+    """
     return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
 
 
@@ -193,7 +203,9 @@ def _choose(
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """Drops the branch `lead`, whose version is no better or INVALID. Its candidates keep refs."""
+    """Drops the branch `lead`, whose version is no better or INVALID; its candidates keep their
+    refs.
+    """
     record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
     run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()
@@ -245,7 +257,9 @@ def _further_words(run: Run, pairs: int) -> str:
 
 
 def say_what_can_be_proven(run: Run) -> None:
-    """Notes whether the budget pays for a claim over training seeds, and what it takes."""
+    """Tells the user whether the budget pays for a proof over training seeds, and what one
+    takes.
+    """
     if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)

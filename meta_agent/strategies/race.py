@@ -57,7 +57,7 @@ SEARCH: Final = "search"
 
 
 class Member(NamedTuple):
-    """An edit on the tip, with the evidence that it was written from."""
+    """An edit of the best version so far, with the evidence that it was written from."""
 
     tested: Tested
     collected: Collected
@@ -65,14 +65,17 @@ class Member(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """A version of the race: its commit, and the members on it, oldest first."""
+    """One version in the search: its commit, and the edits in it, oldest first."""
 
     version: Version
     members: tuple[Member, ...] = ()
 
 
 def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
-    """Runs a race from `first` and returns its tip. Nothing of it is proven yet."""
+    """Searches with a frozen policy from `first`.
+
+    Returns the best version, of which nothing is proven.
+    """
     if run.plan.halved:
         note_half(run)
     course = _Course(run, first, shows)
@@ -109,7 +112,10 @@ class _Course:
         return self._stands[self.race.tip]
 
     def generation(self, generation: int) -> bool:
-        """Reads the tip, asks for edits of it, and screens them. Returns whether there were any."""
+        """Reads the best version's evidence, asks for edits of it, and screens them.
+
+        Returns True if there were any.
+        """
         run, collected = self._run, self.collected(self.race.tip)
         earlier = self.read[max(self.read)].reading.evidence if self.read else None
         reading = read(run, collected, generation, earlier)
@@ -124,7 +130,7 @@ class _Course:
         return bool(proposed)
 
     def collected(self, number: int) -> Collected:
-        """Returns all attempts at a version of the race, in the form of `collect`."""
+        """Returns all attempts made with one version of the search, in the form of `collect`."""
         run, version = self._run, self._stands[number].version
         tree = run.repo.tree(version.commit)
         evaluations = [evaluation for _, evaluation in self._bought[number]]
@@ -139,10 +145,10 @@ class _Course:
         return Collected(version, tree, run.lab.train(tree, seed=0, steps=0), whole)
 
     def buy_until_decided(self, number: int) -> JSON:
-        """Buys a version's blocks until the race decides about it.
+        """Makes blocks of attempts with a version until the search decides about it.
 
         Returns the record of the deciding block, or None if the attempts ran out. If the served
-        model changes meanwhile, the tip gets fresh attempts.
+        model changes meanwhile, the best version so far gets fresh attempts.
         """
         while (buy := self.race.next()) is not None:
             record, evaluation = self._block(buy)
@@ -158,7 +164,9 @@ class _Course:
         return None
 
     def repeat_start(self) -> None:
-        """Makes the start's first attempts again and notes whether the model has changed since."""
+        """Repeats the first version's earliest attempts and notes whether the model has changed
+        since.
+        """
         run, tree = self._run, self._run.repo.tree(self._first.commit)
         if not run.plan.again or not self._bought[0]:
             return

@@ -66,7 +66,9 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """The version, ideas and evidence that the next generation starts from."""
+    """The version, ideas and evidence that the next generation starts from; `ended` stops the
+    search.
+    """
 
     version: Version
     members: tuple[Candidate, ...] = ()
@@ -77,7 +79,9 @@ class Tip(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A generation's candidates: to be bundled, already judged, or admitted diagnostics."""
+    """One generation's candidates, sorted: to be bundled, judged already, or admitted
+    diagnostics.
+    """
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -86,7 +90,9 @@ class Trial(NamedTuple):
 
 
 def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
-    """Searches with its share of the budget. Returns the best version, which is not proven."""
+    """Searches with its share of the budget. Returns the best version, of which nothing is
+    proven.
+    """
     tip, reads = Tip(first), dict[int, Read]()
     try:
         for generation in range(run.config.generations):

@@ -144,8 +144,8 @@ def test_a_parked_run_goes_on_with_the_answers_of_another_process(bench: Bench) 
 @pytest.mark.parametrize(
     ("subjects", "says", "hint"),
     [
-        (["g0/c7"], "nobody is asked about 'g0/c7'", "waiting: g0/c1"),
-        (["g0/c0"], "is decided already (a person: APPROVE (test))", "asked once"),
+        (["g0/c7"], "no question about 'g0/c7'", "open questions: g0/c1"),
+        (["g0/c0"], "is decided already (a person: APPROVE (test))", "cannot be changed"),
         (["g0/c1", "g0/c0"], "is decided already", "asked once"),
     ],
 )

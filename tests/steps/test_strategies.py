@@ -185,5 +185,5 @@ def test_static_proposes_nothing_and_trains_for_the_whole_budget(
 
 def test_a_budget_below_one_training_is_refused(bench: Bench) -> None:
     with_budget(bench, 455)
-    with pytest.raises(ConfigError, match="pays for no training of 2 steps"):
+    with pytest.raises(ConfigError, match="cannot pay for a training of 2 steps"):
         Static().carry_out(bench.run, first_version(bench.run))

@@ -1,14 +1,14 @@
-"""Guest module `agent_command`: runs somebody's agent as a command. Stdlib only.
+"""Guest module `agent_command`: runs a user's agent as a command in the sandbox. Stdlib only.
 
-The command is started once, in a session of its own, with the address of the endpoint in the usual
-variables. Each of its model calls becomes one call to the host, in OpenAI's form:
+The command starts once, in a session of its own, with the endpoint's address in the environment
+variables that SDKs read. Each of its model calls becomes one call to the host, in OpenAI's form:
 
     {kind: "model", base, new, max, tools?}     [content, finish_reason, tool_calls, usage] or None
 
-answered in the order they came, one at a time. An answer of None means that the attempt is over:
-from then on every request is refused with status 403, and the agent has `grace_sec` to end.
+Calls are answered in the order they came, one at a time. An answer of None means that the attempt
+is over: every later request is refused with status 403, and the agent has `grace_sec` to end.
 
-Does not cover: what the command left running outside its process group. The host's next command
+Does not cover: processes that the command left outside its process group. The host's next command
 ends everything below the worker before it starts to read.
 """
 
@@ -39,7 +39,7 @@ KEY_NAMES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 class Tail:
-    """The last bytes of a stream that is read to its end."""
+    """Reads a stream to its end and keeps its last bytes."""
 
     def __init__(self) -> None:
         source, self.sink = os.pipe()
@@ -53,13 +53,15 @@ class Tail:
         os.close(source)
 
     def text(self) -> str:
-        """What there is; a stream that a survivor still holds is not waited for."""
+        """Returns the last bytes as text, without waiting for processes that still hold the stream
+        open.
+        """
         self._thread.join(JOIN_SEC)
         return bytes(self._bytes).decode("utf-8", "replace")
 
 
 class Process:
-    """The command, from its start to its end."""
+    """The agent's command as a running process, with the last bytes of its output."""
 
     def __init__(self, argv: list[str], env: Mapping[str, str], cwd: str) -> None:
         self.out, self.err = Tail(), Tail()
@@ -88,7 +90,7 @@ class Process:
             os.chdir(home)
 
     def tell(self, events: queue.Queue[Any]) -> None:
-        """Puts ENDED into the queue once the command has ended; does not reap it."""
+        """Puts ENDED into the queue once the command has ended; does not reap the process."""
 
         def wait() -> None:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -97,7 +99,7 @@ class Process:
         threading.Thread(target=wait, daemon=True).start()
 
     def end(self) -> int:
-        """Kills the group, whether or not its leader is alive; gives the exit status."""
+        """Kills the command's process group and returns the command's exit status."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -105,7 +107,7 @@ class Process:
 
 
 class Relay:
-    """Serves the queue until the command ends or its time is up."""
+    """Passes the agent's requests to the host until the command ends or its time is up."""
 
     def __init__(self, channel: Any, events: queue.Queue[Any], deadline: float) -> None:
         self.channel = channel
@@ -116,7 +118,9 @@ class Relay:
         self.over = False
 
     def serve(self, grace_sec: float) -> bool:
-        """True where the command ended by itself."""
+        """Serves requests; returns True if the command ended by itself, False if its time ran
+        out.
+        """
         while (remaining_sec := self.deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 event = self.events.get(timeout=remaining_sec)
@@ -142,7 +146,7 @@ class Relay:
             ask.answer(answer["ok"])
 
     def _ask_host(self, request: Any) -> Json:
-        """The host's answer; None where there is none, or where time is up."""
+        """Returns the host's answer, or None if the attempt is over or time is up."""
         base = common_prefix(self.known, request.messages)
         new = request.messages[base:]
         call = {"kind": "model", "base": base, "new": new, "max": request.max_tokens}
@@ -158,25 +162,29 @@ class Relay:
 
 
 def assistant(answer: list[Json]) -> Json:
-    """The message that a reply adds to the conversation, as the host keeps it."""
+    """Returns the message that a reply adds to the conversation, in the host's form."""
     message = {"role": "assistant", "content": answer[0]}
     return {**message, "tool_calls": answer[2]} if answer[2] else message
 
 
 def common_prefix(conversation: list[Json], messages: list[Json]) -> int:
-    """How many messages at the front are the same in both."""
+    """Returns how many messages at the front are the same in both lists."""
     shorter = min(len(conversation), len(messages))
     return next((at for at in range(shorter) if conversation[at] != messages[at]), shorter)
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Puts values in the place of `{name}`, in one pass: no value is looked into again."""
+    """Replaces each `{name}` in the text by its value, in one pass: values are not expanded
+    again.
+    """
     names = "|".join(map(re.escape, values))
     return re.sub(r"\{(" + names + r")\}", lambda match: values[match[1]], text)
 
 
 def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, str]:
-    """What the command sees: ours, the endpoint's, and what the harness asks for."""
+    """Returns the command's environment: the sandbox's, the endpoint's, then the harness's own
+    `env`.
+    """
     base = f"http://127.0.0.1:{port}"
     ours = {**os.environ, **args["env"], **dict.fromkeys(KEY_NAMES, NO_KEY)}
     ours |= {**dict.fromkeys(OPENAI_NAMES, f"{base}/v1"), "ANTHROPIC_BASE_URL": base}
@@ -184,7 +192,10 @@ def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, s
 
 
 def run(args: Json, channel: Any) -> Json:
-    """Runs the command to its end and says how it ended."""
+    """Runs the command to its end.
+
+    Returns its exit code, output, number of calls, and how it ended.
+    """
     events: queue.Queue[Any] = queue.Queue()
     server = endpoint.Endpoint(events)
     base = f"http://127.0.0.1:{server.port}"

@@ -1,11 +1,10 @@
-"""Guest module `agent_dialects`: what model servers are asked and say, as text. Stdlib only.
+"""Guest module `agent_dialects`: translates between agents' SDKs and the host. Stdlib only.
 
-Two dialects, OpenAI's chat completions and Anthropic's messages, each in whole replies and as a
-stream of events. Requests become one form (OpenAI's messages and tool schemas), which the host
-understands; a reply of the host becomes what the asker's SDK expects.
-
-Left out on purpose: sampling settings, `stop` and `tool_choice` (sampling is the evaluator's), the
-thinking of earlier turns. Refused: images and other parts that are not text, several choices.
+Knows two dialects, OpenAI's chat completions and Anthropic's messages, each as whole replies and as
+streams of events. Requests become one form (OpenAI's messages and tool schemas), which the host
+understands. A reply of the host becomes what the agent's SDK expects.
+Left out on purpose: sampling settings, `stop` and `tool_choice` (the evaluator sets sampling), and
+the thinking of earlier turns. Refused: images and other parts that are not text, several choices.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ ANTHROPIC_STOPS = {"tool_calls": "tool_use", "length": "max_tokens"}
 
 
 class BadRequest(ValueError):  # noqa: N818 - HTTP's own name for it
-    """The agent asked for something that cannot be relayed; the message says what."""
+    """Raised when an agent's request cannot be relayed; the message says what is wrong with it."""
 
 
 class Request:
-    """One request in the common form."""
+    """One model request in the common form: OpenAI's messages and tool schemas."""
 
     def __init__(
         self, messages: list[Message], tools: list[Json] | None, max_tokens: int | None, body: Json
@@ -49,7 +48,7 @@ class Request:
 
 
 class Reply:
-    """The host's reply: `[content, finish_reason, tool_calls, usage]`."""
+    """The host's reply to a model request: `[content, finish_reason, tool_calls, usage]`."""
 
     def __init__(self, number: int, model: str, answer: list[Json]) -> None:
         self.number = number
@@ -64,18 +63,20 @@ class Reply:
 
 
 class OpenAi:
-    """Chat completions."""
+    """Translates OpenAI's chat completions."""
 
     def read(self, body: Json) -> Request:
-        """Reads a request."""
+        """Returns an OpenAI request in the common form. Raises BadRequest if it cannot be
+        relayed.
+        """
         if body.get("n") not in (None, 1):
-            raise BadRequest("one choice a request; n must be 1")
+            raise BadRequest("only one choice per request is supported; set n to 1")
         messages = [openai_message(message) for message in listing(body, "messages")]
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         return Request(messages, body.get("tools") or None, positive(limit), body)
 
     def reply(self, answer: Reply) -> Json:
-        """A whole reply."""
+        """Returns the host's reply as one OpenAI chat completion."""
         message: Message = {"role": "assistant", "content": answer.content or None}
         if answer.tool_calls:
             message["tool_calls"] = answer.tool_calls
@@ -87,7 +88,7 @@ class OpenAi:
         }
 
     def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
-        """The same as a stream."""
+        """Yields the host's reply as the events of an OpenAI stream."""
         head = openai_head(answer, "chat.completion.chunk")
         deltas: list[Json] = [{"role": "assistant", "content": answer.content or None}]
         deltas += [
@@ -102,12 +103,15 @@ class OpenAi:
             yield "", {**head, "choices": [], "usage": usage(answer)}
 
     def error(self, status: int, code: str, text: str) -> Json:
-        """An error as OpenAI's SDK shows it."""
+        """Returns an error in the form that OpenAI's SDK shows."""
         return {"error": {"message": text, "type": KINDS[status], "code": code}}
 
 
 def openai_message(message: Json) -> Message:
-    """One message, with nothing in it that the host does not know."""
+    """Returns a message reduced to the fields that the host knows.
+
+    Raises BadRequest for others' roles.
+    """
     role = message.get("role") if isinstance(message, dict) else None
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise BadRequest(f"a message with the role {role!r:.40}")
@@ -121,7 +125,7 @@ def openai_message(message: Json) -> Message:
 
 
 def openai_call(call: Json) -> Json:
-    """One tool call of an assistant's message."""
+    """Returns one tool call of an assistant's message. Raises BadRequest if a field is missing."""
     try:
         function = call["function"]
         name_and_arguments = {
@@ -130,22 +134,22 @@ def openai_call(call: Json) -> Json:
         }
         return {"id": str(call["id"]), "type": "function", "function": name_and_arguments}
     except (KeyError, TypeError) as error:
-        raise BadRequest(f"a tool call without {error}") from error
+        raise BadRequest(f"a tool call lacks {error}; send id, name and arguments") from error
 
 
 def openai_head(answer: Reply, kind: str) -> Json:
-    """What every chunk and reply begins with."""
+    """Returns the fields that every OpenAI reply and stream chunk begins with."""
     number = f"chatcmpl-{answer.number}"
     return {"id": number, "object": kind, "created": answer.number, "model": answer.model}
 
 
 def openai_stop(answer: Reply) -> str:
-    """OpenAI's word for why the reply ended."""
+    """Returns the `finish_reason` in OpenAI's words."""
     return "tool_calls" if answer.tool_calls else answer.finish_reason
 
 
 def usage(answer: Reply) -> Json:
-    """Tokens as OpenAI counts them."""
+    """Returns the token counts under OpenAI's names."""
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -157,13 +161,18 @@ def usage(answer: Reply) -> Json:
 
 
 class Anthropic:
-    """Messages. Remembers the calls it relayed, since this dialect re-writes their arguments."""
+    """Translates Anthropic's messages; remembers relayed tool calls, whose arguments SDKs re-
+    write.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[str, Json] = {}
 
     def read(self, body: Json) -> Request:
-        """Reads a request."""
+        """Returns an Anthropic request in the common form.
+
+        Raises BadRequest if it cannot be relayed.
+        """
         messages: list[Message] = []
         if body.get("system"):
             messages.append({"role": "system", "content": text_of(body["system"])})
@@ -180,7 +189,7 @@ class Anthropic:
         if isinstance(blocks, str):
             return [{"role": role, "content": blocks}]
         if not isinstance(blocks, list) or not all(isinstance(b, dict) for b in blocks):
-            raise BadRequest("content is a string or a list of blocks")
+            raise BadRequest("a message's content must be a string or a list of blocks")
         return self._assistant(blocks) if role == "assistant" else user_messages(role, blocks)
 
     def _assistant(self, blocks: list[Json]) -> list[Message]:
@@ -199,7 +208,7 @@ class Anthropic:
         return {"id": str(block.get("id")), "type": "function", "function": function}
 
     def reply(self, answer: Reply) -> Json:
-        """A whole reply."""
+        """Returns the host's reply as one Anthropic message."""
         blocks: list[Json] = [{"type": "text", "text": answer.content}] if answer.content else []
         for call in answer.tool_calls:
             self._calls[str(call.get("id"))] = call
@@ -225,7 +234,7 @@ class Anthropic:
         return ANTHROPIC_STOPS.get(reason, "end_turn")
 
     def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
-        """The same as a stream."""
+        """Yields the host's reply as the events of an Anthropic stream."""
         whole = self.reply(answer)
         empty = {**whole, "content": [], "stop_reason": None}
         yield "message_start", {"type": "message_start", "message": empty}
@@ -240,13 +249,15 @@ class Anthropic:
         yield "message_stop", {"type": "message_stop"}
 
     def error(self, status: int, code: str, text: str) -> Json:
-        """An error as Anthropic's SDK shows it."""
+        """Returns an error in the form that Anthropic's SDK shows."""
         details = {"type": KINDS[status], "message": f"{text} ({code})"}
         return {"type": "error", "error": details}
 
 
 def user_messages(role: str, blocks: list[Json]) -> list[Message]:
-    """A user's blocks: results of tools are messages of their own, and come first."""
+    """Turns a user's blocks into messages; tool results become messages of their own and come
+    first.
+    """
     results = [block for block in blocks if block.get("type") == "tool_result"]
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     messages: list[Message] = [
@@ -261,10 +272,13 @@ def user_messages(role: str, blocks: list[Json]) -> list[Message]:
 
 
 def anthropic_tool(tool: Json) -> Json:
-    """A tool's schema as OpenAI writes it."""
+    """Returns an Anthropic tool schema in OpenAI's form.
+
+    Raises BadRequest without an `input_schema`.
+    """
     if not isinstance(tool, dict) or "input_schema" not in tool:
         kind = tool.get("type") if isinstance(tool, dict) else tool
-        raise BadRequest(f"only tools with an input_schema are relayed, not {kind!r:.60}")
+        raise BadRequest(f"the tool {kind!r:.60} has no input_schema; only such tools are relayed")
     function = {
         "name": str(tool.get("name")),
         "description": str(tool.get("description") or ""),
@@ -274,7 +288,7 @@ def anthropic_tool(tool: Json) -> Json:
 
 
 def opened(block: Json) -> tuple[Json, Json]:
-    """A block as a stream begins it, and the one delta that fills it."""
+    """Returns how a stream begins a content block, and the one delta that then fills it."""
     if block["type"] == "text":
         return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
     text = json.dumps(block["input"], ensure_ascii=False)
@@ -285,7 +299,7 @@ def opened(block: Json) -> tuple[Json, Json]:
 
 
 def arguments(call: Json) -> Json:
-    """The arguments of a call as an object; what is not one is shown as it is."""
+    """Returns a tool call's arguments as an object; text that is no object comes under one key."""
     text = call["function"]["arguments"]
     try:
         value = json.loads(text)
@@ -295,7 +309,10 @@ def arguments(call: Json) -> Json:
 
 
 def text_of(content: Json) -> str:
-    """The text of a string, of nothing, or of a list of text parts."""
+    """Returns the text of a string, of None, or of a list of text parts.
+
+    Raises BadRequest otherwise.
+    """
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -304,7 +321,7 @@ def text_of(content: Json) -> str:
 
 
 def part_text(part: Json) -> str:
-    """The text of one part."""
+    """Returns the text of one content part. Raises BadRequest if the part is not text."""
     if isinstance(part, str):
         return part
     text = part.get("text") if isinstance(part, Mapping) else None
@@ -315,7 +332,7 @@ def part_text(part: Json) -> str:
 
 
 def listing(body: Json, name: str) -> list[Json]:
-    """A list that must be there and not be empty."""
+    """Returns the list at `name`. Raises BadRequest if it is missing or empty."""
     value = body.get(name)
     if not isinstance(value, list) or not value:
         raise BadRequest(f"{name} must be a list that is not empty")
@@ -323,11 +340,11 @@ def listing(body: Json, name: str) -> list[Json]:
 
 
 def positive(value: Json) -> int | None:
-    """A limit on tokens, or none."""
+    """Returns a token limit, or None if none was set. Raises BadRequest unless it is at least 1."""
     if value is None:
         return None
     if type(value) is not int or value < 1:
-        raise BadRequest(f"a limit of {value!r:.40} tokens")
+        raise BadRequest(f"the token limit must be a whole number from 1, not {value!r:.40}")
     return value
 
 

@@ -1,11 +1,10 @@
 """Guest module `agent_endpoint`: a model server on the sandbox's own loopback. Stdlib only.
 
-An agent that knows nothing of us asks its usual SDK; the request ends here, is put in a queue, and
-whoever serves the queue (`agent_command`) relays it to the host. There is no network and no key.
-
-Promises: bounded connections, header, body and waiting requests, so that a hostile agent can only
-starve itself; every answer is whole before its first byte is sent. Does not cover: telling agents
-apart. One sandbox holds one attempt, and whatever asks here asks for that attempt.
+An agent uses its usual SDK and needs no change. Its requests end here and are put into a queue;
+`agent_command` takes them from there and relays them to the host. There is no network and no key.
+Promises: connections, headers, bodies and waiting requests are bounded, so a hostile agent can only
+starve itself. Every answer is complete before its first byte is sent. Does not cover: telling
+agents apart. One sandbox holds one attempt, and every request here counts for that attempt.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ OVER_TEXT = "this attempt is over: a limit on its turns, tokens or time was reac
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
-    """An HTTP status with its reason."""
+    """An HTTP error that is sent as the answer: its status, code and reason."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
@@ -45,7 +44,9 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
 
 
 class Ask:
-    """One request that waits for its answer."""
+    """One model request of the agent; its thread waits in `wait` until it is answered or
+    refused.
+    """
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -54,17 +55,20 @@ class Ask:
         self._done = threading.Event()
 
     def answer(self, value: Json) -> None:
-        """Gives the host's reply."""
+        """Hands the host's reply to the thread that waits."""
         self._answer = value
         self._done.set()
 
     def refuse(self, refusal: Refusal) -> None:
-        """Says why there is none."""
+        """Makes the waiting thread raise this refusal."""
         self._refusal = refusal
         self._done.set()
 
     def wait(self) -> Json:
-        """Blocks until either; raises the refusal."""
+        """Blocks until the request is answered, and returns the reply.
+
+        Raises Refusal if it was refused.
+        """
         self._done.wait()
         if self._refusal is not None:
             raise self._refusal
@@ -72,7 +76,7 @@ class Ask:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Handles the requests of one HTTP connection."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "meta-agent", ""
@@ -80,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Endpoint
 
     def do_POST(self) -> None:
-        """A model call, or a count of tokens."""
+        """Answers a model call, or a request to count tokens."""
         path = self.path.partition("?")[0].rstrip("/")
         path = path if path.startswith("/v1/") else f"/v1{path}"
         dialect = self.server.dialects.get(path.removesuffix("/count_tokens"))
@@ -97,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send_json(refusal.status, error)
 
     def do_GET(self) -> None:
-        """The one model there is."""
+        """Lists the one model there is, `policy`; answers 404 for any other path."""
         if self.path.partition("?")[0].rstrip("/").endswith("/models"):
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
             self._send_json(200, {"object": "list", "data": [model], "has_more": False})
@@ -113,7 +117,9 @@ class Handler(BaseHTTPRequestHandler):
         except dialects.BadRequest as problem:
             raise Refusal(400, "invalid_request", str(problem)) from problem
         except (AttributeError, TypeError, RecursionError) as problem:
-            raise Refusal(400, "invalid_request", "the request is not understood") from problem
+            raise Refusal(
+                400, "invalid_request", "a field of the request has the wrong type"
+            ) from problem
         answer = self.server.ask(request)
         reply = dialects.Reply(self.server.number(), request.model, answer)
         if request.stream:
@@ -128,7 +134,9 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
             self.close_connection = True
-            raise Refusal(413, "too_large", f"a body of at most {MAX_BODY_BYTES} bytes, please")
+            raise Refusal(
+                413, "too_large", f"send at most {MAX_BODY_BYTES} bytes, with their length"
+            )
         try:
             body = json.loads(self._read(int(length)))
         except (ValueError, RecursionError) as problem:
@@ -144,7 +152,9 @@ class Handler(BaseHTTPRequestHandler):
             part = self.rfile.read1(min(length, 1 << 16))
             if not part or time.monotonic() > give_up:
                 self.close_connection = True
-                raise Refusal(400, "invalid_request", "the body did not arrive")
+                raise Refusal(
+                    400, "invalid_request", "the body did not arrive in time; send it again"
+                )
             parts.append(part)
             length -= len(part)
         return b"".join(parts)
@@ -172,11 +182,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is logged: what matters is in the record of the attempt."""
+        """Logs nothing: the record of the attempt holds what matters."""
 
 
 class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Listens on 127.0.0.1 until `stop`. Requests arrive in `waiting`, as `Ask`."""
+    """An HTTP server on 127.0.0.1, until `stop`. It puts each request into `waiting`, as an
+    `Ask`.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -193,40 +205,43 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}).start()
 
     def ask(self, request: Any) -> Json:
-        """Queues a request and waits for its answer."""
+        """Queues a request, waits, and returns its answer.
+
+        Raises Refusal if too many requests wait.
+        """
         ask = Ask(request)
         if self.waiting.qsize() >= MAX_WAITING:
-            raise Refusal(429, "busy", "too many requests wait already")
+            raise Refusal(429, "busy", "too many requests wait already; repeat this one later")
         self.waiting.put(ask)
         return ask.wait()
 
     def number(self) -> int:
-        """Numbers replies, for their ids."""
+        """Returns the next number for a reply's id."""
         with self._counting:
             self._count += 1
             return self._count
 
     def stop(self) -> None:
-        """Stops listening; connections that are open end with the process."""
+        """Stops listening; open connections end with the process."""
         self.shutdown()
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Takes a connection if there is a seat for it."""
+        """Serves a connection if fewer than MAX_CONNECTIONS are open, and closes it otherwise."""
         if not self._seats.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Gives the seat back."""
+        """Serves a connection in its thread, then frees its place among MAX_CONNECTIONS."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._seats.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that breaks off in the middle is no news."""
+        """Ignores clients that close their connection in the middle of a request."""
 
 
 KNOWN = f"POST {' or '.join(dialects.DIALECTS)}"

@@ -1,4 +1,4 @@
-"""One run of a command in a sandbox of its own: what it finds, what it may ask, how it ended.
+"""Runs an agent's command once in a sandbox of its own, and reports how it ended.
 
     harness/   the files of the harness         {harness}, META_AGENT_HARNESS
     repo/      the task's files, where it works {repo}, META_AGENT_REPO (and the current folder)
@@ -6,12 +6,12 @@
     task.json  key, prompt and the task's view  {task_file}, META_AGENT_TASK_FILE
     home/      HOME; tmp/ TMPDIR
 
-Where the image has git, `repo/` is a repository with one commit, so that agents can ask for their
-own diff; there is no earlier history in it.
+If the image has git, `repo/` is a repository with one commit, so that agents can ask for their
+own diff; it holds no earlier history.
 
-Promises: whatever the sandbox sends is checked here, so that a hostile agent can end its own
-attempt and nothing else: a call goes to the attempt that this sandbox was opened for, whatever
-number it carries.
+Promises: this file checks whatever the sandbox sends, so a hostile agent can end its own attempt
+and nothing else. A call counts for the attempt that its sandbox was opened for, whatever number it
+carries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGENT_MODULES: Final = (
     ("agent_command", "_command_guest.py"),
 )
 GRACE_SEC: Final = 15.0
-"""How long an agent may take to end once its attempt is over."""
+"""Seconds that an agent has to end once its attempt is over."""
 MAX_MESSAGES: Final = 2048
 MAX_TOOLS: Final = 256
 PROMPT_KEYS: Final = ("prompt", "issue", "question", "problem")
@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What one run of the command is about."""
+    """One attempt as the command gets it: the task's key, view and files, and the limits."""
 
     key: str
     view: Mapping[str, JSON]
@@ -66,23 +66,25 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """The problem as text: the field that says it, or else the whole view."""
+        """Returns the problem as text: the first prompt-like field of the view, or else the view as
+        JSON.
+        """
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
 
     @property
     def shown_view(self) -> dict[str, JSON]:
-        """The view without the names of tools, which a command cannot call."""
+        """Returns the task's view without the names of tools, which a command cannot call."""
         return {name: value for name, value in self.view.items() if name != "tools"}
 
 
 def run_errand(
     sandbox: Sandbox, tree: HarnessTree, contract: HarnessContract, errand: Errand, ask: Ask
 ) -> AgentEnd:
-    """Stages, runs the command to its end, and clears away what it left running.
+    """Writes the task into the sandbox, runs the command, and ends what it left running.
 
-    A sandbox that cannot be staged raises SandboxError: nothing of the agent has run by then.
+    Returns how the agent ended. Raises SandboxError if the sandbox failed before the agent ran.
     """
     place = _stage(sandbox, tree, errand)
     relay = Relay(ask, errand.max_conversation_bytes)
@@ -146,7 +148,7 @@ def _arguments(contract: HarnessContract, errand: Errand, place: str) -> dict[st
 
 
 def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentEnd:
-    """The guest's report, which the agent could have forged: it is read as text and numbers."""
+    """Returns how the command ended, from the guest's report, which the agent could have forged."""
     report = answer if isinstance(answer, dict) else {}
     code = report.get("exit_code")
     output = "\n".join(str(report.get(name) or "") for name in ("stdout", "stderr"))
@@ -159,11 +161,11 @@ def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentE
 
 
 class Relay:
-    """Hands the model calls of one sandbox to one attempt, as far as they are well formed.
+    """Passes well-formed model calls from one sandbox to one attempt.
 
-    `rollouts` treats a malformed call as the end of the whole batch, because only a guest that left
-    its own code can send one. Here the agent shares a user with its worker, so a forged call is the
-    agent's mistake and is answered as one.
+    The runner treats a malformed call of a Python harness as the end of the whole batch. Here the
+    agent shares a user with its worker, so a forged call is the agent's mistake and gets an error
+    as answer.
     """
 
     def __init__(self, ask: Ask, max_bytes: int) -> None:
@@ -173,7 +175,7 @@ class Relay:
         self._over = False
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """The sandbox's `CallServer`: one call after the other, on the thread that reads."""
+        """Answers each call of the sandbox in turn, on the thread that reads from it."""
         for call in calls:
             answer([{"cid": call["cid"], **self._answer(call)}])
 
@@ -192,7 +194,7 @@ class Relay:
         return {"ok": value}
 
     def _problem(self, call: Call) -> str:
-        """What is wrong with a call; empty for a good one."""
+        """Returns what is wrong with a call, or an empty string."""
         base: JSON = call.get("base")
         new: JSON = call.get("new")
         limit: JSON = call.get("max")

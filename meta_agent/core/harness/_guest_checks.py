@@ -1,7 +1,7 @@
 """Guest module `harness_checks`: the contract tests of a harness. Stdlib only, runs in the sandbox.
 
-One row a file: does it have the functions the contract names, with their parameters, and do they
-return what the contract says on sample rollouts and tasks? Does not cover whether they are good.
+Each test returns a row for one file. It checks that the functions of the contract exist, take their
+parameters, and return valid values on sample rollouts and tasks. It does not judge their quality.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUPS = (
 
 
 def check(args: dict[str, Json], channel: object) -> Json:
-    """Contract tests: `[name, ok, detail]` rows."""
+    """Runs all contract tests and returns their rows: `[name, ok, detail]`."""
     samples, tasks, roles = list(code.records(args)), args["tasks"], HARNESS.roles
     rows = [row(roles["agent"][0], check_agent)] if roles["agent"] else []
     tests: dict[str, Callable[[], None]] = {
@@ -40,7 +40,7 @@ def check(args: dict[str, Json], channel: object) -> Json:
 
 
 def row(name: str, test: Callable[[], None]) -> list[Json]:
-    """Runs one test; whatever it raises is the detail."""
+    """Runs one test and returns its row; the detail is the error that the test raised."""
     try:
         test()
     except Exception as error:
@@ -49,16 +49,16 @@ def row(name: str, test: Callable[[], None]) -> list[Json]:
 
 
 def check_agent() -> None:
-    """The entry is a coroutine function of three parameters."""
+    """Checks that the entry is a coroutine function of three parameters."""
     path, name = HARNESS.roles["agent"]
     function = HARNESS.agent()
     if not inspect.iscoroutinefunction(function):
-        raise code.HarnessFault(f"{path}: {name} must be `async def`")
+        raise code.HarnessFault(f"{path}: declare {name} with `async def`")
     takes(function, 3, f"{path}: {name}(task, model, tools)")
 
 
 def takes(function: Callable[..., Any], count: int, form: str) -> None:
-    """The function can be called with so many positional arguments."""
+    """Raises HarnessFault unless the function accepts `count` positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as error:
@@ -66,30 +66,34 @@ def takes(function: Callable[..., Any], count: int, form: str) -> None:
 
 
 def check_reward(samples: list[Json]) -> None:
-    """Finite floats under names, the same when asked again in another order, and WEIGHTS."""
+    """Checks that reward() returns named finite floats, repeatably, and that WEIGHTS is valid."""
     function = HARNESS.function("reward", "reward")
     takes(function, 1, "reward(rollout)")
     first = [floats(function(copy(record)), "reward()") for record in samples]
     again = [function(copy(record)) for record in reversed(samples)][::-1]
     if first != again:
-        raise code.HarnessFault("reward() gave other values when asked again")
+        raise code.HarnessFault(
+            "reward() returned other values for the same rollouts when repeated"
+        )
     floats(getattr(HARNESS.role("reward"), "WEIGHTS", None), "WEIGHTS")
 
 
 def check_keep() -> None:
-    """A weight of at least 0 for each group."""
+    """Checks that keep() returns one weight of at least 0 for each group."""
     function = HARNESS.function("filter", "keep")
     takes(function, 1, "keep(groups)")
     weights = list(function(copy(GROUPS)))
     if len(weights) != len(GROUPS):
-        raise code.HarnessFault(f"keep() gave {len(weights)} weights for {len(GROUPS)} groups")
+        raise code.HarnessFault(
+            f"keep() gave {len(weights)} weights for {len(GROUPS)} groups; give one each"
+        )
     for weight in weights:
         if number(weight, "keep()") < 0:
-            raise code.HarnessFault(f"keep() gave the negative weight {weight!r}")
+            raise code.HarnessFault(f"keep() gave the negative weight {weight!r}; 0 drops a group")
 
 
 def check_order(tasks: list[Json]) -> None:
-    """Keys of the tasks given, each at most once, at least one; with and without a history."""
+    """Checks that order() returns keys of the given tasks, at least one and none twice."""
     function = HARNESS.function("data", "order")
     takes(function, 2, "order(tasks, history)")
     task_keys = {task["key"] for task in tasks}
@@ -98,11 +102,13 @@ def check_order(tasks: list[Json]) -> None:
         keys = list(function(copy(tasks), history))
         if (task_keys and not keys) or len(set(keys)) != len(keys) or not set(keys) <= task_keys:
             complaint = f"{keys!r:.200} for tasks {sorted(task_keys)!r:.200}"
-            raise code.HarnessFault(f"order() gave {complaint}")
+            raise code.HarnessFault(f"order() must return given keys, each once, not {complaint}")
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:
-    """NAME, THRESHOLDS, and finite floats also where there are no rollouts."""
+    """Checks a diagnostic's NAME and that measure() returns finite floats, even without
+    rollouts.
+    """
     module = HARNESS.module(path)
     if not isinstance(getattr(module, "NAME", None), str):
         raise code.HarnessFault(f"{path}: NAME must be a string")
@@ -112,14 +118,14 @@ def check_diagnostic(path: str, samples: list[Json]) -> None:
 
 
 def floats(values: Json, what: str) -> dict[str, float]:
-    """A dict of finite numbers, or the fault."""
+    """Returns a dict of finite numbers. Raises HarnessFault if the value is anything else."""
     if not isinstance(values, dict):
         raise code.HarnessFault(f"{what} must be a dict of floats, not {values!r:.200}")
     return {name: number(value, f"{what}[{name!r}]") for name, value in values.items()}
 
 
 def number(value: Json, what: str) -> float:
-    """A finite number, or the fault."""
+    """Returns a finite number as a float. Raises HarnessFault if the value is anything else."""
     good = isinstance(value, int | float) and not isinstance(value, bool)
     if not good or not math.isfinite(value):
         raise code.HarnessFault(f"{what} is {value!r:.200}, not a finite number")
@@ -127,7 +133,7 @@ def number(value: Json, what: str) -> float:
 
 
 def copy(value: Json) -> Json:
-    """What the function does to its argument must not reach the next call."""
+    """Returns a deep copy, so that one call cannot change the arguments of the next."""
     return json.loads(json.dumps(value))
 
 

@@ -1,8 +1,8 @@
-"""Guest module `harness_code`: harness files become modules in the worker. Stdlib only.
+"""Guest module `harness_code`: loads harness files as modules in the worker. Stdlib only.
 
-Like `guest.py` this source runs in the sandbox, in one process with harness code: it guards
-against accidents, not malice. Operations here run the training side: reward, filter, curriculum and
-diagnostics. What they return is checked by the host.
+This source runs in the sandbox, in one process with harness code, so it guards against accidents,
+not malice. Its operations run the training side: reward, filter, curriculum and diagnostics. The
+host checks what they return.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Operation = Callable[[Args, object], Json]
 
 
 class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner will read it
-    """The harness broke its contract; the message says which part and how."""
+    """Raised when the harness breaks its contract; the message says which part and how."""
 
 
 class Loaded:
-    """The harness as modules. One worker holds one at a time."""
+    """The loaded harness as Python modules. One worker holds one harness at a time."""
 
     def __init__(self) -> None:
         self.package = ""
@@ -42,7 +42,7 @@ class Loaded:
         self.staged: list[Json] = []
 
     def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
-        """Puts another harness in the place of the one that was loaded."""
+        """Unloads the current harness and loads another."""
         forget_loaded()
         home = self._home()
         self.package = os.path.basename(home)  # noqa: PTH119
@@ -57,7 +57,9 @@ class Loaded:
         self.staged = []
 
     def _home(self) -> str:
-        """A new folder, by the same name each time: models read it in tracebacks."""
+        """Creates a new folder whose name repeats between runs, since models read it in
+        tracebacks.
+        """
         while True:
             self.loads += 1
             name = f"{PACKAGE_PREFIX}{self.loads}"
@@ -69,32 +71,38 @@ class Loaded:
             return home
 
     def module(self, path: str) -> ModuleType:
-        """The module of a file such as `swe/reward.py`."""
+        """Returns the module of a file such as `swe/reward.py`."""
         dotted = path.removesuffix(".py").replace("/", ".")
         return importlib.import_module(f"{self.package}.{dotted}")
 
     def role(self, name: str) -> ModuleType:
-        """The module of a role such as `reward`."""
+        """Returns the module of a role such as `reward`.
+
+        Raises HarnessFault if the harness has no such file.
+        """
         if name not in self.roles:
-            raise HarnessFault(f"the harness has no {name} file")
+            raise HarnessFault(f"harness.toml assigns no {name} file; this step needs one")
         return self.module(self.roles[name])
 
     def function(self, role: str, name: str) -> Callable[..., Any]:
-        """A function of a role's file."""
+        """Returns a function of a role's file. Raises HarnessFault if it is missing."""
         return find_function(self.role(role), self.roles[role], name)
 
     def agent(self) -> Callable[..., Any]:
-        """The entry of the acting side."""
+        """Returns the agent's entry function. Raises HarnessFault if it is missing."""
         path, name = self.roles["agent"]
         return find_function(self.module(path), path, name)
 
     def diagnostics(self) -> list[tuple[str, ModuleType]]:
-        """The diagnostics in path order."""
+        """Returns path and module of each diagnostic, in path order."""
         return [(path, self.module(path)) for path in self.roles["diagnostics"]]
 
 
 def forget_loaded() -> None:
-    """Undoes earlier loads by their names, for this source may have been installed anew since."""
+    """Removes all earlier harnesses from `sys.modules`, `sys.path` and the disk.
+
+    It finds them by name, because this source may have been installed again since.
+    """
     stale = [path for path in sys.path if PACKAGE_PREFIX in path]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
@@ -106,7 +114,7 @@ def forget_loaded() -> None:
 
 
 def write_tree(root: str, files: Mapping[str, str]) -> None:
-    """Writes the harness files; the host has checked their paths."""
+    """Writes the harness files below `root`; the host has checked their paths."""
     for path, text in files.items():
         target = os.path.join(root, path)  # noqa: PTH118
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
@@ -115,15 +123,15 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """A callable of a module, or the fault that names it."""
+    """Returns a callable of a module. Raises HarnessFault if it is missing."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
-        raise HarnessFault(f"{path} has no function {name}()")
+        raise HarnessFault(f"{path} has no function {name}(); the contract needs it")
     return function
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """An exception as the host records it."""
+    """Returns an exception's type, message and traceback, in the form that the host records."""
     return {
         "type": type(error).__name__,
         "message": str(error)[:500],
@@ -132,9 +140,9 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def records(args: Args) -> Iterator[Json]:
-    """The rollout records that came with a request.
+    """Yields the rollout records that came with a request.
 
-    One at a time: decoding a chunk of them while all are kept takes twice as long.
+    Decodes one at a time: decoding them all at once takes twice as long.
     """
     return map(json.loads, io.BytesIO(args.get("attached", b"")))
 
@@ -143,7 +151,7 @@ HARNESS = Loaded()
 
 
 def load(args: Args, channel: object) -> Json:
-    """Loads a harness and says what it declares."""
+    """Loads a harness and returns the reward weights and diagnostics that it declares."""
     sys.dont_write_bytecode = True
     HARNESS.replace(args["files"], args["roles"])
     if HARNESS.roles["agent"]:  # else the acting side is a command, which runs elsewhere
@@ -157,13 +165,13 @@ def load(args: Args, channel: object) -> Json:
 
 
 def declaration(module: ModuleType) -> Json:
-    """What a diagnostic says about itself."""
+    """Returns a diagnostic's declared name, layer and thresholds."""
     names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
     return {key: getattr(module, name, None) for key, name in names.items()}
 
 
 def stage(args: Args, channel: object) -> int:
-    """Appends a chunk of records to what `measure` will see."""
+    """Appends a chunk of records to those that `measure` will get. Returns how many there are."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)
@@ -171,7 +179,7 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Runs every diagnostic over the staged records; a broken one must not blind the others."""
+    """Runs every diagnostic over the staged records; an error of one does not stop the others."""
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -183,23 +191,26 @@ def measure(args: Args, channel: object) -> Json:
 
 
 def reward(args: Args, channel: object) -> Json:
-    """Reward components, one dict a record."""
+    """Returns the reward components, one dict for each record."""
     function = HARNESS.function("reward", "reward")
     return [function(record) for record in records(args)]
 
 
 def keep(args: Args, channel: object) -> Json:
-    """A weight a group."""
+    """Returns the filter's weight for each group."""
     return list(HARNESS.function("filter", "keep")(args["groups"]))
 
 
 def order(args: Args, channel: object) -> Json:
-    """Task keys in training order."""
+    """Returns the task keys in training order."""
     return list(HARNESS.function("data", "order")(args["tasks"], args["history"]))
 
 
 def guarded(operation: Operation) -> Operation:
-    """To the worker an EOFError means that the host is gone; from harness code it does not."""
+    """Wraps an operation so that an EOFError of harness code becomes a HarnessFault.
+
+    The worker takes a bare EOFError to mean that the host is gone.
+    """
 
     def run(args: Args, channel: object) -> Json:
         try:

@@ -1,12 +1,11 @@
-"""Paths and globs of a harness: what a path may look like, and what a pattern means.
+"""Paths and glob patterns of a harness: which paths are allowed, and what a pattern means.
 
-Promises: a path that passes `safe_path` names one ordinary file beneath the tree on every file
-system we care about, and cannot be mistaken for git's own files. A pattern means the same on
-every machine: `*` is any run of characters but `/`, `?` is one such character, and `**`, alone
-between slashes, is any number of whole segments, none included; a final `**` needs at least one.
-
-Does not cover: what a file holds, links (git's walk refuses them), or brackets in patterns, which
-are refused because two readers rarely agree on them.
+Promises: a path that passes `safe_path` names one ordinary file below the tree on every supported
+file system, and cannot be mistaken for git's own files. A pattern means the same on every machine:
+`*` is any run of characters but `/`, `?` is one such character, and `**`, alone between slashes, is
+any number of whole segments, even none; a final `**` needs at least one.
+Does not cover: what a file holds; links (git's walk refuses them); brackets in patterns, which are
+refused because readers disagree about their meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _GIT_OWN = (".git", ".gitmodules", ".gitattributes")
 
 
 def safe_path(path: str) -> str:
-    """Returns `path` unchanged, or raises `CandidateError` (`hostile_path`) saying why."""
+    """Returns `path` unchanged. Raises `CandidateError` (`hostile_path`) if it is not allowed."""
     problem = _problem(path)
     if problem:
         raise CandidateError(f"path {path!r}: {problem}", reason="hostile_path")
@@ -55,7 +54,7 @@ def _segment_problem(segment: str) -> str | None:
 
 
 def collisions(paths: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of paths that a case-insensitive file system would take for one."""
+    """Returns pairs of paths that are the same on a case-insensitive file system."""
     first_spelling: dict[str, str] = {}
     pairs = []
     for path in sorted(paths):
@@ -66,9 +65,9 @@ def collisions(paths: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def check_pattern(pattern: str) -> str:
-    """Returns `pattern` unchanged, or raises `ConfigError` saying what is not understood."""
+    """Returns `pattern` unchanged. Raises `ConfigError` if it uses more than `*`, `?` and `**`."""
     if not pattern or any(char in pattern for char in "[]{}\\!"):
-        raise ConfigError(f"pattern {pattern!r}: only *, ? and ** are understood")
+        raise ConfigError(f"pattern {pattern!r}: use only *, ? and **")
     for segment in pattern.split("/"):
         if segment in ("", ".", "..") or ("**" in segment and segment != "**"):
             raise ConfigError(f"pattern {pattern!r}: segment {segment!r} is not understood")
@@ -76,12 +75,12 @@ def check_pattern(pattern: str) -> str:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether `path` is one of the files that `pattern` names."""
+    """Returns True if `pattern` covers `path`."""
     return _compiled(pattern).fullmatch(path) is not None
 
 
 def matches_any(patterns: Iterable[str], path: str) -> bool:
-    """Whether any of the patterns names `path`."""
+    """Returns True if any of the patterns covers `path`."""
     return any(matches(pattern, path) for pattern in patterns)
 
 

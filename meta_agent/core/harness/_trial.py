@@ -1,8 +1,7 @@
-"""Tries a command before money is spent: does it start, does it find its model, does it end?
+"""Tries a harness's command before money is spent: does it start, ask its model, and end?
 
-The policy is a canned one: it says that there is nothing to do, in text, and after a few such
-replies the attempt is over. A good agent gives up at one point or the other; what it makes of the
-task is of no interest here.
+The policy is canned: it replies that there is nothing to do, and after a few such replies the
+attempt is over. A good agent ends then or before; its answer to the task does not matter here.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class CannedPolicy:
-    """Answers a few calls and then ends the attempt."""
+    """Stands in for the policy: gives the same reply a few times and then ends the attempt."""
 
     def __init__(self) -> None:
         self.calls = 0
 
     def ask(self, call: Call) -> Any:
-        """What a runner would answer."""
+        """Returns the canned reply to a model call, or None once the attempt is over."""
         if call["kind"] != "model" or self.calls >= TRIAL_CALLS:
             return None
         self.calls += 1
@@ -43,7 +42,10 @@ class CannedPolicy:
 def try_command(
     open_agent: Callable[[], Sandbox], tree: HarnessTree, contract: HarnessContract
 ) -> list[CheckResult]:
-    """Rows of a check: the sandbox, the start of the command, its first model call, its end."""
+    """Runs the command on a trial task and returns check results.
+
+    They cover the sandbox's image, the start of the command, its first model call and its end.
+    """
     try:
         sandbox = open_agent()
     except SandboxError as error:

@@ -1,13 +1,11 @@
-"""`CommandSession`: a harness whose acting side is a command, run once a task in its own sandbox.
+"""`CommandSession`: a harness whose agent is a command, run for each attempt in its own sandbox.
 
-The training side and the diagnostics, where it has any, are loaded as those of any harness. One
-sandbox an attempt: agents cannot see each other's files or processes, a budget of memory and
-processes is one attempt's, and what is left behind goes with it (`docs/log/speed.md` has the
-cost).
-
+The training side and the diagnostics, if any, are loaded as in any harness. Each attempt has one
+sandbox: agents cannot see each other's files or processes, limits on memory and processes hold for
+one attempt, and leftovers vanish with the sandbox (`docs/log/speed.md` has the cost).
 Promises: a failure of the sandbox before the agent ran is `infra`; a sandbox that the agent brought
-down is the agent's failure. Calls are served by the runner exactly as those of an entry harness:
-same ceilings, same record. Does not cover: what the command does with its time.
+down is the agent's failure. The runner serves calls as those of a Python harness, with the same
+limits and records. Does not cover: how the command uses its time.
 """
 
 from __future__ import annotations
@@ -37,14 +35,17 @@ from meta_agent.core.protocols import (
 from meta_agent.core.rollouts.away import AgentEnd, Departure, HostCall
 
 Opener = Callable[[str | None], Sandbox]
-"""Opens a sandbox of an image; None is the base image."""
+"""Opens a sandbox of the given image; None means the base image."""
 MAX_THREADS: Final = 512
 _TRAINING_SIDE: Final[tuple[Factor, ...]] = ("reward", "filter", "data", "diagnostics")
 
 
 @contextmanager
 def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
-    """A session for a harness of either kind; closes the sandboxes that it opened."""
+    """Opens a session for a harness of either kind, and closes its sandboxes at the end.
+
+    Raises CandidateError if the harness cannot be loaded.
+    """
     contract = parse_contract(tree)
     image = None if contract.image == "base" else contract.image
     sandbox = opener(image if contract.entry else None)
@@ -58,7 +59,10 @@ def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
 
 
 class CommandSession(HarnessSession):
-    """`sandbox` holds the training side; `open_agent` opens one for each run of the command."""
+    """A harness whose agent is a command.
+
+    `sandbox` holds the training side; `open_agent` opens one sandbox for each run of the command.
+    """
 
     def __init__(
         self, sandbox: Sandbox, tree: HarnessTree, open_agent: Callable[[], Sandbox]
@@ -68,10 +72,12 @@ class CommandSession(HarnessSession):
 
     def _require_kind(self) -> None:
         if self.contract.entry is not None:
-            raise ConfigError(f"harness {self.contract.name} has an entry, not a command")
+            raise ConfigError(
+                f"harness {self.contract.name} has an `entry`, no `command`: use `open_session`"
+            )
 
     def _sources(self) -> Mapping[str, bytes]:
-        """Only what is imported here: the agent's own files may be anything."""
+        """Returns only the files that are imported here: the agent's own files may be anything."""
         paths = {p for f in _TRAINING_SIDE for p in self.contract.files_of(f, self.tree)}
         return {path: self.tree.files[path] for path in sorted(paths)}
 
@@ -84,11 +90,13 @@ class CommandSession(HarnessSession):
         ask_open: bool = False,
         step_limit_sec: float = 20.0,
     ) -> None:
-        """Runs the command on every item. Each run has its own limit: that of its attempt."""
+        """Runs the command on every item, each within its attempt's own limit, and returns when all
+        ended.
+        """
         Round(self, items, serve).run(ask_open=ask_open)
 
     def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
-        """One attempt from its start files to its ending."""
+        """Runs one attempt from its start to its end, and reports the end through `ask`."""
         departure: Departure | None = ask({"kind": HostCall.LEAVE})
         if departure is None:
             return
@@ -116,7 +124,7 @@ class CommandSession(HarnessSession):
         return run_errand(sandbox, self.tree, self.contract, errand, ask)
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """As ever; no components where the harness has no reward of its own."""
+        """Works as in `HarnessSession`, but returns no components if the harness has no reward."""
         if self.has("reward"):
             return super().begin_reward(lines)
         return lambda: [{} for _ in lines]
@@ -124,14 +132,16 @@ class CommandSession(HarnessSession):
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """The contract tests, the first being that the command starts and finds its model."""
+        """Runs the contract tests; the first ones check that the command starts, asks its model and
+        ends.
+        """
         with_reward = samples if self.has("reward") else ()
         rows = super().check(with_reward, tasks)
         return [*try_command(self._open_agent, self.tree, self.contract), *rows]
 
 
 class Round:
-    """All runs of one request: a thread for each that is live, and the way of answers to them."""
+    """Runs all attempts of one request, each in its own thread, and routes answers back to them."""
 
     def __init__(
         self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer
@@ -145,7 +155,7 @@ class Round:
         self._failures: list[BaseException] = []
 
     def run(self, *, ask_open: bool) -> None:
-        """Returns when every run has ended; raises the first bug of ours that one met."""
+        """Returns when every attempt has ended. Raises the first error that is not the agent's."""
         threads = max(1, min(MAX_THREADS, len(self._items)))
         with ThreadPoolExecutor(threads, thread_name_prefix="agent") as pool:
             for index in range(len(self._items)):
@@ -170,6 +180,8 @@ class Round:
         return self._boxes[index].get()
 
     def _answer(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None:
-        """A command's own limit counts all that it waits for, so nothing is excused here."""
+        """Hands answers to their attempts; no waiting time is excused, since a command's limit
+        counts all.
+        """
         for answer in answers:
             self._boxes[answer["cid"]].put(answer.get("ok"))

@@ -1,9 +1,8 @@
 """The harness contract: what `harness.toml` says, and which paths a change may touch.
 
-A harness is any directory with a `harness.toml`. This file turns its text into a `HarnessContract`
-once; afterwards nobody reads the TOML again. Two error types, because two people make mistakes
-here: `ConfigError` for the owner who wrote the file, `CandidateError` for a change that breaks it.
-
+A harness is any directory with a `harness.toml`. This file parses that text once, into a
+`HarnessContract`; no other code reads it. There are two error types for two people: `ConfigError`
+for the owner who wrote the file, `CandidateError` for a change that breaks the contract.
 Does not cover: what the harness code does (`guest.py`, in the sandbox) or what the recipe says
 (`recipe.py`).
 """
@@ -32,7 +31,7 @@ _HARNESS_KEYS = {"name", "entry", "command", "image", "editable", "protected", "
 
 
 class Entry(NamedTuple):
-    """Where a Python agent starts: a file of the tree and a coroutine function in it."""
+    """Where a Python agent starts: a file of the harness and a coroutine function in it."""
 
     path: str
     function: str
@@ -53,57 +52,70 @@ class HarnessContract:
     env: Mapping[str, str] = field(default_factory=dict)  # variables of a command
 
     def check_paths(self, paths: Iterable[str]) -> None:
-        """Every path is well formed, editable, and not protected; else `CandidateError`."""
+        """Raises `CandidateError` unless every path is well formed, editable and not protected."""
         for path in paths:
             safe_path(path)
             if matches_any(self.protected, path):
-                raise CandidateError(f"{path} is protected", reason="protected_path")
+                raise CandidateError(
+                    f"{path} is protected by harness.toml; leave it as it is",
+                    reason="protected_path",
+                )
             if not matches_any(self.editable, path):
                 allowed = ", ".join(self.editable)
                 raise CandidateError(
-                    f"{path} is outside what may be edited ({allowed})",
+                    f"{path} may not be edited; only these paths may: {allowed}",
                     reason="path_outside_allowlist",
                 )
 
     def factor_of(self, paths: Iterable[str]) -> Factor:
-        """The one factor a change touches, or `CandidateError` naming the paths at odds."""
+        """Returns the one factor (group of files that change together) that a change touches.
+
+        Raises `CandidateError`, naming the paths, if the change touches several factors or none.
+        """
         touched = self._touched(paths)
         if len(touched) > 1:
             raise CandidateError(
-                f"one factor a change; found {_paths_and_factors(touched)}",
+                f"a change must stay in one factor; this one has {_paths_and_factors(touched)}",
                 reason="several_factors",
             )
         return next(iter(touched))
 
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
-        """A combined change touches exactly the factors of its label, or `CandidateError`."""
+        """Raises `CandidateError` unless a change touches exactly the factors in `factors`.
+
+        Diagnostics must always change alone.
+        """
         touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
             raise CandidateError(
-                f"diagnostics change alone; found {_paths_and_factors(touched)}",
+                f"diagnostics must change alone; found {_paths_and_factors(touched)}",
                 reason="several_factors",
             )
         if set(touched) != set(labels):
             raise CandidateError(
-                f"labelled {'+'.join(labels)}; found {_paths_and_factors(touched)}",
+                f"the change is labelled {'+'.join(labels)}, but has {_paths_and_factors(touched)}",
                 reason="factor_mismatch",
             )
 
     def _touched(self, paths: Iterable[str]) -> dict[Factor, str]:
-        """The factors a change touches, each with the first of its paths."""
+        """Returns the factors that a change touches, each with the first of its paths."""
         touched: dict[Factor, str] = {}
         for path in paths:
             touched.setdefault(self._factor_of_path(path), path)
         if not touched:
-            raise CandidateError("the change touches no file", reason="empty_change")
+            raise CandidateError(
+                "the change touches no file; edit at least one", reason="empty_change"
+            )
         return touched
 
     def _factor_of_path(self, path: str) -> Factor:
         self.check_paths([path])
         factors = self.factors_matching(path)
         if not factors:
-            raise CandidateError(f"{path} belongs to no factor", reason="no_factor")
+            raise CandidateError(
+                f"{path} matches no pattern under [factors] of harness.toml", reason="no_factor"
+            )
         if len(factors) > 1:
             raise CandidateError(
                 f"{path} belongs to several factors: {', '.join(factors)}", reason="several_factors"
@@ -111,7 +123,7 @@ class HarnessContract:
         return factors[0]
 
     def factors_matching(self, path: str) -> list[Factor]:
-        """All factors whose patterns name `path`, in the fixed order of `FACTORS`.
+        """Returns all factors whose patterns cover `path`, in the order of `FACTORS`.
 
         A pattern of the agent's own files, such as `**`, does not reach into `TRAINING_FOLDER`.
         """
@@ -128,7 +140,7 @@ class HarnessContract:
         ]
 
     def files_of(self, factor: Factor, tree: HarnessTree) -> list[str]:
-        """The tree's files that belong to a factor, sorted."""
+        """Returns the paths of the tree's files that belong to a factor, sorted."""
         return sorted(path for path in tree.files if factor in self.factors_matching(path))
 
 
@@ -137,7 +149,10 @@ def _paths_and_factors(touched: Mapping[Factor, str]) -> str:
 
 
 def parse_contract(tree: HarnessTree) -> HarnessContract:
-    """Reads `harness.toml` of a tree, or raises `ConfigError` that names key and value."""
+    """Parses and checks the `harness.toml` of a tree.
+
+    Raises `ConfigError` that names the key and value at fault.
+    """
     contract = _build(_load(tree))
     _check_tree(contract, tree)
     return contract
@@ -147,13 +162,13 @@ def _load(tree: HarnessTree) -> dict[str, Any]:
     raw = tree.files.get(CONTRACT_FILE)
     if raw is None:
         raise ConfigError(
-            f"no {CONTRACT_FILE} among the {len(tree.files)} files of the harness",
+            f"there is no {CONTRACT_FILE} among the {len(tree.files)} files of the harness",
             hint="`meta-agent init` writes a harness to start from",
         )
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{CONTRACT_FILE}: {error}") from error
+        raise ConfigError(f"{CONTRACT_FILE} is not valid TOML, correct it: {error}") from error
 
 
 def _build(data: dict[str, Any]) -> HarnessContract:
@@ -176,12 +191,14 @@ def _build(data: dict[str, Any]) -> HarnessContract:
 
 def _start(table: dict[str, Any]) -> tuple[Entry | None, tuple[str, ...]]:
     if ("entry" in table) == ("command" in table):
-        raise ConfigError(f"{CONTRACT_FILE}: [harness] needs exactly one of entry and command")
+        raise ConfigError(f"{CONTRACT_FILE}: set exactly one of entry and command in [harness]")
     if "command" in table:
         return None, _strings(table, "command")
     path, colon, function = _text(table, "entry").partition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():
-        raise ConfigError(f"{CONTRACT_FILE}: entry {table['entry']!r} is not FILE.py:FUNCTION")
+        raise ConfigError(
+            f"{CONTRACT_FILE}: write entry as FILE.py:FUNCTION, not {table['entry']!r}"
+        )
     return Entry(path, function), ()
 
 
@@ -190,7 +207,7 @@ def _variables(table: dict[str, Any]) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise ConfigError(f"{CONTRACT_FILE}: env must be a table of strings, not {value!r}")
     if value and "command" not in table:
-        raise ConfigError(f"{CONTRACT_FILE}: env is for a command, not for an entry")
+        raise ConfigError(f"{CONTRACT_FILE}: remove env; it works with command, not with entry")
     return value
 
 
@@ -204,15 +221,19 @@ def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
         for path in tree.files:
             safe_path(path)
     except CandidateError as error:
-        raise ConfigError(f"{CONTRACT_FILE}: the harness holds a bad {error}") from error
+        raise ConfigError(f"{CONTRACT_FILE}: rename or remove a file: bad {error}") from error
     for first, second in collisions(tree.files):
-        raise ConfigError(f"{first} and {second} differ only in case")
+        raise ConfigError(f"{first} and {second} differ only in case; rename one of them")
     if contract.entry and contract.entry.path not in tree.files:
-        raise ConfigError(f"{CONTRACT_FILE}: entry {contract.entry.path} is not in the harness")
+        raise ConfigError(
+            f"{CONTRACT_FILE}: entry {contract.entry.path} is not in the harness; correct its path"
+        )
     for path in tree.files:
         factors = contract.factors_matching(path)
         if len(factors) > 1:
-            raise ConfigError(f"{CONTRACT_FILE}: {path} is in factors {' and '.join(factors)}")
+            raise ConfigError(
+                f"{CONTRACT_FILE}: {path} is in factors {' and '.join(factors)}; keep it in one"
+            )
 
 
 def _only(table: Mapping[str, Any], allowed_keys: set[str], where: str) -> None:
@@ -225,7 +246,7 @@ def _only(table: Mapping[str, Any], allowed_keys: set[str], where: str) -> None:
 def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
     value = data.get(key)
     if not isinstance(value, dict):
-        raise ConfigError(f"{CONTRACT_FILE}: a table [{key}] is needed")
+        raise ConfigError(f"{CONTRACT_FILE}: add the missing table [{key}]")
     return value
 
 

@@ -42,7 +42,7 @@ MAX_DIGITS = 300
 
 
 class Channel(Protocol):
-    """The worker's way to the host."""
+    """The worker's way to ask the host."""
 
     def calls(self, calls: Sequence[Call]) -> object: ...
 
@@ -50,7 +50,7 @@ class Channel(Protocol):
 
 
 class AgentHung(BaseException):
-    """An agent computed for too long without asking anything."""
+    """Raised in an agent that computed for too long without calling its model or a tool."""
 
 
 class Reply:
@@ -65,7 +65,9 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """The assistant message, with its tool calls if it made any."""
+        """Returns the assistant message to append to the conversation, with its tool calls if
+        any.
+        """
         return assistant(self.content, self.tool_calls)
 
     def __repr__(self) -> str:
@@ -99,12 +101,12 @@ class Task:
         return self.view[name]
 
     def get(self, name: str, default: Json = None) -> Json:
-        """As of a dict."""
+        """Returns a field of the task's view, or `default` if there is none."""
         return self.view.get(name, default)
 
 
 class Model:
-    """`await model.chat(messages)`; `tools` are OpenAI schemas, for models that take them."""
+    """The policy as an agent sees it: `await model.chat(messages)`."""
 
     __slots__ = ("_seat",)
 
@@ -115,12 +117,19 @@ class Model:
     def chat(
         self, messages: list[Message], max_tokens: int | None = None, tools: Json = None
     ) -> Generator[Call, Reply, Reply]:
-        """Asks the policy; at most `max_tokens`, and never more than the evaluator's ceiling."""
+        """Asks the policy and returns its reply.
+
+        `max_tokens` can only lower the evaluator's limit; `tools` are OpenAI schemas, for models
+        that take them.
+        """
         return (yield self._seat.model_call(messages, max_tokens, tools))
 
 
 class Tools:
-    """`await tools.call(name, **arguments)`; `names` are those that the task offers."""
+    """The task's tools as an agent sees them: `await tools.call(name, **arguments)`.
+
+    `names` lists the tools that the task offers.
+    """
 
     __slots__ = ("_seat", "names")
 
@@ -130,12 +139,12 @@ class Tools:
 
     @types.coroutine
     def call(self, name: str, /, **arguments: Json) -> Generator[Call, Result, Result]:
-        """Runs a tool in the task's environment."""
+        """Runs a tool in the task's environment and returns its result."""
         return (yield self._seat.tool_call(name, arguments))
 
 
 class Seat:
-    """One rollout in progress: its coroutine and the messages that the host has."""
+    """One rollout in progress: its coroutine and the messages that the host already has."""
 
     __slots__ = ("coroutine", "index", "item", "kind", "known")
 
@@ -147,16 +156,16 @@ class Seat:
         self.coroutine: Coroutine[Any, Any, None] | None = None
 
     def begin(self, run: Agent, names: list[str]) -> Call | None:
-        """Starts the agent; returns its first call."""
+        """Starts the agent and returns its first call to the host."""
         task = Task(self.item["key"], self.item["view"])
         coroutine = run(task, Model(self), Tools(self, tuple(names)))
         if not inspect.iscoroutine(coroutine):
-            raise code.HarnessFault("run() gave no coroutine: declare it `async def`")
+            raise code.HarnessFault("run() returned no coroutine: declare it with `async def`")
         self.coroutine = coroutine
         return self.send(None)
 
     def send(self, value: Json) -> Call | None:
-        """Resumes the agent until its next call. A bare `yield` is passed over."""
+        """Resumes the agent and returns its next call. Skips a bare `yield`."""
         assert self.coroutine is not None
         call = self.coroutine.send(value)
         while call is None:
@@ -166,7 +175,7 @@ class Seat:
         return call
 
     def model_call(self, messages: list[Message], max_tokens: int | None, tools: Json) -> Call:
-        """A call with the messages that the host does not have yet."""
+        """Returns a call to the model with only the messages that the host does not have yet."""
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be a positive integer or None, not {max_tokens!r}")
         conversation = self.known
@@ -184,7 +193,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """A call of a tool of the task."""
+        """Returns a call of one of the task's tools."""
         if type(name) is not str:
             raise TypeError(f"a tool's name is a string, not {name!r}")
         for value in arguments.values():
@@ -195,7 +204,7 @@ class Seat:
         return {"cid": self.index, "kind": "tool", "tool": name, "args": arguments}
 
     def decode(self, answer: list[Json]) -> Reply | Result:
-        """The host's answer as the agent sees it."""
+        """Returns the host's answer in the form that the agent gets."""
         if self.kind == "tool":
             return Result(*answer)
         content, finish_reason, tool_calls, *_ = answer
@@ -203,7 +212,9 @@ class Seat:
         return Reply(content, finish_reason, tool_calls)
 
     def close(self) -> None:
-        """Ends the coroutine; one that refuses is dropped, since the host has ended it already."""
+        """Ends the coroutine; ignores one that refuses, since the host has ended the rollout
+        already.
+        """
         coroutine, self.coroutine = self.coroutine, None
         try:
             if coroutine is not None:
@@ -213,7 +224,7 @@ class Seat:
 
 
 def assistant(content: str, tool_calls: list[Json]) -> Message:
-    """The message that a reply adds to the conversation."""
+    """Returns the message that a reply adds to the conversation."""
     message: Message = {"role": "assistant", "content": content}
     if tool_calls:
         message["tool_calls"] = tool_calls
@@ -221,7 +232,7 @@ def assistant(content: str, tool_calls: list[Json]) -> Message:
 
 
 def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
-    """How many messages at the front are the same in both."""
+    """Returns how many messages at the front are the same in both lists."""
     if messages[: len(conversation)] == conversation:
         return len(conversation)
     pairs = enumerate(zip(conversation, messages, strict=False))
@@ -230,7 +241,7 @@ def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
 
 
 def own_copy(message: Message) -> Message:
-    """A copy that a later edit of the agent's dict cannot reach."""
+    """Returns a copy of a message, so that later edits of the agent's dict cannot change it."""
     if type(message) is not dict or type(message.get("role")) is not str:
         raise TypeError(f"a message is a dict with a role, not {message!r:.200}")
     if type(message.get("content")) is str and len(message) == 2:
@@ -240,7 +251,10 @@ def own_copy(message: Message) -> Message:
 
 
 def as_json(value: Json, what: str) -> Json:
-    """A deep copy, or a TypeError here rather than a broken frame for every rollout."""
+    """Returns a deep copy of plain JSON. Raises TypeError for anything else.
+
+    Raising here blames one rollout; a broken frame would end all of them.
+    """
     try:
         return json.loads(json.dumps(value, allow_nan=False), parse_int=number)
     except (TypeError, ValueError, RecursionError) as error:
@@ -248,14 +262,14 @@ def as_json(value: Json, what: str) -> Json:
 
 
 def number(text: str) -> int:
-    """An integer that the host takes."""
+    """Returns an integer from its digits. Raises ValueError if it has too many."""
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(text)} digits, at most {MAX_DIGITS} are taken")
+        raise ValueError(f"a number has {len(text)} digits, the limit is {MAX_DIGITS}")
     return int(text)
 
 
 class Scheduler:
-    """Drives all rollouts of one request, one frame a round."""
+    """Runs all rollouts of one request; each round sends one frame with all their new calls."""
 
     def __init__(self, run: Agent, seats: list[Seat], channel: Channel, watchdog: Watchdog) -> None:
         self.run = run
@@ -266,7 +280,10 @@ class Scheduler:
         self.frame: list[Call] = []
 
     def drive(self, ask_open: bool) -> None:
-        """Runs every rollout to its end. With `ask_open` each waits for the host's leave."""
+        """Runs every rollout to its end.
+
+        With `ask_open` each first asks the host for permission to start.
+        """
         for seat in self.seats:
             if ask_open:
                 self.frame.append({"cid": seat.index, "kind": "open"})
@@ -284,7 +301,7 @@ class Scheduler:
             self.channel.calls(frame)
 
     def step(self, seat: Seat, answer: Json) -> None:
-        """Hands a rollout its answer and notes what it asks next, or how it ended."""
+        """Gives a rollout its answer and records its next call, or how it ended."""
         if answer is None:
             self.live -= 1
             seat.close()
@@ -312,10 +329,10 @@ class Scheduler:
 
 
 class Watchdog:
-    """Raises `AgentHung` in code that keeps the worker for itself: one alarm for all rollouts.
+    """Raises `AgentHung` in an agent that computes too long; one alarm serves all rollouts.
 
-    Works only on the main thread of a platform with alarms; elsewhere the host's own deadline is
-    the only limit, and it costs the whole batch instead of one rollout.
+    Works only on the main thread of a platform with alarms. Elsewhere the host's own deadline is
+    the only limit, and exceeding it costs the whole batch instead of one rollout.
     """
 
     def __init__(self, limit_sec: float) -> None:
@@ -342,7 +359,7 @@ class Watchdog:
 
 
 def rollout(args: dict[str, Json], channel: Channel) -> int:
-    """Runs the loaded agent on every item."""
+    """Runs the loaded agent on every item and returns how many there were."""
     seats = [Seat(index, item) for index, item in enumerate(args["items"])]
     with Watchdog(args["step_limit_sec"]) as watchdog:
         Scheduler(code.HARNESS.agent(), seats, channel, watchdog).drive(args["ask_open"])

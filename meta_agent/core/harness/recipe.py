@@ -1,10 +1,9 @@
-"""The training recipe: `recipe.toml` parsed into a frozen `Recipe`, by TRL's own names.
+"""The training recipe: `recipe.toml` parsed into a frozen `Recipe`, with TRL's names.
 
-Promises: a recipe that TRL's `GRPOConfig` would refuse, and one that it would take but that cannot
-train (a learning rate of 0, one rollout a group), is refused here, before a process starts, in one
-sentence that names key, value and range. Nothing else may be set: what the evaluator owns (turns,
-token ceilings, steps, seeds) has no key here. Import-light: TRL itself is not imported.
-
+Promises: refuses a recipe that TRL's `GRPOConfig` would refuse, and one that cannot train (a
+learning rate of 0, one rollout a group). It does so before a process starts, in one sentence that
+names key, value and range. What the evaluator owns (turns, token limits, steps, seeds) has no key
+here. TRL itself is not imported.
 Does not cover: whether a recipe is any good.
 """
 
@@ -62,18 +61,18 @@ def _optional(inner: Check) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the policy is trained. Field names are TRL's, but for `groups_per_step`."""
+    """The training settings of a policy. Field names are TRL's, except `groups_per_step`."""
 
     groups_per_step: int = 16
     """Prompts in one optimiser step; each is tried `num_generations` times."""
     num_generations: int = 8
     temperature: float = 1.0
-    """Sampling while training; the evaluator has its own."""
+    """The sampling temperature in training; the evaluator has its own."""
     top_p: float = 1.0
     learning_rate: float = 1e-4
     lr_scheduler_type: str = "constant"
     warmup_steps: float = 0.0
-    """Whole steps, or below 1 a share of all steps."""
+    """A whole number of steps, or a share of all steps if it is below 1."""
     weight_decay: float = 0.0
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
@@ -91,7 +90,7 @@ class Recipe:
 
     @property
     def rows_per_step(self) -> int:
-        """Rollouts in one optimiser step."""
+        """Returns how many rollouts one optimiser step takes."""
         return self.groups_per_step * self.num_generations
 
 
@@ -130,11 +129,11 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
 
 
 def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
-    """Parses a recipe, or raises `ConfigError` that says which key is wrong and what would do."""
+    """Parses a recipe. Raises `ConfigError` that names the wrong key and the values it may have."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{where} is not valid TOML, correct it: {error}") from error
     for key, value in data.items():
         _check_key(where, key, value)
     recipe = Recipe(**{key: _as_field(value, key) for key, value in data.items()})
@@ -160,7 +159,7 @@ def _as_field(value: Any, key: str) -> Any:
 def _check_together(where: str, recipe: Recipe) -> None:
     if recipe.warmup_steps >= 1 and recipe.warmup_steps % 1:
         raise ConfigError(
-            f"{where}: warmup_steps = {recipe.warmup_steps} must be whole, or below 1 for a share"
+            f"{where}: warmup_steps = {recipe.warmup_steps} must be whole, or a share below 1"
         )
     if recipe.delta is not None and recipe.delta <= 1 + recipe.epsilon:
         raise ConfigError(f"{where}: delta = {recipe.delta} must exceed 1 + epsilon")
@@ -168,7 +167,7 @@ def _check_together(where: str, recipe: Recipe) -> None:
 
 
 def _check_level(where: str, recipe: Recipe) -> None:
-    """Pairs that TRL only warns about, although the loss is then not the one that was asked for."""
+    """Refuses pairs for which TRL only warns, although it then trains with another loss."""
     needed = {"luspo": "sequence", "vespo": "token"}.get(recipe.loss_type)
     if needed and recipe.importance_sampling_level != needed:
         raise ConfigError(

@@ -1,10 +1,8 @@
 """`HarnessSession`: the host's handle on a harness that is loaded in a sandbox's worker.
 
-Promises: every value that comes back has been checked (names, lengths, finite numbers, keys that
-were asked about), so that nothing past this file needs to distrust it. What the harness did wrong
-is a `CandidateError` with a stable `reason`; what the sandbox did wrong is a `SandboxError`.
-Nothing is retried.
-
+Promises: every value that comes back has been checked (names, lengths, finite numbers, requested
+keys), so callers need not distrust it. A mistake of the harness is a `CandidateError` with a
+stable `reason`; a failure of the sandbox is a `SandboxError`. Nothing is retried.
 Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner` does, through the
 `serve` callback of `rollout`), and the recipe, which the host parses (`recipe.py`).
 """
@@ -44,7 +42,7 @@ _ROLE_FILES: Final = (
 
 
 class Teaches(Protocol):
-    """The part of a harness that acts through training: reward, filter and curriculum."""
+    """The parts of a harness that act through training: reward, filter and curriculum."""
 
     weights: dict[str, float]
 
@@ -59,7 +57,7 @@ class Teaches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One contract test: which file, whether it holds, and what is wrong if not."""
+    """The result of one contract test: the file, whether it passed, and what is wrong if not."""
 
     name: str
     ok: bool
@@ -68,7 +66,10 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one diagnostic said. `failure` is set where it raised, and then `values` is empty."""
+    """The values that one diagnostic returned.
+
+    If it raised, `failure` is set and `values` is empty.
+    """
 
     name: str
     layer: str
@@ -78,7 +79,10 @@ class Measurement:
 
 
 class HarnessSession:
-    """A harness loaded in a worker. Constructing one loads it, or raises `CandidateError`."""
+    """A harness loaded in a worker.
+
+    The constructor loads it and raises `CandidateError` if it cannot.
+    """
 
     def __init__(self, sandbox: Sandbox, tree: HarnessTree) -> None:
         self.sandbox = sandbox
@@ -95,7 +99,7 @@ class HarnessSession:
     def _require_kind(self) -> None:
         if self.contract.entry is None:
             raise ConfigError(
-                f"harness {self.contract.name} starts a command: open it with `open_session`"
+                f"harness {self.contract.name} has a `command`, no `entry`: use `open_session`"
             )
 
     def _sources(self) -> Mapping[str, bytes]:
@@ -108,7 +112,7 @@ class HarnessSession:
 
     @property
     def recipe(self) -> Recipe:
-        """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
+        """Returns the parsed `recipe.toml`. Raises `ConfigError` if it is missing or invalid."""
         paths = self._recipe_files
         if len(paths) != 1:
             raise no_recipe(self.contract.name, len(paths))
@@ -120,7 +124,9 @@ class HarnessSession:
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
-        """Whether the harness brings `reward`, `filter` or `data` (its curriculum)."""
+        """Returns True if the harness has a file for `reward`, `filter` or `data` (its
+        curriculum).
+        """
         return role in self._roles
 
     def rollout(
@@ -132,34 +138,34 @@ class HarnessSession:
         ask_open: bool = False,
         step_limit_sec: float = 20.0,
     ) -> None:
-        """Runs the agent on `items` (`{"key", "view", "tools"}`), its calls answered by `serve`.
+        """Runs the agent on `items` (`{"key", "view", "tools"}`); `serve` answers its calls.
 
-        The one call that lets `GuestError` through: the runner decides what it means for rows.
+        Unlike the other methods it lets `GuestError` through: the runner decides what it means.
         """
         args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
         self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
 
     def reward(self, rollouts: Iterable[Rollout]) -> Rewards:
-        """The reward components of each rollout, in order."""
+        """Returns the reward components of each rollout, in order."""
         rows: Rewards = []
         for lines in _chunks(to_line(rollout) for rollout in rollouts):
             rows += self.begin_reward(lines)()
         return rows
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """The same for records that are still JSON lines: replay need not decode them here.
+        """Starts to compute rewards for records given as JSON lines.
 
-        The guest begins at once; what this returns waits for the rewards.
+        The guest begins at once; the returned function waits and returns the rewards in order.
         """
         reply, count = self._begin("harness.reward", {}, lines), len(lines)
         return lambda: _rewards(reply(), count)
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
-        """A weight per group, 0 drops it; all 1 where the harness has no filter."""
+        """Returns a weight for each group (0 drops it); all are 1 if the harness has no filter."""
         return self.begin_keep(groups)()
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
-        """`keep`, sent ahead as in `begin_reward`."""
+        """Starts `keep` and returns a function that waits for the weights."""
         count = len(groups)
         if not self.has("filter"):
             return lambda: [1.0] * count
@@ -169,7 +175,7 @@ class HarnessSession:
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
     ) -> list[str]:
-        """Task keys in the order to train on; the given order where there is no curriculum."""
+        """Returns task keys in training order; the given order if the harness has no curriculum."""
         task_keys = [str(task["key"]) for task in tasks]
         if not self.has("data"):
             return task_keys
@@ -179,11 +185,14 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs every diagnostic over the rollouts, in path order; token rows go along."""
+        """Runs every diagnostic over the rollouts, token rows included.
+
+        Returns results in path order.
+        """
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
-        """The same for records that are still JSON lines."""
+        """Runs every diagnostic over records given as JSON lines. Returns results in path order."""
         first = True
         for chunk in _chunks(lines):
             self._ask("harness.stage", {"first": first}, chunk)
@@ -196,7 +205,9 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe included."""
+        """Runs the contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe
+        included.
+        """
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]
@@ -254,7 +265,9 @@ def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
         paths = contract.files_of(role, tree)  # type: ignore[arg-type]
         files_of_role = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
         if len(files_of_role) > 1:
-            raise ConfigError(f"factor {role} has several {basename}: {', '.join(files_of_role)}")
+            raise ConfigError(
+                f"factor {role} has several {basename}, keep one: {', '.join(files_of_role)}"
+            )
         if files_of_role:
             roles[role] = files_of_role[0]
     files = contract.files_of("diagnostics", tree)
@@ -272,7 +285,9 @@ def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
         try:
             texts[path] = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise CandidateError(f"{path} is not UTF-8: {error}", reason="not_text") from error
+            raise CandidateError(
+                f"{path} is not UTF-8 text, write it anew: {error}", reason="not_text"
+            ) from error
     return texts
 
 
@@ -290,7 +305,9 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _wrong(what: str, value: Any, expected: str) -> CandidateError:
-    return CandidateError(f"{what} gave {value!r:.200}, not {expected}", reason="bad_value")
+    return CandidateError(
+        f"{what} gave {value!r:.200}, but must give {expected}", reason="bad_value"
+    )
 
 
 def _get(facts: JSON, name: str) -> JSON:
@@ -303,7 +320,9 @@ def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
     if not isinstance(value, list):
         raise _wrong(what, value, "a list")
     if count is not None and len(value) != count:
-        raise CandidateError(f"{what} gave {len(value)} values for {count}", reason="bad_length")
+        raise CandidateError(
+            f"{what} returned {len(value)} values, but needs {count}", reason="bad_length"
+        )
     return value
 
 
@@ -318,7 +337,10 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """A dict of finite floats under short printable names, or `CandidateError`."""
+    """Returns a dict of finite floats under short printable names.
+
+    Raises `CandidateError` if `value` is anything else.
+    """
     if not isinstance(value, dict):
         raise _wrong(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:
@@ -339,7 +361,9 @@ def named_floats(value: JSON, what: str) -> dict[str, float]:
 
 def _in_range(value: JSON, low: float, high: float, what: str) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise CandidateError(f"{what} gave {value!r:.80}, not a finite number", reason="not_finite")
+        raise CandidateError(
+            f"{what} must return a finite number, not {value!r:.80}", reason="not_finite"
+        )
     if not low <= value <= high:
         raise _wrong(what, value, f"a number from {low:g} to {high:g}")
     return float(value)

@@ -1,10 +1,10 @@
-"""Takes a pack from a sandbox into the host's repository, or refuses it with a reason.
+"""Copies a sandbox's commits into the host's repository, or refuses them with a reason.
 
-Promises: the host never opens a repository that a sandbox wrote. A pack is scanned, indexed by
-`git index-pack --strict --fsck-objects` in a throw-away repository, walked commit by commit from
-the announced tip back to the expected base, and only what the tip reaches is copied into the
-host's objects; no ref moves here. Refusal codes are the `reason` of `CandidateError`.
-
+Promises: the host never opens a repository that a sandbox wrote. A pack (git's transfer file) is
+scanned, indexed by `git index-pack --strict --fsck-objects` in a throw-away repository, and walked
+commit by commit from its last commit back to the expected base. Only what that last commit reaches
+is copied into the host's objects; no ref moves here. Refusal codes are the `reason` of
+`CandidateError`.
 Does not cover: moving the ref (`HarnessRepo.admit` does, by compare-and-swap), and whether the
 change is any good.
 """
@@ -33,7 +33,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
-    """A commit that passed every check and is in the host's objects."""
+    """A commit from a sandbox that passed every check and was copied into the host's objects."""
 
     commit: str
     tree_hash: str
@@ -42,7 +42,7 @@ class AdmittedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """What a candidate may change."""
+    """The path patterns that a candidate may edit, and those that stay protected."""
 
     editable: Sequence[str]
     protected: Sequence[str]
@@ -51,7 +51,10 @@ class Allowlist:
 def admit_pack(
     host: Git, pack: bytes, *, tip: str, base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> AdmittedCommit:
-    """Checks a hand-back and copies its objects to the host."""
+    """Checks the commits from `base` to `tip` in a sandbox's pack and copies them to the host.
+
+    Raises CandidateError with the reason if a check fails.
+    """
     if not _OID.fullmatch(tip):
         refuse("bad_tip", f"{tip[:60]!r} is not a commit id")
     scan(pack, limits)
@@ -72,7 +75,7 @@ def _index(quarantine: Git, pack: bytes) -> None:
 
 
 def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[Headers]:
-    """The commits from the tip down to, and without, the base."""
+    """Returns the commits from the tip down to the base, without the base."""
     chain: list[Headers] = []
     at = tip
     while at != base:
@@ -95,7 +98,10 @@ def _raw_commit(objects: Any, oid: str) -> bytes:
 def _walk(
     objects: Any, chain: list[Headers], base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> tuple[str, ...]:
-    """Checks every commit's tree, not only the last: people check out commits in between."""
+    """Checks every commit's tree, since people may check out any of them.
+
+    Returns the changed paths.
+    """
     before = tree = tree_entries(objects, read_commit(objects, base).tree, limits)
     paths = set[str]()
     for commit in reversed(chain):

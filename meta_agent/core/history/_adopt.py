@@ -1,12 +1,12 @@
-"""Gives promoted history back to the agent's owner: as a branch of their clone, or as patches.
+"""Gives merged changes back to the agent's owner: as a branch of their clone, or as patches.
 
 A line of commits, one for each step of `main`: a merged candidate becomes one commit with its
 hypothesis and its verdict. What the import added or left out (`harness.toml`, how a policy is
 trained) is not carried over.
 
-Promises: the owner's working tree, index and other branches are not touched; a branch that exists
-is never moved; hooks of theirs do not run. The branch starts at the commit that was imported, so it
-merges as any branch of theirs does. Does not cover: newer commits of theirs; they merge or rebase.
+Promises: the owner's working tree, index and other branches are not touched, an existing branch is
+never moved, and the owner's hooks do not run. The branch starts at the imported commit, so it
+merges like any other branch. Does not cover: newer commits of the owner, who merges or rebases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
 
 
 class Step(NamedTuple):
-    """One commit to hand back."""
+    """One commit to give back to the owner: its message, its date, and the files before and after
+    it.
+    """
 
     message: str
     when: int
@@ -47,7 +49,7 @@ class Step(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """What was handed back."""
+    """What was given back: how many commits, from which base to which tip, and where they are."""
 
     commits: int
     base: str
@@ -56,11 +58,16 @@ class Adopted(NamedTuple):
 
 
 def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
-    """Writes the promoted history into a clone as a new branch."""
+    """Writes the merged changes into a clone as a new branch.
+
+    Raises ConfigError if the branch exists or the clone lacks the imported commit.
+    """
     theirs = _their_git(clone)
     ref = f"refs/heads/{_branch_name(branch)}"
     if theirs.run("rev-parse", "--verify", "-q", ref, accept=(0, 1)).exit_code == 0:
-        raise ConfigError(f"{clone} has a branch {branch} already", hint="--branch another-name")
+        raise ConfigError(
+            f"{clone} already has a branch {branch}", hint="choose another: --branch NAME"
+        )
     base = _imported_commit(repo)
     _require_commit(theirs, clone, base)
     with scratch(repo._git, theirs) as git:
@@ -71,9 +78,12 @@ def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
 
 
 def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
-    """Writes the promoted history as patches that `git am` takes, into a new or empty folder."""
+    """Writes the merged changes as patches for `git am` into a new or empty folder.
+
+    Raises ConfigError if the folder is not empty.
+    """
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", hint="--patches another-folder")
+        raise ConfigError(f"{folder} is not empty", hint="name a new folder: --patches FOLDER")
     steps = promoted_steps(repo)
     folder.mkdir(parents=True, exist_ok=True)
     root = repo._git.line("rev-list", "--max-parents=0", "--first-parent", MAIN)
@@ -85,19 +95,25 @@ def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
 
 
 def promoted_steps(repo: HarnessRepo) -> list[Step]:
-    """The steps of `main` that change a file of the owner's, oldest first."""
+    """Returns the steps of `main` that change the owner's files, oldest first.
+
+    Raises ConfigError if there are none.
+    """
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)
     steps = [Step(*_message_and_date(repo, oid), before, after) for oid, before, after in pairs]
     changing = [step for step in steps if step.changes]
     if not changing:
-        raise ConfigError("nothing has been promoted yet", hint="meta-agent status")
+        raise ConfigError(
+            "no change has been merged into main yet",
+            hint="see the state of the run: meta-agent status",
+        )
     return changing
 
 
 def _message_and_date(repo: HarnessRepo, oid: str) -> tuple[str, int]:
-    """The message of a step: what its candidate said, and the verdict on it."""
+    """Returns a step's message (the candidate's message and its verdict) and its date."""
     with repo._git.reader() as reader:
         commit = read_commit(reader, oid)
         proposal = read_commit(reader, commit.parents[-1]) if len(commit.parents) > 1 else commit
@@ -108,7 +124,9 @@ def _message_and_date(repo: HarnessRepo, oid: str) -> tuple[str, int]:
 
 
 def _replay(git: Git, base: str, steps: Sequence[Step]) -> str:
-    """The steps as commits on `base`, in a throw-away repository."""
+    """Writes the steps as commits on top of `base` in a throw-away repository; returns the last
+    commit.
+    """
     git.run("read-tree", base)
     tip = base
     for step in steps:
@@ -138,7 +156,7 @@ def _imported_commit(repo: HarnessRepo) -> str:
     if IMPORT_TRAILER not in trailers:
         raise ConfigError(
             "this harness was not imported from a git repository, so there is no branch to extend",
-            hint="meta-agent adopt --patches FOLDER",
+            hint="write patches instead: meta-agent adopt --patches FOLDER",
         )
     return trailers[IMPORT_TRAILER]
 
@@ -149,7 +167,8 @@ def _their_git(clone: Path) -> Git:
         if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
             return Git(folder, trusted=True)
     raise ConfigError(
-        f"{clone} is not a git repository of its own", hint="meta-agent adopt --patches FOLDER"
+        f"{clone} has no .git folder of its own",
+        hint="name a clone, or write patches: meta-agent adopt --patches FOLDER",
     )
 
 
@@ -159,14 +178,16 @@ def _require_commit(git: Git, clone: Path, commit: str) -> None:
     except GitError as error:
         raise ConfigError(
             f"{clone} does not have the commit {commit[:12]} that was imported",
-            hint="git fetch there, or: meta-agent adopt --patches FOLDER",
+            hint="run git fetch there, or: meta-agent adopt --patches FOLDER",
         ) from error
 
 
 def _branch_name(branch: str) -> str:
     odd = ".." in branch or "//" in branch or branch.endswith(("/", ".", ".lock"))
     if odd or not _BRANCH.fullmatch(branch):
-        raise ConfigError(f"{branch!r} is not a name for a branch", hint="--branch meta-agent")
+        raise ConfigError(
+            f"{branch!r} is not a valid branch name", hint="for example: --branch meta-agent"
+        )
     return branch
 
 

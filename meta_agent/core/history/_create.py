@@ -1,8 +1,7 @@
-"""Makes the repository in one step, and says what is wrong with one that exists.
+"""Creates the harness repository in one step, and checks one that exists.
 
-Promises: a killed `create` leaves nothing at the final path; opening reads every object, so an
-empty or torn file is found before a run starts and not in the middle of it.
-
+Promises: a killed `create` leaves nothing at the final path. Opening reads every object, so an
+empty or torn file is reported before a run starts and not in the middle of it.
 Does not cover: repairing objects. Recorded state that contradicts itself is never guessed at.
 """
 
@@ -23,7 +22,11 @@ from meta_agent.core.history._worktree import MAIN, check_clean
 
 
 def create_repository(path: Path, files: Mapping[str, bytes], message: str, when: int) -> None:
-    """Builds beside the final path and renames. An equal repository that exists is kept."""
+    """Builds a repository beside `path` and renames it there; an existing equal one is left as it
+    is.
+
+    Raises ConfigError if `path` holds something else.
+    """
     _check_files(files)
     if path.exists() and any(path.iterdir()):
         return _check_same_start(path, files)
@@ -36,7 +39,9 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
 
 
 def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
-    """All objects and refs but the `forgotten` ones, with `main` at a commit, checked out."""
+    """Copies all objects and refs except the `forgotten` refs, and checks `main` out at a
+    commit.
+    """
     unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):
@@ -50,9 +55,14 @@ def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[s
 
 
 def check_repository(git: Git, path: Path) -> None:
-    """Raises ConfigError or IntegrityError unless the repository is whole and its files clean."""
+    """Raises an error unless the repository is complete and its checked-out files are unchanged.
+
+    The error is ConfigError for the user's mistakes and IntegrityError for damaged objects.
+    """
     if not (path / ".git" / "HEAD").is_file():
-        raise ConfigError(f"{path} is not a harness repository", hint="meta-agent init")
+        raise ConfigError(
+            f"{path} is not a harness repository", hint="create a workspace: meta-agent init"
+        )
     git.check()
     clear_locks(git.git_dir)
     _check_objects(git, path)
@@ -72,21 +82,24 @@ def _check_objects(git: Git, path: Path) -> None:
 
 
 def _check_files(files: Mapping[str, bytes]) -> None:
-    """The seed obeys the same path rules as candidates, or none of them could be merged."""
+    """Raises ConfigError if a candidate could not be merged because of the names of these files."""
     try:
         for path in files:
             check_path(path, AdmissionLimits())
         check_collisions(files)
     except CandidateError as error:
-        raise ConfigError(f"the harness cannot be stored: {error}") from error
+        raise ConfigError(f"rename or remove a file of the harness: {error}") from error
     if not files:
-        raise ConfigError("the harness has no files")
+        raise ConfigError("the harness folder is empty; name a folder with files")
 
 
 def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     git = Git(path.resolve() / ".git", work_tree=path.resolve())
     if not (path / ".git" / "HEAD").is_file():
-        raise ConfigError(f"{path} exists and is not empty", hint="name another workspace")
+        raise ConfigError(
+            f"{path} exists, but is no harness repository and not empty",
+            hint="name another workspace",
+        )
     roots = git.line("rev-list", "--max-parents=0", MAIN).split()
     with git.reader() as repo:
         stored = {path: data for path, (_, data) in read_files(repo, roots[-1]).items()}

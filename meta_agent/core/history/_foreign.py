@@ -1,12 +1,11 @@
-"""Reads somebody else's files once: from a git repository, or from a plain folder.
+"""Reads an owner's files once: from a git repository, or from a plain folder.
 
-Promises: the original is only read; of a repository the committed files are taken, by one shallow
-fetch into a throw-away repository of ours (no checkout, so no filter, hook or submodule runs), over
-`https` or from this machine; what could not become a harness file is left out and named, and so is
-what is called like a file of keys, since models read a harness.
-
+Promises: the original is only read. Of a repository the committed files are taken, by one shallow
+fetch into a throw-away repository (no checkout, so no filter, hook or submodule runs), over `https`
+or from this machine. Files that cannot be harness files are left out and listed. So are files with
+the names of key files, since models read a harness.
 Does not cover: keys in files of other names; private repositories behind other transports: clone
-them yourself, give the folder.
+them yourself and give the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from meta_agent.core.history._policy import check_collisions, check_path
 MAX_FILE_BYTES: Final = 256 << 10
 MAX_TREE_BYTES: Final = 4 << 20
 MAX_FILES: Final = 500
-"""The same bounds as for a candidate's tree, or no edit of it could pass."""
+"""The bounds of a candidate's tree: a larger harness could not be edited."""
 SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"}
     | {".pytest_cache", ".tox", ".eggs", "build", "dist"}
@@ -37,7 +36,7 @@ KEPT_SECRET: Final = (
     *("**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/credentials.json"),
     *("**/secrets.json", "**/secrets.toml", "**/secrets.yaml", "**/secrets.yml"),
 )
-"""Names under which people keep keys."""
+"""File names under which people store keys."""
 EXAMPLES: Final = ("**/*.example", "**/*.sample", "**/*.template", "**/*.dist")
 LINK: Final = "a link"
 NOT_REGULAR: Final = "not a regular file"
@@ -45,7 +44,7 @@ _SHOWN: Final = 5
 
 
 class Foreign(NamedTuple):
-    """What was read, where from, and what was not taken."""
+    """The files that were read, their source, and the files that were left out with the reasons."""
 
     files: dict[str, bytes]
     source: str
@@ -56,12 +55,15 @@ class Foreign(NamedTuple):
 
 
 def is_address(source: str) -> bool:
-    """Whether a source is an address rather than a folder."""
+    """Returns True if a source is a network address rather than a folder."""
     return "://" in source or source.startswith("git@")
 
 
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
-    """Reads a folder or an address. Raises ConfigError with what can be done about it."""
+    """Reads the files of a folder or of a repository's address.
+
+    Raises ConfigError, with a hint, if it cannot be read or is too large.
+    """
     if is_address(source):
         foreign = _fetched(source, _transport(source), source)
     elif (Path(source) / ".git").exists():
@@ -76,12 +78,12 @@ def _transport(address: str) -> str:
     parts = urlsplit(address)
     if parts.scheme not in ("https", "file"):
         raise ConfigError(
-            f"{address}: only https:// addresses and folders are read",
+            f"{address}: only https:// addresses and folders can be read",
             hint="git clone it yourself, then give the folder",
         )
     if parts.username or parts.password:
         raise ConfigError(
-            "the address holds a user name or a key, which would be kept in the workspace",
+            "the address holds a user name or a key, which would be stored in the workspace",
             hint="git clone it yourself, then give the folder",
         )
     return parts.scheme
@@ -174,7 +176,7 @@ def _odd_file(path: Path) -> str:
 
 
 def _fit(foreign: Foreign, leave_out: Sequence[str]) -> Foreign:
-    """Only what may stand in a harness, within its bounds."""
+    """Returns the files that may be part of a harness; lists the others as left out."""
     files: dict[str, bytes] = {}
     left_out = dict(foreign.left_out)
     for path, data in foreign.files.items():
@@ -208,12 +210,12 @@ def _check_bounds(source: str, files: dict[str, bytes]) -> None:
     total = sum(map(len, files.values()))
     if not files:
         raise ConfigError(
-            f"{source} has no files that could be taken", hint="--harness FOLDER, that of the agent"
+            f"{source} has no usable files", hint="name the agent's folder: --harness FOLDER"
         )
     if len(files) > MAX_FILES or total > MAX_TREE_BYTES:
         raise ConfigError(
-            f"{source} has {len(files)} files of {total} bytes; at most {MAX_FILES} and "
-            f"{MAX_TREE_BYTES} are taken. The largest folders: {_largest(files)}",
+            f"{source} has {len(files)} files of {total} bytes; the limits are {MAX_FILES} files "
+            f"and {MAX_TREE_BYTES} bytes. The largest folders: {_largest(files)}",
             hint="leave out what the agent does not need: --leave-out 'docs/**'",
         )
 

@@ -1,15 +1,13 @@
 """The only file that runs git, by its command line and by GitPython.
 
 Promises: no invocation sees the caller's environment, system or user configuration, hooks,
-attributes or transports; everything written is flushed before a command returns; author, committer
+attributes or transports. Everything written is flushed before a command returns. Author, committer
 and dates are given, so the same history has the same ids on every machine. Work on objects that
-came from elsewhere happens in `scratch` repositories: fresh, bare, with no configuration, and
+came from elsewhere happens in `scratch` repositories: fresh, bare, without configuration, and
 borrowing the real objects read-only.
-
-A workspace may come from a stranger, so before the first command the repository's own settings are
-read as a file (`_settings`): a setting or a place that is not known to be harmless is refused by
-name. Comparisons are told to run no program in any case.
-
+A workspace may come from a stranger. So before the first command the repository's own settings are
+read as a file (`_settings`), and a setting or place that is not known to be harmless is refused by
+name. Comparisons never run a program in any case.
 Does not cover: judging those objects (see `_admission`). Never point `Git` at a directory that a
 sandbox wrote.
 """
@@ -55,7 +53,7 @@ _SETTINGS = {
 
 
 class GitError(Exception):
-    """git ended with a status that the caller did not expect."""
+    """Raised when git ends with an exit status that the caller did not accept."""
 
     def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
         super().__init__(f"git {argv[0]} ended with {exit_code}: {stderr.strip()[-400:]}")
@@ -73,7 +71,7 @@ class GitError(Exception):
 
 
 class Ran(NamedTuple):
-    """A finished git command."""
+    """The exit status and output of a finished git command."""
 
     exit_code: int
     stdout: bytes
@@ -90,7 +88,7 @@ class Commit(NamedTuple):
 
 
 class Git:
-    """git on one directory that we own."""
+    """Runs git on one directory that this project owns."""
 
     def __init__(
         self,
@@ -131,7 +129,9 @@ class Git:
         when: int | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
-        """Runs `git *argv`. Raises `GitError` for a status outside `accept`."""
+        """Runs `git *argv` and returns its result. Raises `GitError` for a status outside
+        `accept`.
+        """
         self.check()
         done = _start_git(
             [*self._options(), *_without_programs(argv)],
@@ -144,12 +144,14 @@ class Git:
         return Ran(done.returncode, done.stdout)
 
     def line(self, *argv: str, stdin: bytes = b"", when: int | None = None) -> str:
-        """The single line that a plumbing command prints."""
+        """Runs a git command and returns its output as text without the final newline."""
         return self.run(*argv, stdin=stdin, when=when).stdout.decode("utf-8").strip()
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """A GitPython `Repo` for reading objects by id: one `cat-file --batch` serves them all."""
+        """Yields a GitPython `Repo` that reads objects by id through one `cat-file --batch`
+        process.
+        """
         self.check()
         with _git_variables_hidden():
             repo = _library().Repo(self.git_dir)
@@ -162,7 +164,10 @@ class Git:
                 repo.close()
 
     def at(self, ref: str) -> str | None:
-        """The id in a ref, by its whole name, read without a process; None where it is not."""
+        """Returns the commit id in a ref, given by its full name, or None if there is no such ref.
+
+        It reads files and starts no process.
+        """
         self.check()
         try:
             return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
@@ -175,14 +180,16 @@ class Git:
             return _library().Repo(self.git_dir)
 
     def check(self) -> None:
-        """Raises ConfigError if the repository would make git do what nobody asked for."""
+        """Raises ConfigError if the repository's settings could make git run a command or read
+        elsewhere.
+        """
         if not self._checked:
             check_places(self.git_dir)
             check_keys(self.git_dir, _keys(self.git_dir / "config"))
             self._checked = True
 
     def _settings_variables(self) -> dict[str, str]:
-        """The settings in the form that GitPython's processes can be given them."""
+        """Returns the settings as environment variables for the processes that GitPython starts."""
         settings = list(self._settings.items())
         keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(settings)}
         values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(settings)}
@@ -204,7 +211,7 @@ class Git:
 
 
 def _library() -> Any:
-    """GitPython, which is imported when it is wanted."""
+    """Imports GitPython on first use and returns it."""
     import git  # noqa: TID251
 
     return git
@@ -212,9 +219,9 @@ def _library() -> Any:
 
 @contextmanager
 def _git_variables_hidden() -> Iterator[None]:
-    """GitPython obeys GIT_DIR and its kin (set inside a git hook, say) and offers no way not to.
+    """Hides GIT_DIR and similar variables, which GitPython would obey (inside a git hook, say).
 
-    Nothing in this process wants them, so another thread that misses them meanwhile loses nothing.
+    Nothing in this process uses them, so another thread that misses them meanwhile loses nothing.
     """
     hidden = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
     for name in hidden:
@@ -227,7 +234,9 @@ def _git_variables_hidden() -> Iterator[None]:
 
 @contextmanager
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
-    """A throw-away bare repository that borrows the hosts' objects and none of their settings."""
+    """Yields a throw-away bare repository that borrows the hosts' objects and none of their
+    settings.
+    """
     hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
@@ -238,7 +247,9 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies what `tip` reaches (and `known` does not) into the host, checked again and flushed."""
+    """Copies the objects that `tip` reaches (and `base` does not) to the host, checked and
+    flushed.
+    """
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -247,7 +258,7 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
 
 
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
-    """An object's own bytes, through an open `Git.reader`; None where it is none of this kind."""
+    """Returns an object's bytes through an open `Git.reader`, or None if it is not of this kind."""
     try:
         _, object_kind, _, data = repo.git.get_object_data(oid)
     except ValueError:
@@ -256,7 +267,7 @@ def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
-    """One commit through an open `Git.reader`."""
+    """Returns one parsed commit, read through an open `Git.reader`."""
     raw = repo.commit(oid)
     parents = tuple(parent.hexsha for parent in raw.parents)
     message = raw.message
@@ -265,7 +276,7 @@ def read_commit(repo: Any, oid: str) -> Commit:
 
 
 def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
-    """Mode and content of every entry below a commit that is not a folder."""
+    """Returns mode and content of every file of a commit, by path; folders are left out."""
     entries = repo.commit(oid).tree.traverse()
     leaves = sorted((e for e in entries if e.type != "tree"), key=lambda e: str(e.path))
     return {str(e.path): (int(e.mode), _content(e)) for e in leaves}
@@ -276,7 +287,9 @@ def _content(entry: Any) -> bytes:
 
 
 def git_version() -> tuple[int, ...]:
-    """The version of git on PATH, e.g. (2, 39, 5). Raises PreflightError where there is none."""
+    """Returns the version of git on PATH, e.g. (2, 39, 5). Raises PreflightError if there is
+    none.
+    """
     done = _start_git(["version"], b"", _clean_environment())
     digits = done.stdout.decode("ascii", "replace").split()[2].split(".")
     return tuple(int(part) for part in digits if part.isdigit())
@@ -285,7 +298,7 @@ def git_version() -> tuple[int, ...]:
 def _start_git(
     argv: Sequence[str], stdin: bytes, environment: Mapping[str, str], folder: Path | None = None
 ) -> CompletedProcess[bytes]:
-    """Starts git: the only function that does. Raises InfrastructureError if it takes too long."""
+    """Runs git; the only function that does. Raises InfrastructureError if it takes too long."""
     try:
         return run(
             [_executable(), *argv],
@@ -298,22 +311,27 @@ def _start_git(
             start_new_session=True,
         )
     except TimeoutExpired as error:
-        raise InfrastructureError(f"git took over {_TIMEOUT_SEC:.0f} s: {argv}") from error
+        raise InfrastructureError(
+            f"git took over {_TIMEOUT_SEC:.0f} s and was stopped; run the command again: {argv}"
+        ) from error
 
 
 def _without_programs(argv: Sequence[str]) -> list[str]:
-    """The same command, told to run no program that prepares text for a comparison."""
+    """Returns the command with options that keep git from running programs for a comparison."""
     command, *rest = argv
     return [command, *(_NO_PROGRAMS if command in _COMPARING else ()), *rest]
 
 
 def _keys(config: Path) -> list[str]:
-    """The settings that a file of git makes. git reads the file in no repository."""
+    """Returns the names of the settings in a git configuration file.
+
+    Raises ConfigError if unreadable.
+    """
     argv = ["config", "--file", str(config.resolve()), "--no-includes", "--list", "-z"]
     done = _start_git(argv, b"", _clean_environment() | {"GIT_DIR": "/nonexistent"})
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip()[-200:]
-        raise ConfigError(f"{config} cannot be read: {reason}")
+        raise ConfigError(f"{config} cannot be read by git; correct it: {reason}")
     rows = done.stdout.split(b"\0")
     return [row.partition(b"\n")[0].decode("utf-8", "replace") for row in rows if row]
 

@@ -1,4 +1,4 @@
-"""Sizes that a hand-back may not exceed, and the one way to refuse one.
+"""Size limits for the commits that a sandbox hands back, and the function that refuses them.
 
 The defaults are two orders of magnitude above what a harness edit needs.
 """
@@ -13,7 +13,9 @@ from meta_agent.core.errors import CandidateError
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Caps on one hand-back. All sizes are of inflated data but for `pack_bytes`."""
+    """Limits on the commits that one sandbox hands back; sizes are uncompressed, except
+    `pack_bytes`.
+    """
 
     pack_bytes: int = 8 << 20
     objects: int = 5_000
@@ -26,5 +28,5 @@ class AdmissionLimits:
 
 
 def refuse(reason: str, message: str) -> NoReturn:
-    """Raises the typed refusal that the loop records."""
+    """Raises the CandidateError that refuses a sandbox's commits; the loop records its `reason`."""
     raise CandidateError(message, reason=reason)

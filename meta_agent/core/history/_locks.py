@@ -1,10 +1,9 @@
-"""Tells a lock that our own killed command left from one that somebody else holds.
+"""Tells a git lock that this program's killed command left from a lock of somebody else.
 
-Promises: while we write, a marker with our process id lies in the git directory. A lock file found
-later beside the marker of a dead process is ours and is removed; without a marker it is not ours,
-so we wait a moment and then say whose file to look at. Running recovery twice is running it once.
-
-Does not cover: two live orchestrators on one workspace; the ledger's owner lock excludes those.
+Promises: while this process writes, a marker with its id is in the git directory. A lock file found
+beside the marker of a dead process is a leftover and is removed. Without a marker it belongs to
+somebody else, so we wait a moment and then report the file. Recovery may be repeated.
+Does not cover: two live runs on one workspace; the ledger's owner lock excludes those.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PATIENCE_SEC = 2.0
 
 @contextmanager
 def busy(git_dir: Path) -> Iterator[None]:
-    """Marks our own writing."""
+    """Marks the git directory as being written by this process while it is entered."""
     marker = git_dir / _MARKER
     marker.write_text(str(os.getpid()), encoding="ascii")
     yield
@@ -32,7 +31,10 @@ def busy(git_dir: Path) -> Iterator[None]:
 
 
 def clear_locks(git_dir: Path) -> None:
-    """Removes what our own dead command left. Raises ConfigError for anybody else's lock."""
+    """Removes locks that this program's dead command left.
+
+    Raises ConfigError for anybody else's lock.
+    """
     locks = _wait_for_none(git_dir)
     marker = git_dir / _MARKER
     if locks and not _ours(marker):
@@ -47,7 +49,9 @@ def clear_locks(git_dir: Path) -> None:
 
 
 def _wait_for_none(git_dir: Path) -> list[Path]:
-    """A killed orchestrator's last git command may still be finishing."""
+    """Waits briefly for locks to go and returns the rest; a killed run's last command may still
+    finish.
+    """
     deadline = time.monotonic() + _PATIENCE_SEC
     while (locks := _locks(git_dir)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -59,7 +63,7 @@ def _locks(git_dir: Path) -> list[Path]:
 
 
 def _ours(marker: Path) -> bool:
-    """Whether the marker names this process or one that is gone."""
+    """Returns True if the marker names this process or a dead one."""
     try:
         pid = int(marker.read_text(encoding="ascii"))
         os.kill(pid, 0)

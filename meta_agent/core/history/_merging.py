@@ -1,9 +1,8 @@
-"""Makes merge and small edit commits without a checkout, a driver or a hook.
+"""Makes merge commits and small edit commits without a checkout, a driver or a hook.
 
-Promises: the merge runs in a scratch repository that has no configuration and no attributes, so
-nothing that a candidate or a user's config names can execute; the resulting commit depends only on
-its parents, message and date.
-
+Promises: the merge runs in a scratch repository without configuration and attributes, so nothing
+that a candidate or a user's config names can execute. The resulting commit depends only on its
+parents, message and date.
 Does not cover: moving `main`; the caller does, by compare-and-swap.
 """
 
@@ -16,7 +15,10 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """A two-parent commit of `onto` and `tip`. Raises CandidateError on a conflict."""
+    """Creates a commit with the parents `onto` and `tip`, and returns its id.
+
+    Raises CandidateError (`merge_conflict`) if they conflict.
+    """
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)
         argv = ("commit-tree", tree, "-p", onto, "-p", tip)
@@ -28,7 +30,10 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
 def edit_commit(
     host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
 ) -> str:
-    """A commit on `onto` in which these files have this content; None takes one away."""
+    """Creates a commit on `onto` that sets these files to this content, and returns its id.
+
+    None as content removes a file.
+    """
     with scratch(host) as git:
         git.run("read-tree", onto)
         rows = (_row(git, path, content) for path, content in sorted(edits.items()))
@@ -40,9 +45,9 @@ def edit_commit(
 
 
 def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) -> str:
-    """A commit on `onto` without what `commit` changed against its first parent.
+    """Creates a commit on `onto` that undoes what `commit` changed against its first parent.
 
-    Raises CandidateError on a conflict with what came later, and where nothing of it is left.
+    Raises CandidateError if later changes conflict with it, or if nothing of it is left to undo.
     """
     with scratch(host) as git:
         undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)
@@ -55,7 +60,7 @@ def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) ->
 
 
 def _row(git: Git, path: str, content: bytes | None) -> bytes:
-    """One file as `update-index` reads it; mode 0 takes it away."""
+    """Returns one file as a line for `update-index`; mode 0 removes it."""
     if content is None:
         return f"0 {ZERO}\t{path}\0".encode()
     oid = git.line("hash-object", "-w", "--stdin", "--no-filters", stdin=content)

@@ -1,10 +1,9 @@
-"""Commit messages that tell a stranger what was tried, why, and what should come of it.
+"""Commit messages that tell a stranger what was tried, why, and what effect was expected.
 
-Promises: Conventional Commits with one line of at most 72 characters, prose wrapped for a
-terminal, and trailers that `git interpret-trailers` reads; text from evidence cannot forge a
-trailer or smuggle in a control character.
-
-Does not cover: verdicts; they are notes, since they come after the commit.
+Promises: Conventional Commits with a first line of at most 72 characters, prose wrapped for a
+terminal, and trailers (`Key: value` lines at the end) that `git interpret-trailers` reads. Text
+from evidence cannot forge a trailer or smuggle in a control character.
+Does not cover: verdicts; they come after the commit and become notes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SUBJECT_CHARS, _WIDTH = 72, 88
 
 
 def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping[str, str]) -> str:
-    """The message of a candidate's commit. `subject` says what changes, in a few words."""
+    """Returns the commit message of a candidate; `subject` says in a few words what changes."""
     title = _one_line(f"feat({hypothesis.label}): {subject}")
     parts = [
         textwrap.shorten(title, _SUBJECT_CHARS, placeholder=" ..."),
@@ -35,7 +34,7 @@ def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping
 def standard_trailers(
     *, run: str, candidate: str, factor: str, hypothesis: str, assisted_by: str
 ) -> dict[str, str]:
-    """The trailers of every candidate and merge commit."""
+    """Returns the trailers (`Key: value` lines) of every candidate and merge commit."""
     return {
         "Meta-Agent-Run": run,
         "Meta-Agent-Candidate": candidate,
@@ -46,14 +45,14 @@ def standard_trailers(
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
-    """The message followed by its trailers, one per line."""
+    """Returns the message followed by its trailers, one per line."""
     lines = [f"{key}: {_one_line(value)}" for key, value in trailers.items() if value]
     body = plain(message).rstrip()
     return "\n".join([body, "", *lines, ""]) if lines else f"{body}\n"
 
 
 def parse_trailers(message: str) -> dict[str, str]:
-    """The trailers of a message: `key: value` lines of its last paragraph."""
+    """Returns the trailers of a message: the `Key: value` lines of its last paragraph."""
     last = message.rstrip().rpartition("\n\n")[2].splitlines()
     pairs = [line.partition(": ") for line in last]
     if not all(separator and " " not in key for key, separator, _ in pairs):
@@ -62,7 +61,7 @@ def parse_trailers(message: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """Text without control, bidi or zero-width characters, other than newline and tab."""
+    """Returns text without control, bidi or zero-width characters, except newline and tab."""
     return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not unseen(c))
 
 

@@ -1,9 +1,8 @@
-"""Reads a pack's headers before git may: a few kilobytes can inflate to gigabytes.
+"""Checks a pack (git's transfer file) before git reads it: few kilobytes can inflate to gigabytes.
 
-Promises: after `scan` no object of the pack, delta or not, is larger than the limit, nor are all
-together, so `git index-pack` runs in bounded memory. Only commits, trees, blobs and deltas pass.
-
-Does not cover: whether objects are well-formed or who they refer to; index-pack and `_policy` do.
+Promises: after `scan` neither one object of the pack nor all together exceed their limits, deltas
+included, so `git index-pack` runs in bounded memory. Only commits, trees, blobs and deltas pass.
+Does not cover: whether objects are well-formed or what they refer to; index-pack and `_policy` do.
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ class _Entry(NamedTuple):
 
 
 def scan(pack: bytes, limits: AdmissionLimits) -> int:
-    """Returns the number of objects, or refuses the pack."""
+    """Returns the number of objects in a pack.
+
+    Raises CandidateError if it is malformed or too large.
+    """
     if len(pack) > limits.pack_bytes:
         refuse("pack_too_large", f"the pack has {len(pack)} bytes, over {limits.pack_bytes}")
     count, position, total = _count(pack, limits), _HEADER_BYTES, 0
@@ -51,7 +53,7 @@ def _count(pack: bytes, limits: AdmissionLimits) -> int:
 
 
 def _object_size(pack: bytes, position: int, limits: AdmissionLimits) -> tuple[int, int]:
-    """The inflated size of one object, and where the next one begins."""
+    """Returns the uncompressed size of one object, and where the next one begins."""
     entry = _entry(pack, position)
     _check_size(entry.size, limits)
     data, end = _inflate(pack, entry)
@@ -92,7 +94,10 @@ def _skip_base(pack: bytes, kind: int, at: int) -> int:
 
 
 def _inflate(pack: bytes, entry: _Entry) -> tuple[bytes, int]:
-    """Inflates at most one byte more than announced. Fed in chunks: `unused_data` is a copy."""
+    """Decompresses one object, and stops one byte beyond the announced size.
+
+    It feeds chunks, because zlib copies the unused rest.
+    """
     stream, out, at = zlib.decompressobj(), bytearray(), entry.start
     try:
         while not stream.eof and len(out) <= entry.size:

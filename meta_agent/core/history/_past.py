@@ -1,10 +1,8 @@
-"""Reads a user's own repository, with its past: commits, what they changed, trees as plain files.
+"""Reads a user's own repository with its past: commits, what they changed, trees as plain files.
 
-Promises: the original is only read, by one fetch over `file://` into a throw-away repository of
-ours (no checkout, so no filter, hook or submodule of theirs runs); what comes out are values, so
-nothing that is made from them can hold history or refs. Links, submodules and very large files are
-left out.
-
+Promises: the original is only read, by one fetch over `file://` into a throw-away repository (no
+checkout, so no filter, hook or submodule of theirs runs). The results are plain values, so nothing
+made from them can hold history or refs. Links, submodules and very large files are left out.
 Does not cover: renames (a rename is a deletion and a new file). The oldest commits of a shallow
 clone have no parents to compare with, so they are left out.
 """
@@ -31,7 +29,7 @@ _FORGIVEN: Final = (
 
 
 class PastCommit(NamedTuple):
-    """One commit with one parent."""
+    """A commit with exactly one parent, its message, and the paths that it changed."""
 
     id: str
     parent: str
@@ -44,7 +42,7 @@ class PastCommit(NamedTuple):
 
 
 class ForeignHistory:
-    """A copy of somebody's history, for as long as its context lasts."""
+    """A temporary copy of a user's history, usable while its context lasts."""
 
     def __init__(self, git: Git, source: Path) -> None:
         self._git = git
@@ -52,11 +50,11 @@ class ForeignHistory:
         self._blobs: dict[str, bytes] = {}
 
     def head(self) -> str:
-        """The commit that was checked out."""
+        """Returns the id of the commit that was checked out."""
         return self._git.line("rev-parse", "--verify", f"{_IMPORT}^{{commit}}")
 
     def commits(self) -> list[PastCommit]:
-        """Every commit that has one parent, newest first."""
+        """Returns every commit that has exactly one parent, newest first."""
         listed = self._git.run(
             *("log", "-z", "--no-merges", "--topo-order", "--no-renames", "--name-only"),
             *("--format=%x01%H%x02%P%x02%B%x03", _IMPORT),
@@ -67,7 +65,9 @@ class ForeignHistory:
         return [commit for commit in commits if commit.parent and " " not in commit.parent]
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """The regular files of a commit."""
+        """Returns the regular files of a commit, by path. Raises ConfigError if they are too
+        large.
+        """
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         blob_ids: dict[str, str] = {}
         room = MAX_TREE_BYTES
@@ -79,12 +79,15 @@ class ForeignHistory:
             room -= int(size)
             blob_ids[name.decode("utf-8", "replace")] = oid
         if room < 0:
-            raise ConfigError(f"{self._source} at {commit[:12]} has over {MAX_TREE_BYTES} bytes")
+            raise ConfigError(
+                f"{self._source} at {commit[:12]} is larger than {MAX_TREE_BYTES} bytes; "
+                "use a smaller repository"
+            )
         self._fetch_blobs(set(blob_ids.values()) - self._blobs.keys())
         return {path: self._blobs[oid] for path, oid in blob_ids.items()}
 
     def _fetch_blobs(self, oids: set[str]) -> None:
-        """Blobs by one process, whatever their number."""
+        """Reads the contents of these files with one process, whatever their number."""
         order = "".join(f"{oid}\n" for oid in sorted(oids)).encode()
         out = self._git.run("cat-file", "--batch", stdin=order).stdout if oids else b""
         at = 0
@@ -97,7 +100,10 @@ class ForeignHistory:
 
 @contextmanager
 def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHistory]:
-    """Copies what `HEAD` reaches; only its tree unless `deep`."""
+    """Copies the history that `HEAD` reaches, or only its last commit unless `deep`.
+
+    Raises ConfigError if the repository cannot be read.
+    """
     place = source.resolve()
     with scratch(None, transport="file") as git:
         try:
@@ -121,14 +127,19 @@ def _forgiven() -> list[str]:
 
 
 def read_folder(root: Path) -> dict[str, bytes]:
-    """The regular files of a plain folder; no caches, environments or builds."""
+    """Returns the regular files of a plain folder by path, without caches, environments or builds.
+
+    Raises ConfigError if they are too large.
+    """
     tree: dict[str, bytes] = {}
     for path in _walk(root):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BLOB_BYTES:
             continue
         tree[path.relative_to(root).as_posix()] = path.read_bytes()
         if sum(map(len, tree.values())) > MAX_TREE_BYTES:
-            raise ConfigError(f"{root} has over {MAX_TREE_BYTES} bytes of files")
+            raise ConfigError(
+                f"{root} is larger than {MAX_TREE_BYTES} bytes; name a smaller folder"
+            )
     return tree
 
 

@@ -1,10 +1,9 @@
-"""What a hand-back may contain: pure rules over names, tree entries and commit text.
+"""Rules for what a sandbox's commits may contain: file names, tree entries and commit text.
 
 Promises: a path that passes is one plain file name per component on every file system (no control
 or invisible characters, no `.git*`, no two names that differ only in case or Unicode form), and
-lies inside the candidate's allowlist; text that passes cannot move a terminal's cursor or reorder
+lies inside the candidate's allowlist. Text that passes cannot move a terminal's cursor or reorder
 what a reader sees.
-
 Does not cover: what the code in those files does; it only ever runs in a sandbox.
 """
 
@@ -31,7 +30,7 @@ _RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
 
 
 class Entry(NamedTuple):
-    """One file of a tree."""
+    """The git mode and object id of one file in a tree."""
 
     mode: str
     oid: str
@@ -46,7 +45,10 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a commit and refuses whatever ours never have: merges, signatures, other authors."""
+    """Parses a commit from a sandbox.
+
+    Raises CandidateError for merges, signatures, other authors and anything else unexpected.
+    """
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
@@ -72,7 +74,7 @@ def _check_message(message: str, limits: AdmissionLimits) -> None:
 
 
 def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
-    """Every path whose file differs in content or mode, was added, or was removed."""
+    """Returns every path whose file was added, removed, or changed in content or mode, sorted."""
     paths = base.keys() | tip.keys()
     return tuple(sorted(path for path in paths if base.get(path) != tip.get(path)))
 
@@ -80,7 +82,9 @@ def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[
 def check_entries(
     tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
 ) -> None:
-    """Refuses a tree for the files that it changes, and for names that collide anywhere."""
+    """Raises CandidateError if a changed file is not allowed, or if any two names of the tree
+    collide.
+    """
     for path in changed:
         check_path(path, limits)
         if path in tip and tip[path].mode not in REGULAR_MODES:
@@ -89,10 +93,11 @@ def check_entries(
 
 
 def _plain(char: str) -> bool:
-    """One mark on the screen that no shell expands and no file system takes for a separator.
+    """Returns True for a visible character that no shell expands and no file system treats as a
+    separator.
 
-    By what it is, not by a list of what it is not: letters, digits and accents of any script, and
-    of ASCII what people use in names. No stroke across another sign: it makes a slash of a letter.
+    It allows letters, digits and accents of any script, and common ASCII marks. A stroke across
+    another sign is refused, because it makes a slash of a letter.
     """
     if char.isascii():
         return char.isalnum() or char in _MARKS
@@ -102,7 +107,9 @@ def _plain(char: str) -> bool:
 
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
-    """Refuses a name that some file system, shell or git itself would treat specially."""
+    """Raises CandidateError for a name that some file system, shell or git itself treats
+    specially.
+    """
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
@@ -117,12 +124,14 @@ def check_path(path: str, limits: AdmissionLimits) -> None:
 
 
 def _starts_oddly(char: str) -> bool:
-    """Like an option, a comment or a home, or with an accent, which would stand on the slash."""
+    """Returns True if a name would start like an option, comment or home folder, or with an
+    accent.
+    """
     return char in _NEVER_FIRST or unicodedata.category(char)[0] == "M"
 
 
 def check_collisions(paths: Iterable[str]) -> None:
-    """Refuses two paths, or their folders, that are one on some file system."""
+    """Raises CandidateError if two paths, or their folders, are the same on some file system."""
     first_spelling: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
@@ -140,7 +149,9 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Refuses a change outside `editable` or inside `protected`, patterns of `harness.toml`."""
+    """Raises CandidateError for a change outside `editable` or inside `protected` (glob
+    patterns).
+    """
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")

@@ -1,10 +1,9 @@
 """`HarnessRepo`: the harness's history, which people read with `git log --graph --notes`.
 
-Promises: `main` only ever moves forward, by compare-and-swap; every operation may be repeated after
-a crash and has then happened once; ids are the same on every machine, since dates are given (by
+Promises: `main` only moves forward, by compare-and-swap. Every operation may be repeated after a
+crash and then has happened once. Ids are the same on every machine, since dates are given (by
 default one second after the newest parent). Candidates come in through `_admission` alone.
-
-Does not cover: who decides what merges (the gate), and two orchestrators at once (the ledger).
+Does not cover: what is merged (the gate decides), and two runs at once (the ledger prevents them).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
 
 
 class LogEntry(NamedTuple):
-    """One commit as a reader sees it."""
+    """One commit as `log` returns it: ids, date, message parts, trailers and its note."""
 
     commit: str
     parents: tuple[str, ...]
@@ -50,7 +49,7 @@ class LogEntry(NamedTuple):
 
 
 class HarnessRepo:
-    """A host-owned repository with a work tree; `main` is the promoted history."""
+    """The harness's git repository with a work tree; its branch `main` holds the proven changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,42 +64,46 @@ class HarnessRepo:
     def create(
         cls, path: Path, files: Mapping[str, bytes], message: str, *, when: int = EPOCH
     ) -> HarnessRepo:
-        """Makes the repository with one commit. Repeating it with the same files opens it."""
+        """Creates the repository with one commit. Repeating it with the same files opens it."""
         create_repository(path, files, plain(message), when)
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> HarnessRepo:
-        """Checks all objects, clears our own stale locks and finishes a killed checkout."""
+        """Opens a repository: checks all objects, removes leftover locks and finishes a killed
+        checkout.
+        """
         repo = cls(path)
         check_repository(repo._git, path)
         follow_main(repo._git, path)
         return repo
 
     def rewound(self, folder: Path, main: str) -> HarnessRepo:
-        """A copy with `main` at an earlier commit and no note or lead, to go on from there."""
+        """Returns a copy with `main` at an earlier commit, without notes and without the branch
+        `lead`.
+        """
         copy_repository(self.path, folder, main, (LEAD, _NOTES))
         return HarnessRepo.open(folder)
 
     # --- reading ---------------------------------------------------------------------------
 
     def head(self) -> str:
-        """The commit that `main` is at."""
+        """Returns the commit that `main` points to."""
         return self._require(MAIN)
 
     def tip(self, ref: str) -> str | None:
-        """The commit that a ref is at; None where there is no such ref."""
+        """Returns the commit that a ref points to, or None if there is no such ref."""
         if _WHOLE_NAME.fullmatch(ref):
             return self._git.at(ref)
         ran = self._git.run("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", accept=(0, 1))
         return ran.stdout.decode("ascii").strip() or None
 
     def when(self, commit: str) -> int:
-        """The date of a commit, in seconds since the epoch."""
+        """Returns the date of a commit, in seconds since the epoch."""
         return self._commit(commit).when
 
     def tree(self, commit: str) -> HarnessTree:
-        """The files of a commit, read without a checkout."""
+        """Returns the files of a commit, read without a checkout."""
         return self._trees(commit) if _ID.fullmatch(commit) else self._read_tree(commit)
 
     def _read_tree(self, commit: str) -> HarnessTree:
@@ -109,11 +112,14 @@ class HarnessRepo:
             tree_hash = read_commit(repo, commit).tree
         odd = next((path for path, (mode, _) in entries.items() if mode >> 12 != 0o10), None)
         if odd is not None:
-            raise IntegrityError(f"{odd!r} in {commit[:12]} is not a regular file")
+            raise IntegrityError(
+                f"{odd!r} in {commit[:12]} is not a regular file; restore from a copy"
+            )
         return HarnessTree(commit, tree_hash, {path: data for path, (_, data) in entries.items()})
 
     def pack(self, commit: str) -> bytes:
-        """That commit with all its files and none of its parents, for a sandbox to unpack.
+        """Returns a git pack of one commit with all its files and none of its parents, for a
+        sandbox.
 
         The receiver writes the commit's id to `.git/shallow` before checking it out.
         """
@@ -124,33 +130,41 @@ class HarnessRepo:
         return self._git.run("pack-objects", "-q", "--stdout", stdin=oids).stdout
 
     def diff(self, before: str, after: str) -> str:
-        """A patch that no attribute, driver or colour setting has touched."""
+        """Returns the patch between two commits, independent of git attributes, drivers and
+        colours.
+        """
         argv = ["diff-tree", "-r", "-p", "--text", "--no-renames", "--no-color", "--full-index"]
         argv += [before, after, "--"]
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
 
     def parent(self, commit: str) -> str | None:
-        """The first parent of a commit; None of the first one."""
+        """Returns the first parent of a commit, or None for the first commit."""
         return next(iter(self._commit(commit).parents), None)
 
     def subject(self, commit: str) -> str:
-        """The first line of a commit's message."""
+        """Returns the first line of a commit's message."""
         return self._commit(commit).message.partition("\n")[0]
 
     def brought_by(self, commit: str) -> str | None:
-        """The commit on `main`'s own line that brought this one; itself where it lies there."""
+        """Returns the commit on `main`'s first-parent line that brought this commit into `main`.
+
+        Returns the commit itself if it is on that line, and None if `main` does not contain it.
+        """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)
 
     def line_of_main(self, after: str, upto: str) -> list[str]:
-        """The commits on `main`'s own line behind one and up to another, newest first."""
+        """Returns the first-parent commits of `main` after `after` up to `upto`, newest first.
+
+        Returns [] if one of the two is not on that line.
+        """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         if after not in line or upto not in line:
             return []
         return line[line.index(upto) : line.index(after)]
 
     def log(self, n: int = 50, *, ref: str = MAIN) -> list[LogEntry]:
-        """The newest `n` commits that a ref reaches, merged candidates included."""
+        """Returns the newest `n` commits that a ref reaches, merged candidates included."""
         oids = self._git.line("rev-list", "--date-order", f"--max-count={n}", ref, "--").split()
         with self._git.reader() as repo:
             commits = [read_commit(repo, oid) for oid in oids]
@@ -158,26 +172,26 @@ class HarnessRepo:
         return [_log_entry(commit, notes.get(commit.id)) for commit in commits]
 
     def graph(self) -> str:
-        """All branches as git draws them, with their notes."""
+        """Returns all branches as `git log --graph` draws them, with their notes."""
         argv = ("log", "--graph", "--branches", "--notes", "--date-order", "--format=%h %s%d%n%N")
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
 
     def candidates(self) -> dict[str, str]:
-        """Every candidate ref and the commit it is at, failed ones included."""
+        """Returns the commit of every candidate ref by name, failed candidates included."""
         rows = self._git.line("for-each-ref", "--format=%(refname) %(objectname)", CANDIDATES)
         return dict(row.split(" ") for row in rows.splitlines())
 
     def notes(self, commit: str) -> str | None:
-        """The note on a commit, if it has one."""
+        """Returns the note on a commit, or None if it has none."""
         ran = self._git.run("notes", "show", commit, accept=(0, 1))
         return ran.stdout.decode("utf-8", "replace") if ran.exit_code == 0 else None
 
     def all_notes(self) -> Mapping[str, str]:
-        """Every note, by the commit that it is on."""
+        """Returns every note, by the id of its commit."""
         return self._notes_by_commit()
 
     def on_main(self, commit: str) -> bool:
-        """Whether `main` holds this commit."""
+        """Returns True if `main` contains this commit."""
         return self._reaches(MAIN, commit)
 
     # --- writing ---------------------------------------------------------------------------
@@ -194,10 +208,12 @@ class HarnessRepo:
         replaces: str | None = None,
         limits: AdmissionLimits | None = None,
     ) -> AdmittedCommit:
-        """Takes in a candidate, or raises CandidateError with the reason.
+        """Checks a candidate's commits from a sandbox, stores them, and points `ref` at the last
+        one.
 
-        Repeating it is harmless. `replaces` is what the ref may be at already (the work of an
-        attempt that was never recorded).
+        Raises CandidateError with the reason if they are refused. Repeating it is harmless.
+        `replaces` is the commit that the ref may point to already (from an attempt that was never
+        recorded).
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
             refuse("ref_name", f"{ref[:80]!r} is not {CANDIDATES}<run>/<n>")
@@ -223,10 +239,11 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Merges a candidate into `main` with a merge commit. A second call returns the first's.
+        """Merges a candidate into `main` with a merge commit.
 
-        Raises CandidateError (`merge_conflict`), IntegrityError when `main` is not at `onto`, and
-        ConfigError when files in the work tree are in the way.
+        A second call returns the first one's commit. Raises CandidateError (`merge_conflict`),
+        IntegrityError if `main` is not at `onto`, and ConfigError if files in the work tree are in
+        the way.
         """
         tip = self._require(ref)
         done = self._merge_of(tip)
@@ -246,9 +263,10 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """The commit that `merge` would make on `onto`, to be tested before `main` moves.
+        """Creates the commit that `merge` would make on `onto`, so it can be tested before `main`
+        moves.
 
-        With the same message and date `merge` then makes this very commit. Raises CandidateError
+        With the same message and date `merge` then makes the same commit. Raises CandidateError
         (`merge_conflict`).
         """
         tip = self._require(ref)
@@ -257,31 +275,35 @@ class HarnessRepo:
             return self._merges(onto, tip, text, self._date(when, onto, tip))
 
     def advance(self, commit: str, *, onto: str) -> str:
-        """Moves `main` from `onto` to a commit that was made ahead of it.
+        """Moves `main` from `onto` to a commit that was created earlier, and returns that commit.
 
-        Raises IntegrityError where that commit does not descend from `onto`, or `main` is
-        elsewhere. Once done, repeating it changes nothing.
+        Raises IntegrityError if the commit does not descend from `onto` or `main` is elsewhere.
+        Repeating it changes nothing.
         """
         if not self._reaches(commit, onto):
-            raise IntegrityError(f"{commit[:12]} does not descend from {onto[:12]}")
+            raise IntegrityError(
+                f"{commit[:12]} does not descend from {onto[:12]}, so main cannot move there; "
+                "run `meta-agent doctor`"
+            )
         with self._writing():
             return commit if self.head() == commit else self._advance_main(commit, onto)
 
     def edit_main(
         self, edits: Mapping[str, bytes | None], *, onto: str, message: str, when: int
     ) -> str:
-        """The host's own edit of a few files by a commit on `onto`, where `main` has to be.
+        """Commits the host's own edit of a few files to `main`, which must be at `onto`.
 
-        None takes a file away. The same call again returns the same commit.
+        None as content removes a file. The same call again returns the same commit.
         """
         with self._writing():
             commit = edit_commit(self._git, onto, edits, plain(message), when)
             return commit if commit == self.head() else self._advance_main(commit, onto)
 
     def revert(self, commit: str, *, message: str) -> str:
-        """Takes back what a commit on `main`'s own line changed, by a commit on top of it.
+        """Undoes what a commit on `main`'s first-parent line changed, by a new commit on top of
+        `main`.
 
-        Raises CandidateError (`merge_conflict`, or `empty` where it is taken back already).
+        Raises CandidateError (`merge_conflict`, or `empty` if it is undone already).
         """
         head = self.head()
         with self._writing():
@@ -290,7 +312,7 @@ class HarnessRepo:
             return self._advance_main(reverting, head)
 
     def set_lead(self, commit: str) -> None:
-        """Puts the branch of unproven changes at a commit."""
+        """Points the branch `lead`, which holds unproven changes, at a commit."""
         with self._writing():
             old = self.tip(LEAD)
             if old != commit:
@@ -298,14 +320,17 @@ class HarnessRepo:
                 self._flush_refs(LEAD)
 
     def drop_lead(self) -> None:
-        """Takes that branch away; the candidates on it keep their refs."""
+        """Deletes the branch `lead`; the candidates on it keep their refs."""
         with self._writing():
             if old := self.tip(LEAD):
                 self._git.run("update-ref", "-d", LEAD, old)
                 self._flush_refs(LEAD)
 
     def note(self, commit: str, text: str, *, when: int | None = None) -> None:
-        """Sets the note on a commit (a verdict with its table). The same text changes nothing."""
+        """Sets the note on a commit (a verdict with its table).
+
+        Repeating the same text changes nothing.
+        """
         body = plain(text).strip() + "\n"
         if self.notes(commit) == body:
             return
@@ -334,7 +359,10 @@ class HarnessRepo:
             self._git.run("update-ref", "-m", "meta-agent: advance", MAIN, commit, old)
         except GitError as error:
             where = self.tip(MAIN) or "nowhere"
-            raise IntegrityError(f"main is at {where[:12]}, expected {old[:12]}") from error
+            raise IntegrityError(
+                f"main is at {where[:12]}, but must be at {old[:12]}; another program moved it: "
+                "move it back or run `meta-agent doctor`"
+            ) from error
         self._flush_refs(MAIN)
         return self._follow(commit)
 
@@ -350,7 +378,7 @@ class HarnessRepo:
         return commit
 
     def _merge_of(self, tip: str) -> str | None:
-        """The merge commit on `main` that brought in `tip`."""
+        """Returns the merge commit on `main` that brought in `tip`, or None."""
         rows = self._git.line("rev-list", "--first-parent", "--parents", MAIN).splitlines()
         merges = (row.split() for row in rows)
         return next((row[0] for row in merges if tip in row[2:]), None)
@@ -385,7 +413,10 @@ class HarnessRepo:
     def _require(self, ref: str) -> str:
         commit = self.tip(ref)
         if commit is None:
-            raise IntegrityError(f"{self.path} has no {ref}", hint="meta-agent doctor")
+            raise IntegrityError(
+                f"the repository {self.path} has no {ref}",
+                hint="find out what is missing: meta-agent doctor",
+            )
         return commit
 
     def _writing(self) -> AbstractContextManager[None]:

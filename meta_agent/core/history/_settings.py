@@ -1,11 +1,10 @@
-"""What a repository's own settings may say before git is run in it.
+"""Checks a repository's own settings before git is run in it.
 
-git obeys the configuration of the repository that it works in, and much of that is a command:
+git obeys the configuration of the repository that it works in, and much of that can be a command:
 filters, merge drivers, transports, editors. A workspace may come from somebody else. So `_git`
-asks here before its first command: a setting that is not known to be inert is refused by name, and
-so is a place that would lead git elsewhere (a link, a common folder) or let it wait for ever (a
-FIFO).
-
+calls this before its first command. A setting that is not known to be harmless is refused by name,
+and so is a place that would lead git elsewhere (a link, a common folder) or make it wait for ever
+(a FIFO).
 Not covered: the owner's clone that `adopt` writes a branch to, whose settings are theirs.
 """
 
@@ -40,30 +39,35 @@ _MAX_BYTES: Final = 64 << 10
 def check_places(git_dir: Path) -> None:
     """Raises ConfigError if a file in the `.git` folder leads git elsewhere or makes it wait.
 
-    Starts no command.
+    It starts no command.
     """
     hint = _hint(git_dir)
     if git_dir.is_symlink() or not git_dir.is_dir():
-        raise ConfigError(f"{git_dir} is no folder: git would work elsewhere", hint=hint)
+        raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)
     for odd in _neither_file_nor_folder(git_dir):
         raise ConfigError(f"{odd} would lead git elsewhere, or let it wait", hint=hint)
     for name in _ELSEWHERE:
         if os.path.lexists(git_dir / name):
-            raise ConfigError(f"{git_dir / name} is not ours: git would obey it", hint=hint)
+            raise ConfigError(
+                f"{git_dir / name} is not ours: git would follow it elsewhere", hint=hint
+            )
     config = git_dir / "config"
     if not config.is_file() or config.stat().st_size > _MAX_BYTES:
-        raise ConfigError(f"{config} is no file of at most {_MAX_BYTES} bytes", hint=hint)
+        raise ConfigError(f"{config} must be a file of at most {_MAX_BYTES} bytes", hint=hint)
 
 
 def check_keys(git_dir: Path, keys: Iterable[str]) -> None:
-    """Raises ConfigError if the repository sets a key that is not known to be inert."""
+    """Raises ConfigError if the repository sets a key that is not known to be harmless."""
     for key in keys:
         if not _INERT.fullmatch(key):
-            raise ConfigError(f"{git_dir / 'config'} sets {key!r:.80}", hint=_hint(git_dir))
+            raise ConfigError(
+                f"{git_dir / 'config'} sets {key!r:.80}, which could make git run a command",
+                hint=_hint(git_dir),
+            )
 
 
 def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
-    """Links, FIFOs and their like, and what is too deep to be looked into."""
+    """Yields links, FIFOs and similar entries, and folders that cannot be read."""
     waiting = [str(folder)]
     while waiting:
         place = waiting.pop()
@@ -80,4 +84,4 @@ def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
 
 
 def _hint(git_dir: Path) -> str:
-    return f"look at {git_dir} yourself; take the entry out if the workspace is yours"
+    return f"look at {git_dir} yourself; remove the entry if the workspace is yours"

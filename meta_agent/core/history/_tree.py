@@ -1,9 +1,8 @@
-"""Walks a tree that a sandbox made, level by level and counted.
+"""Walks a tree that a sandbox made, level by level and within limits.
 
 Promises: time and memory are bounded by the limits even for a tree bomb (ten nested trees of ten
-entries each name 10^10 files with ten objects), which `git ls-tree -r` would print in full; and so
-are the bytes of all files together, where one blob stands under many names.
-
+entries each name 10^10 files with ten objects), which `git ls-tree -r` would print in full. The
+bytes of all files together are bounded too, even if one blob has many names.
 Does not cover: judging modes and names; `_policy` does.
 """
 
@@ -28,7 +27,10 @@ class _Row(NamedTuple):
 
 
 def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Every file below a tree, by path; `objects` is an open `Git.reader`."""
+    """Returns every file below a tree, by path. Raises CandidateError if a limit is exceeded.
+
+    `objects` is an open `Git.reader`.
+    """
     level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):
@@ -58,7 +60,10 @@ def _next_level(
 
 
 def _check_bytes(objects: Any, files: Mapping[str, Entry], limits: AdmissionLimits) -> None:
-    """By name, as a checkout, a tar and a model see them; git itself keeps a blob once."""
+    """Raises CandidateError if all files together are too large.
+
+    A blob counts once for each of its names, as in a checkout.
+    """
     names = Counter(entry.oid for entry in files.values() if entry.mode != _SUBMODULE)
     total = sum(times * _blob_size(objects, oid) for oid, times in names.items())
     if total > limits.total_bytes:

@@ -1,9 +1,8 @@
-"""Keeps the checked-out files of `main` in step with the ref, without running a filter.
+"""Keeps the checked-out files of `main` in step with the branch, without running a filter.
 
-Promises: a file that the user changed is never overwritten; a checkout that was killed halfway is
+Promises: a file that the user changed is never overwritten. A checkout that was killed halfway is
 recognised (every file equals its old or its new version) and finished. Nothing here asks git to
 compare files, since that could run a clean filter.
-
 Does not cover: untracked files, which stay, and a work tree on another branch, which is left alone.
 """
 
@@ -20,12 +19,12 @@ MAIN = "refs/heads/main"
 
 
 def on_main(git: Git) -> bool:
-    """Whether the user has `main` checked out."""
+    """Returns True if the user has `main` checked out."""
     return (git.git_dir / "HEAD").read_text(encoding="utf-8").strip() == f"ref: {MAIN}"
 
 
 def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
-    """Raises ConfigError where a file is neither what git last wrote nor what the target holds.
+    """Raises ConfigError if a checked-out file differs from both git's index and the target commit.
 
     That covers untracked files in the way of the target as well.
     """
@@ -41,7 +40,7 @@ def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
 
 
 def follow_main(git: Git, work_tree: Path) -> None:
-    """Brings index and files to `main`. Call `check_clean` first: this overwrites."""
+    """Updates index and files to `main`. It overwrites, so call `check_clean` first."""
     if not on_main(git) or _is_current(git, work_tree):
         return
     try:
@@ -81,7 +80,9 @@ def _listed(row: bytes) -> tuple[str, str]:
 
 
 def _on_disk(path: Path) -> str | None:
-    """The blob id of a regular file; None where there is none; a mark for anything else."""
+    """Returns the blob id of a regular file, None if there is no file, or a mark for anything
+    else.
+    """
     if path.is_symlink() or path.is_dir():
         return "not a regular file"
     try:

@@ -1,5 +1,5 @@
-"""The steps of the loop: collect, propose, test, claim, promote, learn. One file each in `verbs`.
+"""The steps of the loop: collect, propose, test, claim, promote, learn. Each is a file in `verbs`.
 
-Every function takes the `Run` and plain records, does its work through `Run.once`, and can be
-repeated. After a crash the recorded outcome comes back and nothing is done twice.
+Every function takes the `Run` and plain records, does its work through `Run.once`, and may be
+repeated: after a crash `once` returns the recorded outcome, and nothing is done twice.
 """

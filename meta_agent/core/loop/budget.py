@@ -42,7 +42,10 @@ def spent(
     kinds: Sequence[Kind] = ("train", "eval"),
     before: Step | None = None,
 ) -> int:
-    """Returns a run's attempts, without the vault. With `before`, only those of earlier steps."""
+    """Returns how many attempts a run has made, without those on the vault split.
+
+    With `before`, only attempts of earlier steps count.
+    """
     steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
     return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
 
@@ -85,9 +88,9 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 
 
 def held_claim(run: Run) -> Plan:
-    """Returns the plan with as many pairs as the budget pays for.
+    """Returns the plan with as many pairs of trainings as the budget pays for.
 
-    A frozen policy's plan comes back as it is: a race's budget includes its exam.
+    A frozen policy's plan comes back unchanged: its budget includes its final comparison already.
     """
     plan = run.plan
     if not plan.trains:
@@ -119,7 +122,10 @@ def search_cap(run: Run, *, later: bool) -> int:
 def cells_left(
     run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
 ) -> int:
-    """Returns how many cells the search can still pay for, after `beside` other attempts."""
+    """Returns how many cells (one training of merged candidates each) the search can still pay for.
+
+    `beside` is the number of other attempts to pay for first.
+    """
 
     def count_cells() -> JSON:
         attempts = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
@@ -152,14 +158,14 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 def pays_for_search(
     run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Returns whether the search can still pay for these cells."""
+    """Returns True if the search can still pay for these trainings."""
     due = [job for job in trainings if not run.lab.trained(job)]
     cap = search_cap(run, later=later)
     return _pays(run, f"{what}/budget", len(due) * one_cell(run.plan, tree), cap)
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:
-    """Returns whether the budget still pays for these trainings, their evaluations and `attempts`.
+    """Returns True if the budget pays for these trainings, their evaluations and `attempts`.
 
     The caller leaves out trainings that are recorded already, because those cost nothing.
     """

@@ -39,7 +39,11 @@ class Named:
         self.words = ""
 
     def changed(self, served: Iterable[str]) -> bool:
-        """Returns whether all of these names are new. The first names of a run are no change."""
+        """Returns True if none of these model names was served before, which means that the model
+        changed.
+
+        The first names of a run are no change.
+        """
         now, before = set(served), self._known
         self._known = before | now
         if not now or not before or now & before or self._times == MOST:
@@ -54,14 +58,19 @@ class Named:
 
 
 def note_drift(run: Run, first: Arm, again: Arm) -> None:
-    """Compares and journals the start's attempts at the race's beginning and before its exam."""
+    """Compares the first version's attempts at the start of the search with repeats made later.
+
+    It records the comparison and warns the user if the two differ.
+    """
     comparison = run.once(_KEY, "drift", {}, lambda: _compared(first, again))
     if comparison["p"] <= SURE:
         run.note(_words(comparison))
 
 
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
-    """Yields findings if the model behind a claim may have changed."""
+    """Yields findings if the model behind the server may have changed while a claim was
+    measured.
+    """
     step = run.ledger.step(f"{run.id}/{_KEY}")
     if step and step.is_done and (comparison := step.outcome_as(Drift))["p"] <= SURE:
         numbers = {key: comparison[key] for key in ("before", "after", "p")}

@@ -1,7 +1,8 @@
-"""What a run takes from extensions. The composition root looks them up and hands them in.
+"""Protocols of what a run takes from extensions; the composition root looks them up and passes them
+in.
 
-Each Protocol is met by a module, a class or a test's own object. The core calls nothing else of an
-extension.
+A module, a class or a test's own object can satisfy each Protocol. The core calls nothing else of
+an extension.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class EvidenceReader(Protocol):
     def exemplars(
         self, rollouts: Iterable[Rollout], *, per_mode: int
     ) -> Mapping[str, Sequence[Record]]:
-        """Returns up to `per_mode` whole attempts for each failure mode."""
+        """Returns up to `per_mode` complete attempts for each failure mode."""
         ...
 
     def gap(self, evidence: Evidence, baseline: Evidence | None) -> Record | None:
@@ -55,7 +56,9 @@ class EvidenceReader(Protocol):
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Asks the reward, the filter and the curriculum of a harness. Returns what they did."""
+        """Calls a harness's reward, filter and curriculum on stored rollouts; returns statistics by
+        name.
+        """
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -64,18 +67,18 @@ class EvidenceReader(Protocol):
 
 
 class EvidenceFiles(Protocol):
-    """Shows attempts to authors. The module `meta_agent.proposers` is one."""
+    """Shows attempts to the authors of edits. The module `meta_agent.proposers` is one."""
 
     def evidence_files(self, source: EvidenceSource) -> Mapping[str, bytes]:
         """Returns the evidence of a generation as files, by path."""
         ...
 
     def story(self, rollout: Rollout) -> str:
-        """Returns one attempt in a line."""
+        """Returns a summary of one attempt in one line."""
         ...
 
     def transcript(self, rollout: Rollout) -> str:
-        """Returns one attempt in full."""
+        """Returns the full text of one attempt."""
         ...
 
 
@@ -87,15 +90,20 @@ class NoteWriter(Protocol):
         ...
 
     def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
-        """Returns the note on the commit of what was claimed."""
+        """Returns the note on the commit whose gain over the first version was tested."""
         ...
 
     def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:
-        """Returns the note on a promotion: the harness's part of the gain, and the policy's."""
+        """Returns the note on how much of a gain comes from the harness, and how much from the
+        policy.
+        """
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-        """Returns the note on what is handed over. `vault` holds the outcomes by side."""
+        """Returns the note on the harness and weights that a run ends with.
+
+        `vault` holds the measurements on the vault split by side.
+        """
         ...
 
 

@@ -1,4 +1,6 @@
-"""The end of a run: records the harness and weights handed over, and reads the vault once."""
+"""The end of a run: records the resulting harness and weights, and measures them once on the
+vault.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from meta_agent.core.protocols import JSON
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
-    """Records what is handed over, measures it and the first version on the vault, and ends."""
+    """Ends a run: records its result, and measures it and the first version on the vault split."""
     record_handover(run, handed)
     _open_vault(run, first, handed)
     _seal(run, handed.version.commit)
@@ -23,7 +25,7 @@ def finish(run: Run, first: Version, handed: HandedOver) -> None:
 
 
 def record_handover(run: Run, handed: HandedOver) -> None:
-    """Records the harness and weights that are handed over, and how well they are proven."""
+    """Records the harness and weights that the run ends with, and how well they are proven."""
     trained = handed.trained
 
     def handover() -> JSON:

@@ -1,4 +1,4 @@
-"""Turns the rows of an arm into a table of clean success. Rows are runs or samples."""
+"""Turns the rows of one side of a comparison into a table of clean success."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from meta_agent.core.gate.numbers.results import Matrix
 
 
 class Table(NamedTuple):
-    """Clean success on the tasks that have an outcome in every run."""
+    """Clean success on the tasks that have an outcome in every run; `clean` is [run or sample,
+    task].
+    """
 
     clean: Matrix  # [run or sample, task]
     tasks: tuple[str, ...]
@@ -21,12 +23,15 @@ class Table(NamedTuple):
 
 
 def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
-    """Returns one row per training seed."""
+    """Returns the table of clean success with one row for each training seed."""
     return table_of([arm.seeds[seed] for seed in seeds])
 
 
 def table_of(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
-    """Returns one row per run. Raises InfrastructureError with outcomes of under two tasks."""
+    """Returns the table of clean success with one row for each run.
+
+    Raises InfrastructureError if fewer than two tasks have an outcome in every run.
+    """
     outcomes = [{row.task_key: row.clean for row in run} for run in runs]
     tasks = sorted(set().union(*outcomes))
     whole = tuple(task for task in tasks if all(run.get(task) is not None for run in outcomes))

@@ -43,7 +43,9 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """The evidence behind one look of the sequential test."""
+    """What one look of the sequential test costs, in training seeds, and where it is in the
+    course.
+    """
 
     units: int
     """Training seeds."""
@@ -52,15 +54,15 @@ class Purchase(NamedTuple):
 
     @property
     def further(self) -> bool:
-        """Whether its last pair is bought only because the claim has come near."""
+        """Returns True if its last pair is bought only because the result is nearly proven."""
         return self.units > self.course.maximum
 
 
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
-    """Yields one look per number of pairs of trainings, up to `most`.
+    """Yields one look of the sequential test for each number of pairs of trainings.
 
-    It starts at three pairs. With two, the lower bound of a t-test stays at its worst. Looks at the
-    further pairs of a claim that has come near follow, up to the plan's number.
+    It starts at three pairs, because two leave the lower bound of a t-test at its worst. After
+    `most` pairs come those that are bought only if the claim is near, up to the plan's number.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
     rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
@@ -131,7 +133,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def training(self) -> str:
-        """Describes the training of a version, as the beginning of a sentence."""
+        """Describes the training of a version in words, as the beginning of a sentence."""
 
     @property
     @abstractmethod
@@ -141,22 +143,24 @@ class Plan(ABC):
     @property
     @abstractmethod
     def provable(self) -> bool:
-        """Returns whether a claim of this size could prove anything."""
+        """Returns True if a claim of this size could prove anything."""
 
     @property
     @abstractmethod
     def seeds(self) -> range:
-        """Returns the training seeds that the search and the claim may use."""
+        """Returns the training seeds that the search and the final test of the result may use."""
 
     @property
     @abstractmethod
     def policy_conversations(self) -> tuple[int, int]:
-        """Returns the fewest and the most conversations with a policy behind a server."""
+        """Returns the smallest and the largest number of conversations with a policy behind a
+        server.
+        """
 
     @property
     @abstractmethod
     def finer(self) -> str:
-        """Names what, besides more tasks, would show smaller gains."""
+        """Names what would show smaller gains, other than more tasks."""
 
     @abstractmethod
     def gate(self) -> Gate:
@@ -164,16 +168,20 @@ class Plan(ABC):
 
     @abstractmethod
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans in order of cost, by what they measure more of."""
+        """Returns larger plans in order of cost, grouped by what they measure more of."""
 
     @property
     def ties(self) -> str:
-        """Returns the salt that breaks ties in a race's exam."""
+        """Returns the salt that breaks ties when a frozen policy's result is tested; "" if nothing
+        is tested.
+        """
         return f"ties/{self.order}" if self.race else ""
 
     @property
     def budget(self) -> ErrorBudget:
-        """Returns the error budget of a claim. A run makes at most one claim of each kind."""
+        """Returns the error budget of the run's final test; a run makes at most one test of each
+        kind.
+        """
         return ErrorBudget(self.alpha, futility=MISS)
 
     def to_json(self) -> dict[str, JSON]:
@@ -293,7 +301,7 @@ def _times(size: int) -> list[int]:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """Returns the plan of a profile, limited by the tasks of the domain or the user's file."""
+    """Returns how much a run measures: its profile's sizes, limited by the available tasks."""
     if config.trainable:
         return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)

@@ -25,7 +25,10 @@ Standing = Literal["proven", "unproven", "start", "trained"]
 
 
 class Version(NamedTuple):
-    """A promoted harness with the policy trained under it (training seed 0, pre-registered)."""
+    """A measured harness: its name and commit.
+
+    Its policy is the one of training seed 0, fixed in advance.
+    """
 
     id: str
     commit: str
@@ -39,24 +42,26 @@ class Tested(NamedTuple):
 
     @property
     def vetoed(self) -> bool:
-        """Returns whether a check stopped the candidate: then no attempts are spent on it."""
+        """Returns True if a check stopped the candidate; then no attempts are spent on it."""
         return any(finding.severity == "veto" for finding in self.findings)
 
     @property
     def watches(self) -> bool:
-        """Returns whether it only changes diagnostics, which clean success cannot judge."""
+        """Returns True if the candidate only changes diagnostics, which clean success cannot
+        judge.
+        """
         return self.candidate.factor == "diagnostics"
 
 
 class Judged(NamedTuple):
-    """A verdict with the rows it rests on, so that `verify` can compute it again."""
+    """A verdict with the measurements it rests on, so that `verify` can compute it again."""
 
     verdict: Verdict
     arms: tuple[ArmRef, ArmRef] | None = None  # baseline, candidate
 
 
 class Collected(NamedTuple):
-    """A version's policy (training seed 0) and its rollouts on the search split."""
+    """A version with its policy (training seed 0) and its rollouts on the search split."""
 
     version: Version
     tree: HarnessTree
@@ -67,7 +72,7 @@ class Collected(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The evidence about a version, and what the validity detectors say of the version itself."""
+    """The evidence about a version, and the validity problems of the version itself."""
 
     evidence: Evidence
     findings: tuple[Finding, ...]
@@ -78,7 +83,7 @@ class Reading(NamedTuple):
 
     @property
     def invalid(self) -> bool:
-        """Returns whether the version's own score is not valid. Then it must be repaired first."""
+        """Returns True if the version's own score is not valid; then it must be repaired first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -90,7 +95,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The result of a search. It is measured on the search split only, and not proven."""
+    """The result of a search; it is measured on the search split only, and not proven."""
 
     version: Version
     candidates: tuple[Candidate, ...]
@@ -100,11 +105,14 @@ class Found(NamedTuple):
 
     @property
     def acting(self) -> bool:
-        """Returns whether any candidate is not a diagnostic. Those have their own verdict."""
+        """Returns True if any candidate is more than a diagnostic; diagnostics have their own
+        verdict.
+        """
         return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property
     def members(self) -> tuple[str, ...]:
+        """Returns the ids of the merged candidates."""
         return tuple(candidate.id for candidate in self.candidates)
 
     @property
@@ -113,7 +121,7 @@ class Found(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """The harness and the weights that a run hands over."""
+    """The harness and the weights that a run ends with, and how well they are proven."""
 
     version: Version
     trained: Trained | None
@@ -130,7 +138,9 @@ class Strategy(Protocol):
 
 
 def stopped(findings: tuple[Finding, ...]) -> Judged:
-    """Returns INVALID for a candidate that a check stopped or that could not be measured."""
+    """Returns the verdict INVALID for a candidate that a check stopped or that could not be
+    measured.
+    """
     reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
     evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
     return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
@@ -142,14 +152,16 @@ def failure(error: CandidateError, stage: str = "failed") -> Finding:
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Returns whether a verdict rests on lost rollouts. Then it says nothing about the idea."""
+    """Returns True if a verdict rests on rollouts that machines lost; it says nothing about the
+    idea.
+    """
     findings = evidence.get("findings", ())
     vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)
 
 
 def proven(verdict: Verdict) -> bool:
-    """Returns whether a verdict rests on a test with a known error, not on a raw score."""
+    """Returns True if a verdict rests on a test with a known error rate, not on a raw score."""
     return verdict.evidence.get("judge") != BY_SCORE
 
 
@@ -161,7 +173,7 @@ def must_work(version: Version) -> Iterator[None]:
     except CandidateError as error:
         raise ConfigError(
             f"the harness {version.id} ({version.commit[:12]}) cannot be measured: {error}",
-            hint="mend it in harness_repo/, commit, and start a new run with another --seed",
+            hint="repair it in harness_repo/, commit, and start a new run with another --seed",
         ) from error
 
 

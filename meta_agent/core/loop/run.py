@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Run:
-    """What every step of the loop needs. `id` prefixes every key in the ledger."""
+    """The settings, stores and clients of a run in progress. `id` prefixes every key in its
+    ledger.
+    """
 
     id: str
     config: RunConfig
@@ -43,11 +45,18 @@ class Run:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """Returns the factors that a change may edit. A frozen policy has fewer."""
+        """Returns the factors (groups of harness files) that a change may edit.
+
+        A frozen policy has only those that work without training.
+        """
         return self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Calls `Ledger.once` under this run's prefix. Raises Interrupted if the run stops."""
+        """Runs `work` once and records its result under `name`; later calls return the recorded
+        result.
+
+        Raises Interrupted if the run is being stopped.
+        """
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
@@ -63,7 +72,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Returns whether the ledger says that this run is done. Then it is only read."""
+        """Returns True if the ledger says that this run is done; then it is only read."""
         row = self.ledger.run(self.id)
         return row is not None and row.exit_reason == DONE
 

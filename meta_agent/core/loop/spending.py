@@ -25,17 +25,24 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns a claim's share of the error. All claims after the first share one whole."""
+    """Returns the share of the error that a claim gets after `earlier` others.
+
+    All claims after the first share one whole.
+    """
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
 def alpha_of(ledger: Ledger, run: str) -> float:
-    """Returns the error of a run's claim. It depends on how many runs made a claim before it."""
+    """Returns the error rate of a run's claim, which depends on how many runs made a claim before
+    it.
+    """
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
 def begin_claim(run: Run) -> None:
-    """Records that this run makes a claim. It counts even if the run is given up."""
+    """Records that this run tests its result for a proof; that uses error even if the run is given
+    up.
+    """
     claim = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
     run.once(_KEY, BEGUN, {}, lambda: claim)
 
@@ -52,7 +59,9 @@ def runs_that_read_vault(ledger: Ledger) -> set[str]:
 
 
 def shared_words(ledger: Ledger, run: str, plan: Plan) -> Iterator[str]:
-    """Yields what a run says before it starts: its claim's error, and earlier vault readings."""
+    """Yields sentences for the start of a run: its claim's error rate, and earlier readings of the
+    vault.
+    """
     if earlier := _claimed_before(ledger, run):
         yield (
             f"{_runs(earlier)} of this workspace made a claim before: this one's error is "
@@ -75,15 +84,15 @@ def _runs(count: int) -> str:
 
 
 def note_half(run: Run) -> None:
-    """Records which half of a small task set this race searches on, for later runs."""
+    """Records which half of a small task set this run searches on, for later runs."""
     half = {"search": [task.key for task in run.lab.domain.tasks("search")]}
     run.once(_HALF, "tasks", {}, lambda: half)
 
 
 def crosses(run: Run, other: str) -> bool:
-    """Returns whether another run searched on this run's confirm tasks.
+    """Returns True if another run searched on the tasks that test this run's result.
 
-    The history of such a run would reveal the exam.
+    The history of such a run would reveal those tasks to the authors of edits.
     """
     if other == run.id:
         return False

@@ -1,14 +1,13 @@
-"""Frames between the host and a worker, over whatever byte stream a backend offers.
+"""Frames between the host and a worker, over any backend's byte stream.
 
-A frame is one line of JSON. Bytes may follow it after a newline, from the host to the worker only:
-what is large (the records of a replay) need not be escaped or encoded, and the untrusted direction
-stays plain JSON.
-
-Promises: a frame is whole or the link is dead; every wait and every frame has a deadline, also one
-that is here already; what arrives is parsed as hostile input (`strict`: size before it is taken in,
-then elements, then JSON, then shape), in at most half of the time that passes, so that a flood
-leaves the interpreter to other sandboxes. Not covered: who killed the other side; a backend's
-`post_mortem` says that.
+A frame is one line of JSON. From the host to the worker only, raw bytes may follow after a newline:
+large content (the records of a replay) then needs no escaping, and the untrusted direction stays
+plain JSON.
+Promises: A frame arrives whole or the link is dead. Every wait and every frame has a deadline, even
+a frame that is already here. What arrives is parsed as hostile input (`strict`: size before it is
+read, then elements, then JSON, then shape). Parsing takes at most half of the time that passes, so
+a flood leaves the interpreter to other sandboxes.
+Not covered: why the other side ended; a backend's `post_mortem` says that.
 """
 
 from __future__ import annotations
@@ -28,14 +27,16 @@ PAUSE_SEC = 0.002  # what is owed is gathered up to here
 
 
 class Stream(Protocol):
-    """A duplex byte stream to a worker, and what holds the worker."""
+    """A duplex byte stream to a worker, and control over the process or container that holds the
+    worker.
+    """
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
-        """Writes some bytes and returns how many: 0 when time is up."""
+        """Writes some bytes and returns how many; 0 if time is up."""
         ...
 
     def receive(self, timeout_sec: float) -> bytes | None:
-        """Reads some bytes; None when time is up, empty at the end of the stream."""
+        """Reads some bytes. Returns None if time is up, and b"" at the end of the stream."""
         ...
 
     def kill(self) -> None:
@@ -43,20 +44,23 @@ class Stream(Protocol):
         ...
 
     def release(self) -> None:
-        """Closes descriptors. After it, sends are dropped and receives are at the end."""
+        """Closes descriptors.
+
+        Afterwards sends are dropped and receives report the end of the stream.
+        """
         ...
 
     def post_mortem(self) -> SandboxError:
-        """Why the stream ended, asked once the worker is gone."""
+        """Returns an error that says why the stream ended; called once the worker is gone."""
         ...
 
 
 class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistake
-    """The other side is gone."""
+    """Raised when the worker's side of the link is gone."""
 
 
 class LinkTimeout(Exception):  # noqa: N818
-    """Time was up before a whole frame was sent or received."""
+    """Raised when time is up before a whole frame was sent or received."""
 
 
 class Link:
@@ -70,15 +74,18 @@ class Link:
         self._write_lock = threading.Lock()  # one whole frame at a time
 
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
-        """Sends one frame before `deadline` (monotonic seconds)."""
+        """Sends one frame. Raises LinkTimeout after `deadline` (monotonic seconds)."""
         line = json.dumps(message, separators=(",", ":")).encode()
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
 
     def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
-        """Sends the parts as one frame."""
+        """Joins the parts to one frame and sends it. Raises LinkTimeout after `deadline`.
+
+        Raises ValueError if the frame exceeds FRAME_LIMIT_BYTES.
+        """
         size = sum(map(len, parts))
         if size > FRAME_LIMIT_BYTES:
-            raise ValueError(f"a frame of {size} bytes exceeds {FRAME_LIMIT_BYTES}")
+            raise ValueError(f"a request of {size} bytes exceeds {FRAME_LIMIT_BYTES}; split it")
         data = memoryview(b"".join((size.to_bytes(4, "little"), *parts)))
         with self._write_lock:
             while data:
@@ -93,7 +100,11 @@ class Link:
             self._stream.release()
 
     def receive(self, deadline: float, budget: Budget | None = None) -> dict[str, JSON]:
-        """Returns the next frame, an object."""
+        """Returns the next frame, a JSON object.
+
+        Raises LinkTimeout after `deadline`, LinkClosed if the worker is gone, and SandboxError if
+        the frame breaks the protocol or exceeds `budget`.
+        """
         budget = budget or Budget()
         while True:
             if time.monotonic() >= deadline:  # also where a flood has the next frame ready
@@ -112,7 +123,9 @@ class Link:
             return None
         size = int.from_bytes(self._inbox[:4], "little")
         if size > min(limit, FRAME_LIMIT_BYTES):
-            raise protocol_error(f"announced a frame of {size} bytes; limit {limit}")
+            raise protocol_error(
+                f"announced a frame of {size} bytes, above the limit of {limit}; it is killed"
+            )
         if len(self._inbox) < 4 + size:
             return None
         with memoryview(self._inbox) as inbox:  # a large frame is copied once
@@ -123,17 +136,19 @@ class Link:
 
 
 class Pace:
-    """Half of the interpreter at most for what one sandbox sends.
+    """Limits the parsing of one sandbox's frames to at most half of the interpreter's time.
 
-    A thread that parses without a pause takes the interpreter back before another has woken up, and
-    an exchange with another sandbox lets go of it four times.
+    A thread that parses without a pause takes the interpreter back before another thread has woken
+    up.
     """
 
     def __init__(self) -> None:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """A frame, after a rest as long as it took where the time before was none."""
+        """Parses a frame, then sleeps as long as the parsing took if there was no idle time before
+        it.
+        """
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)
@@ -150,16 +165,18 @@ def remaining(deadline: float) -> float:
 
 
 def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
-    """JSON object or a typed error, whatever the bytes are."""
+    """Returns the JSON object in a frame. Raises SandboxError if the bytes are anything else."""
     try:
         frame = parse(body, budget)
     except Unfit as error:
-        raise protocol_error(f"sent a frame that cannot be taken: {error}") from error
+        raise protocol_error(f"sent an invalid frame and is killed: {error}") from error
     if not isinstance(frame, dict):
-        raise protocol_error(f"sent a frame that is no object but {type(frame).__name__}")
+        raise protocol_error(
+            f"sent a frame that holds a {type(frame).__name__}, not an object; it is killed"
+        )
     return frame
 
 
 def protocol_error(what: str) -> SandboxError:
-    """The worker broke the protocol."""
+    """Returns the SandboxError for a worker that broke the protocol by doing `what`."""
     return SandboxError(f"the sandbox worker {what}", kind="protocol")

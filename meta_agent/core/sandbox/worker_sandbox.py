@@ -1,9 +1,9 @@
 """The host's handle on a worker: the `Sandbox` protocol over any byte stream.
 
-Both backends are this class over another stream, so they cannot drift apart. One request runs at a
+All backends are this class over different streams, so they behave alike. One request runs at a
 time; others may be sent ahead and wait in the pipe. Promises: a request that outlives its deadline
-kills the sandbox for real and raises `SandboxError(kind="timeout")`; after that every call raises
-the same error. Time the host takes to answer the guest's calls counts.
+kills the sandbox and raises `SandboxError(kind="timeout")`; afterwards every call raises the same
+error. The time that the host takes to answer the guest's calls counts towards the deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_NUMBER = 1 << 53
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A request on its way, and its reply once it was received."""
+    """A request that was sent to the worker, and its reply once that arrived."""
 
     id: int
     op: str
@@ -49,9 +49,10 @@ class Sent:
 
 
 class WorkerSandbox:
-    """A sandbox whose worker has been started on `stream`, or is the `program` to send there.
+    """A sandbox that is controlled through the worker at the other end of `stream`.
 
-    It says hello before it is usable.
+    If `program` is given, it is sent there first and becomes the worker. The constructor waits for
+    the worker's greeting and raises SandboxError if none comes.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class WorkerSandbox:
         except (LinkClosed, LinkTimeout, SandboxError) as error:
             cause = error if isinstance(error, SandboxError) else self._cause()
             self.close()
-            raise SandboxError(f"the sandbox did not start: {cause}", kind="start") from error
+            raise SandboxError(
+                f"the sandbox did not start: {cause}; run `meta-agent doctor`", kind="start"
+            ) from error
         return facts
 
     @property
@@ -93,7 +96,7 @@ class WorkerSandbox:
 
     @property
     def fences(self) -> frozenset[str]:
-        """What this sandbox promises, by the names of `FENCES`."""
+        """Returns the names of the protections that this sandbox has, from `FENCES`."""
         return self._fences | frozenset(self._facts["isolation"])
 
     def exec(
@@ -109,10 +112,10 @@ class WorkerSandbox:
     ) -> ExecResult:
         """Runs a command to completion; nothing it started outlives it.
 
-        `cpu_limit_sec` is for all of its processes in sum; past it the command ends as by SIGXCPU.
-
-        `timed_out` and `truncated` are set by the worker, never inferred from exit codes. A killed
-        command has 128 + the signal's number as in a shell; one that cannot start 127 or 126.
+        `cpu_limit_sec` limits the processor time of all its processes together; beyond it the
+        command ends as by SIGXCPU. The worker sets `timed_out` and `truncated`; they are never
+        inferred from exit codes. A killed command has exit code 128 + the signal's number; one that
+        cannot start has 127 or 126.
         """
         args = {
             "argv": list(argv),
@@ -127,20 +130,24 @@ class WorkerSandbox:
         reply = self._request("exec", args, timeout_sec + EXEC_GRACE_SEC, budget)
         result = self._parsed(parse_exec, reply)
         if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
-            raise self._break_off(protocol_error("returned more output than was asked for"))
+            raise self._break_off(
+                protocol_error("returned more output than the command's limit; it is killed")
+            )
         return result
 
     def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
-        """Writes files at relative paths, making folders; a path that is there is replaced."""
+        """Writes files at relative paths; creates folders and replaces existing files."""
         for batch in batches(files):
             self.request(
                 "write", {"files": batch, "executable": executable}, timeout_sec=FILES_TIMEOUT_SEC
             )
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Reads regular files; what is missing, a link or a device is left out.
+        """Returns the content of regular files by path; missing files, links and devices are left
+        out.
 
-        `limit_bytes` bounds all of them together; beyond it GuestError, never a cut file.
+        `limit_bytes` bounds all of them together. Raises GuestError beyond it, and never cuts a
+        file.
         """
         args = {"paths": list(paths), "limit_bytes": limit_bytes}
         names = sum(len(json.dumps(path)) + len('"":,===') for path in paths)
@@ -148,7 +155,9 @@ class WorkerSandbox:
         reply = self._request("read", args, FILES_TIMEOUT_SEC, budget)
         files = self._parsed(parse_files, reply)
         if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
-            raise self._break_off(protocol_error("returned files that were not asked for"))
+            raise self._break_off(
+                protocol_error("returned files that were not requested; it is killed")
+            )
         return files
 
     def install(self, name: str, source: str) -> None:
@@ -163,7 +172,11 @@ class WorkerSandbox:
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls an operation; `serve` gets the calls that the guest makes meanwhile."""
+        """Calls an operation of the worker or a guest module and returns its result.
+
+        `serve` answers the calls that the guest makes meanwhile. Raises GuestError if the operation
+        raised.
+        """
         return self._request(op, args, timeout_sec, Budget(), serve or refuse)
 
     def _request(
@@ -187,12 +200,11 @@ class WorkerSandbox:
         timeout_sec: float,
         attached: Sequence[bytes] = (),
     ) -> Callable[[], JSON]:
-        """Sends a request and returns at once; what it returns waits for the reply.
+        """Sends a request and returns at once, with a function that waits for the reply.
 
-        So the host can work while the guest does, and the guest finds its next request waiting.
-        Replies not waited for are kept until they are; the limit counts from the wait. `attached`
-        arrives joined, as the bytes `args["attached"]`. Calls of the guest are refused,
-        and that only once the host waits.
+        So the host can work while the guest does, and the guest's next request is already waiting.
+        The time limit counts from the wait. `attached` arrives joined, as the bytes
+        `args["attached"]`. Calls that the guest makes are refused once the host waits.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
@@ -242,7 +254,7 @@ class WorkerSandbox:
 
     @contextlib.contextmanager
     def _taking_turns(self, op: str, timeout_sec: float) -> Iterator[None]:
-        """One thread at a time; whatever goes wrong on the link ends the sandbox."""
+        """Lets one thread at a time use the link; any error on the link ends the sandbox."""
         with self._busy:
             if self._end is not None:
                 raise self._end
@@ -288,19 +300,21 @@ class WorkerSandbox:
                 remaining = sent.budget.bytes - (self._link.taken - before)
                 budget = replace(budget, bytes=remaining)
             if frame.get("id") != sent.id:
-                raise protocol_error(f"answered request {frame.get('id')!r:.40}, not {sent.id}")
+                raise protocol_error(
+                    f"answered request {frame.get('id')!r:.40} instead of {sent.id}; it is killed"
+                )
             if "calls" not in frame:
                 return frame
             sent.serve(parse_calls(frame["calls"]), answer)
 
 
 def refuse(calls: list[Call], answer: Answerer) -> None:
-    """Serves a request that expects no calls."""
+    """Answers every call of a guest with an error, for requests that expect no calls."""
     answer([{"cid": call["cid"], "err": "this request serves no calls"} for call in calls])
 
 
 def outcome(frame: dict[str, JSON]) -> JSON:
-    """The value of a reply frame, or the guest's error."""
+    """Returns the value in a reply frame, or raises GuestError with the guest's error."""
     if "ok" in frame:
         return frame["ok"]
     error = expect(frame.get("err"), dict)
@@ -310,19 +324,24 @@ def outcome(frame: dict[str, JSON]) -> JSON:
 
 
 def parse_calls(value: JSON) -> list[Call]:
-    """A batch of calls as the contract says, or a protocol error."""
+    """Returns the calls that a guest sent. Raises SandboxError if they break the protocol."""
     calls: list[Call] = expect(value, list)
     if len(calls) > MAX_CALLS:
-        raise protocol_error(f"made {len(calls)} calls in one frame, at most {MAX_CALLS} are taken")
+        raise protocol_error(
+            f"made {len(calls)} calls in one frame, above the limit of {MAX_CALLS}; it is killed"
+        )
     for call in calls:
         cid, kind = expect(call, dict).get("cid"), call.get("kind")
         if type(cid) is not int or not 0 <= cid < MAX_NUMBER or type(kind) is not str:
-            raise protocol_error("made a call without `cid` or `kind`")
+            raise protocol_error("sent a call without a valid `cid` or `kind`; it is killed")
     return calls
 
 
 def parse_hello(value: JSON) -> dict[str, JSON]:
-    """What the worker says of its place."""
+    """Returns the facts about the sandbox from the worker's greeting.
+
+    Raises SandboxError if malformed.
+    """
     facts: dict[str, JSON] = expect(value, dict)
     expect(facts.get("work_dir"), str)
     for name in expect(facts.get("isolation"), list):
@@ -331,16 +350,19 @@ def parse_hello(value: JSON) -> dict[str, JSON]:
 
 
 def parse_files(value: JSON) -> dict[str, bytes]:
-    """Files from an untrusted reply."""
+    """Returns file contents by path from an untrusted reply. Raises SandboxError if malformed."""
     return {path: decode(content) for path, content in expect(value, dict).items()}
 
 
 def parse_exec(value: JSON) -> ExecResult:
-    """An `ExecResult` from an untrusted reply."""
+    """Returns an `ExecResult` from an untrusted reply. Raises SandboxError if malformed."""
     reply = expect(value, dict)
     code, duration = expect(reply.get("exit_code"), int), reply.get("duration_sec")
     if not 0 <= code <= 255 or type(duration) not in (int, float) or not 0 <= duration < MAX_NUMBER:
-        raise protocol_error(f"sent exit code {code!r:.40} after {duration!r:.40} s")
+        raise protocol_error(
+            f"sent the impossible exit code {code!r:.40} or duration {duration!r:.40} s; "
+            "it is killed"
+        )
     return ExecResult(
         exit_code=code,
         stdout=decode(reply.get("stdout")),
@@ -353,32 +375,34 @@ def parse_exec(value: JSON) -> ExecResult:
 
 
 def expect(value: JSON, kind: type[Any]) -> Any:
-    """`value` if it has the type that the protocol says."""
+    """Returns `value` if it has exactly this type. Raises SandboxError otherwise."""
     if type(value) is not kind:
-        raise protocol_error(f"sent {type(value).__name__} where {kind.__name__} belongs")
+        raise protocol_error(
+            f"sent a {type(value).__name__} instead of a {kind.__name__}; it is killed"
+        )
     return value
 
 
 def encoded_size(size: int) -> int:
-    """Characters of base64 for so many bytes."""
+    """Returns an upper bound on the base64 characters that `size` bytes need."""
     return 4 * (size // 3 + 1)
 
 
 def encode(content: bytes) -> str:
-    """Bytes as the protocol carries them."""
+    """Returns bytes as base64 text, the form in which frames carry them."""
     return base64.b64encode(content).decode()
 
 
 def decode(content: JSON) -> bytes:
-    """Bytes from an untrusted base64 string."""
+    """Returns the bytes of an untrusted base64 string. Raises SandboxError if it is not base64."""
     try:
         return base64.b64decode(expect(content, str), validate=True)
     except ValueError as error:  # not base64, or not even ASCII
-        raise protocol_error(f"sent bytes that are not base64: {error}") from error
+        raise protocol_error(f"sent bytes that are not base64 ({error}); it is killed") from error
 
 
 def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-    """Groups files so that no frame grows past the protocol's limit."""
+    """Yields the files, encoded, in groups that each fit into one frame."""
     batch: dict[str, str] = {}
     size = 0
     for path, content in files.items():

@@ -1,1 +1,1 @@
-"""Local weights: engines that need torch, imported in the policy child and nowhere else."""
+"""Engines that sample from local weights with torch; only the policy child process imports them."""

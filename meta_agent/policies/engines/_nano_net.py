@@ -29,7 +29,7 @@ class _Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A packed batch: row `i` brings `counts[i]` new tokens after its `starts[i]` cached ones."""
+    """A packed batch: row `i` adds `counts[i]` new tokens after its `starts[i]` cached ones."""
 
     ids: Tensor  # int64 [tokens]
     slots: Tensor  # int64 [rows], where each row's cache lies
@@ -48,7 +48,7 @@ class Cache:
         self.values = [torch.zeros(0, 0, width) for _ in range(layers)]
 
     def reserve(self, slots: int, positions: int) -> None:
-        """Grows to at least this size, in steps, keeping what is there."""
+        """Grows the cache to at least this many slots and positions, and keeps its content."""
         have_slots, have_positions, width = self.keys[0].shape
         if slots <= have_slots and positions <= have_positions:
             return
@@ -59,20 +59,20 @@ class Cache:
                 new[:have_slots, :have_positions] = old
 
     def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copies whole slots."""
+        """Copies whole slots from `sources` to `targets`."""
         source, target = torch.tensor(sources), torch.tensor(targets)
         for store in (*self.keys, *self.values):
             store[target] = store[source]
 
     def copy_prefix(self, sources: Tensor, targets: Tensor, length: int) -> None:
-        """Copies the first `length` positions from slot to slot."""
+        """Copies the first `length` positions of each source slot to its target slot."""
         for store in (*self.keys, *self.values):
             head = store[:, :length]
             head[targets] = head[sources]
 
 
 def supports(config: Any) -> bool:
-    """Says whether this transformers config is one that `NanoNet` computes exactly."""
+    """Returns True if `NanoNet` computes a model with this transformers config exactly."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"
@@ -84,12 +84,15 @@ def supports(config: Any) -> bool:
 
 
 class NanoNet:
-    """A Qwen3 forward pass over somebody else's parameters."""
+    """A Qwen3 forward pass that reads another module's parameters in place."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
         if not supports(config):
-            raise ValueError(f"the nano engine does not compute model_type {config.model_type!r}")
+            raise ValueError(
+                f"the nano engine cannot run this config (model_type {config.model_type!r}); it "
+                "runs plain Qwen3 only"
+            )
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self.head_dim: int = config.head_dim
@@ -105,7 +108,7 @@ class NanoNet:
         return Cache(len(self._layers), self.kv_heads * self.head_dim)
 
     def refresh(self) -> None:
-        """Adopts the parameters again if something replaced their storage."""
+        """Adopts the module's parameters again if something replaced their storage."""
         if not all(_is_view(layer, block) for layer, block in self._pairs()):
             self._fuse()
 
@@ -120,7 +123,7 @@ class NanoNet:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(self, batch: Batch, cache: Cache) -> Tensor:
-        """Runs the new tokens, writes their keys and values, returns each row's last logits."""
+        """Runs the new tokens and caches their keys and values. Returns each row's last logits."""
         plan = _Plan(batch, cache.keys[0].shape[1])
         cos, sin = self._cos[plan.positions, None], self._sin[plan.positions, None]
         hidden = self._embed[batch.ids]

@@ -1,12 +1,11 @@
 """The conversation of a rollout so far, as one exact row of tokens.
 
-Promises: the ids that the policy sampled are the ids that it is trained on; text is never
-tokenised twice. A call whose rendered conversation starts with everything rendered and sampled so
-far only adds its new text. One that does not (a scaffold that edits, trims or reorders the past, a
-chat template that rewrites old turns) opens a new segment: the row then holds the last segment
-alone and says so by `exact=False`.
-
-Not covered: where keys and values live; that is the engine's.
+Promises: the ids that the policy sampled are the ids that it is trained on; text is never tokenised
+twice. If a call's conversation starts with everything rendered and sampled so far, only its new
+text is added. Otherwise (a scaffold edits, trims or reorders the past, or a chat template rewrites
+old turns) a new segment begins. The row then holds the last segment alone and says so by
+`exact=False`.
+Not covered: where keys and values are cached; the engine decides that.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(slots=True)
 class TokenSession:
-    """The current segment of one rollout."""
+    """The token ids of one rollout's current segment, with a mask of those that the policy
+    sampled.
+    """
 
     text: str = ""  # rendered and sampled text, in the order of `ids`
     ids: list[int] = field(default_factory=list)
@@ -33,7 +34,7 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Says what this conversation adds, without changing anything."""
+        """Returns what a rendered conversation adds to the session, without changing it."""
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])
@@ -42,7 +43,7 @@ class TokenSession:
         return Extension(rendered, new_ids, len(new_ids), restart=True)
 
     def apply(self, extension: Extension) -> None:
-        """Adds what the environment wrote."""
+        """Adds the tokens that the environment wrote."""
         if extension.restart:
             self.exact = self.exact and not self.ids
             self.lost += sum(self.mask)
@@ -57,14 +58,14 @@ class TokenSession:
         self.text = extension.rendered
 
     def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
-        """Adds what the policy wrote; `text` holds its stop token too."""
+        """Adds the tokens that the policy sampled; `text` includes its stop token."""
         self.ids += ids
         self.mask += [1] * len(ids)
         self.logprobs += logprobs
         self.text += text
 
     def record(self) -> TokenRecord | None:
-        """Returns the row up to the last sampled token, or None where nothing was sampled."""
+        """Returns the row up to the last sampled token, or None if nothing was sampled."""
         end = _last_one(self.mask)
         if end == 0:
             return None
@@ -80,7 +81,7 @@ class TokenSession:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What one call adds to a session."""
+    """The tokens that one call adds to a session."""
 
     rendered: str
     new_ids: list[int]

@@ -31,7 +31,7 @@ _FAILED, _DONE = b"!", b"."
 
 
 class ChatTemplate:
-    """The template of one tokenizer."""
+    """Renders conversations with one tokenizer's chat template, in a process of its own."""
 
     def __init__(self, tokenizer: Any, *, patience_sec: float = PATIENCE_SEC) -> None:
         self._patience_sec = patience_sec
@@ -51,9 +51,10 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Returns the text of a conversation, by default with the header of the next reply.
+        """Returns a conversation as text, by default with the header of the next reply.
 
-        Raises ConfigError if the template breaks its limits, ValueError if it refuses.
+        Raises ConfigError if the template breaks its limits, ValueError if it rejects the
+        conversation.
         """
         try:
             arguments = [list(messages), list(tools or ()) or None, prompt]
@@ -67,14 +68,14 @@ class ChatTemplate:
             ) from None
         text = reply[1:].decode("utf-8", "replace")
         if reply[:1] == _FAILED:
-            raise ValueError(f"the chat template refuses this conversation: {text}")
+            raise ValueError(f"the model's chat template refuses this conversation: {text}")
         return text
 
     def _harmful(self, what: str) -> ConfigError:
         self._finish()
         return ConfigError(
             f"the model's chat template {what} for one conversation",
-            hint="do not use this model, or mend its chat template",
+            hint="use another model, or repair its chat template",
         )
 
 

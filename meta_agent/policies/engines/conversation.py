@@ -32,7 +32,7 @@ Tools = Sequence[Mapping[str, JSON]] | None
 
 
 class ParsedReply(NamedTuple):
-    """A reply as a scaffold receives it."""
+    """A model's reply as a scaffold receives it: text and tool calls."""
 
     content: str
     calls: list[JSON]
@@ -41,7 +41,7 @@ class ParsedReply(NamedTuple):
 
 @dataclass(slots=True)
 class Talk:
-    """One rollout's conversation: the messages of its last call, the reply, and their ids."""
+    """The state of one rollout's conversation: its last messages, the last reply, and their ids."""
 
     session: TokenSession = field(default_factory=TokenSession)
     messages: list[Message] = field(default_factory=list)
@@ -50,7 +50,9 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the messages after the known ones; None if they do not begin with those."""
+        """Returns the messages after the known ones, or None if the request does not continue
+        them.
+        """
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -62,7 +64,7 @@ class Talk:
         return messages[earlier + 1 :]
 
     def apply(self, request: GenerateRequest, extension: Extension) -> None:
-        """Adds what the environment wrote."""
+        """Adds the messages that the environment wrote, and their tokens."""
         self.session.apply(extension)
         self.messages = list(request.messages)
         if extension.restart:
@@ -89,7 +91,10 @@ class Rendering:
         return _parser_of(self._tokenizer)
 
     def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
-        """Returns what a call adds to a conversation. Changes nothing."""
+        """Returns the tokens that a call adds to a conversation, without changing it.
+
+        Raises ValueError if the template cannot render it.
+        """
         news = talk.news(request)
         if news is None:
             text = self._template.render([_plain(m) for m in request.messages], request.tools)
@@ -102,10 +107,10 @@ class Rendering:
     def behind(
         self, stop: int | None, called: str, news: Sequence[Message], tools: Tools
     ) -> list[int]:
-        """Returns the ids after a reply: the end of its turn, new messages, the next header.
+        """Returns the ids after a reply: the end of its turn, the new messages and the next header.
 
         Args:
-            stop: the id that ended the reply; None: it was cut, and its turn is ended here.
+            stop: the id that ended the reply; None if it was cut, and its turn is ended here.
             called: the tool that the reply called.
         """
         for message in news:
@@ -124,7 +129,10 @@ class Rendering:
         word = _MARK[::-1]
         text, _ = self._behind(called, [{"role": role, "content": word}], None)
         if word not in text:
-            raise ValueError(f"the chat template omits messages of the role {role!r:.40}")
+            raise ValueError(
+                f"the chat template omits messages of the role {role!r:.40}; the scaffold "
+                "must not send any"
+            )
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
@@ -151,11 +159,17 @@ class Rendering:
         alone = self._template.render(talk, tools, prompt=False).split(_MARK)
         grown = self._template.render([*talk, *map(_plain, news)], tools).split(_MARK)
         if len(alone) < 2 or len(grown) < len(alone):
-            raise ValueError("the chat template omits the assistant's earlier messages")
+            raise ValueError(
+                "the chat template omits the assistant's earlier messages; use a model "
+                "whose template has them"
+            )
         tail, rest = alone[-1], _MARK.join(grown[len(alone) - 1 :])
         at = min((tail.find(mark) for mark in self._marks if mark in tail), default=len(tail))
         if not rest.startswith(tail[:at]):
-            raise ValueError("the chat template renders a reply differently after it is answered")
+            raise ValueError(
+                "the chat template renders a reply differently once it is answered; "
+                "use another template"
+            )
         return rest[at:], at < len(tail)
 
     def _parse(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> dict[str, JSON]:

@@ -23,7 +23,7 @@ PAD = "<pad>"
 
 
 def nano_config() -> Qwen3Config:
-    """Returns the shape of every nano policy: about 0.8M parameters."""
+    """Returns the transformers config of every nano policy, which has about 0.8M parameters."""
     return Qwen3Config(
         vocab_size=nano.VOCAB_SIZE,
         hidden_size=128,
@@ -42,14 +42,14 @@ def nano_config() -> Qwen3Config:
 
 
 def new_nano_model(seed: int) -> Any:
-    """Returns a randomly initialised nano policy."""
+    """Returns a nano policy with random weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Qwen3ForCausalLM(nano_config())
 
 
 def nano_fast_tokenizer() -> Any:
-    """Returns the tokenizer of `nano_tokenizer` as transformers knows tokenizers."""
+    """Returns the tokenizer of `nano_tokenizer` as a transformers object."""
     vocabulary = {PAD: nano.PAD_ID} | dict(nano.ID_OF)
     spare = range(len(vocabulary), nano.VOCAB_SIZE)
     vocabulary |= {f"<unused{index}>": index for index in spare}
@@ -73,7 +73,7 @@ def write_nano(model: Any, directory: Path) -> None:
 
 
 def write_policy(model: Any, tokenizer: Any, directory: Path) -> None:
-    """Writes any causal LM; tied and shared weights are written once."""
+    """Writes any causal LM and its tokenizer into a directory; tied and shared weights once."""
     save_file(_own_tensors(model), directory / "model.safetensors", metadata={"format": "pt"})
     model.config.architectures = [type(model).__name__]  # vLLM and TRL's reference model ask for it
     model.config.save_pretrained(directory)

@@ -41,18 +41,18 @@ _UNKNOWN_ID: Final = ID_OF[UNKNOWN]
 
 
 def encode(text: str) -> list[int]:
-    """Returns one id per character."""
+    """Returns one token id per character; an unknown character gets the id of `?`."""
     return [ID_OF.get(character, _UNKNOWN_ID) for character in text]
 
 
 def decode(ids: Iterable[int]) -> str:
-    """Returns the text of these ids; padding and unused ids are nothing."""
+    """Returns the text of these ids; padding and unused ids are dropped."""
     return "".join(_CHARACTER_OF.get(token, "") for token in ids)
 
 
 def render(messages: Sequence[Mapping[str, Any]]) -> str:
     """Returns a conversation as the policy reads it: one line per message.
 
-    A newline inside a message would end somebody else's line early, so it becomes a space.
+    A newline inside a message becomes a space, so that it cannot end the line early.
     """
     return "".join(str(message["content"]).replace("\n", " ") + "\n" for message in messages)

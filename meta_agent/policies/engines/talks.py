@@ -1,11 +1,12 @@
-"""Conversations under way, for any engine: what a call adds, and what its reply contains.
+"""Conversations in progress, for any engine: which tokens to sample for a call, and the parsed
+reply.
 
-An engine reads `Asked.ids` and samples up to `Asked.budget` tokens. Its tokens are settled here,
-and the row of the whole rollout comes out at the end. The engines of the policy child and our own
-servers (`fleet`) share this code, so that their rows are alike. It needs no torch.
-
-Not covered: sampling, and the order in which calls come. A rollout has one call under way at a
-time; different ones may come from any thread.
+An engine reads `Asked.ids` and samples up to `Asked.budget` tokens. Its tokens are added here, and
+the token row of the whole rollout comes out at the end. The engines of the policy child and the
+vLLM servers of this project (`fleet`) share this code, so that their rows are alike. It needs no
+torch.
+Not covered: sampling, and the order in which calls come. A rollout has one call in progress at a
+time; different rollouts may call from any thread.
 """
 
 from __future__ import annotations
@@ -20,35 +21,39 @@ from meta_agent.policies.engines.conversation import Rendering, Talk
 
 
 class Asked(NamedTuple):
-    """What an engine has to sample."""
+    """The token ids that an engine reads for one call, and how many it may sample."""
 
     ids: list[int]  # all that the policy reads
     budget: int  # how many it may write
 
 
 class Talks(Protocol):
-    """The conversations with one policy."""
+    """All conversations in progress with one policy."""
 
     stops: frozenset[int]
-    """Each of these ids ends a reply."""
+    """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns what an engine has to sample for a call, or the answer if it is nothing."""
+        """Returns what an engine has to sample for a call, or the finished answer if that is
+        nothing.
+        """
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the answer to a call from the sampled tokens; the last one may be a stop."""
+        """Returns the answer to a call, made from the sampled tokens; the last one may be a stop
+        token.
+        """
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows."""
+        """Ends these rollouts and returns their token rows; None for one without sampled tokens."""
         ...
 
 
 class NanoTalks:
-    """Conversations with a nano policy: a message is a line, a character is a token."""
+    """Conversations with a nano policy: each message is a line, each character a token."""
 
     stops = frozenset({nano.EOS_ID})
 
@@ -81,7 +86,9 @@ class NanoTalks:
 
 
 class HfTalks:
-    """Conversations with a model that has a chat template; they grow by messages."""
+    """Conversations with a model that has a chat template; new messages are appended to the
+    tokens.
+    """
 
     def __init__(self, rendering: Rendering, window: int) -> None:
         self.stops = rendering.stops

@@ -1,7 +1,7 @@
-"""Engines of our own that sample for a training: several vLLM servers behind one gateway.
+"""The vLLM servers of this project that sample for a training, behind one gateway.
 
 A runner asks `EngineGateway` (`gateway`). `Fleet` holds the engines and the version they serve.
-A `Replica` is one engine, watched and replaced. `_routes` holds the requests to it.
+A `Replica` is one engine that is watched and replaced. `_routes` holds the requests to it.
 """
 
 from meta_agent.policies.fleet._replica import Engine, Launch, Patience

@@ -1,12 +1,11 @@
 """One engine: how many calls it gets, whether it is healthy, and its replacement if it is not.
 
-Promises: an engine gets as many calls as it can run without a queue or a full cache. It is asked
-for that while it works; the number is not fixed. An engine is replaced if it ended, or if it has
-calls and makes no progress for `stall_sec`. Then its calls fail (as infrastructure) and later ones
-wait. The next engine starts on the weights of now and never serves others. A run whose engine is
-lost `tries` times without an answer in between ends and can be resumed.
-
-The lock (`_changed`) guards all fields; the watching thread alone starts and ends engines.
+Promises: an engine gets as many calls as it can run without a queue or a full cache; its own
+reports decide that while it works. An engine is replaced if it ended, or if it has calls and makes
+no progress for `stall_sec`. Then its calls fail (as infrastructure) and later ones wait. The next
+engine starts on the current weights and never serves others. If an engine is lost `tries` times
+without an answer in between, the run ends and can be resumed.
+The lock (`_changed`) guards all fields; only the watching thread starts and ends engines.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _NOTHING = Load(0, 0, 0, 0, 0, 0)
 
 
 class Engine(Protocol):
-    """A started server."""
+    """A running model server that a replica sends calls to."""
 
     routes: Routes
 
     @property
     def ended(self) -> str | None:
-        """Returns how it ended, or None while it runs."""
+        """Returns how the server ended, or None while it runs."""
         ...
 
     def close(self) -> None: ...
@@ -47,7 +46,7 @@ and waits until it is healthy. Raises ProviderError if it does not start."""
 
 
 class Started(NamedTuple):
-    """A fresh engine, and the weights it started on."""
+    """A newly started engine, and the weights that it was started with."""
 
     engine: Engine
     weights: Path
@@ -55,7 +54,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """How long things may take."""
+    """Time limits of an engine in seconds, and how often a lost one is replaced."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # in which nothing moves
@@ -65,9 +64,9 @@ class Patience(NamedTuple):
 
 
 class Replica:
-    """One place for an engine.
+    """Keeps one engine running and sends calls to it.
 
-    `start` starts one; `join` brings it to what is served by now and calls `serve`.
+    `start` starts an engine; `join` brings it to the current version and calls `serve`.
     """
 
     def __init__(
@@ -104,25 +103,28 @@ class Replica:
 
     @property
     def failed(self) -> bool:
-        """Returns True if its engine is gone and will not be replaced."""
+        """Returns True if the engine is gone and will not be replaced."""
         with self._changed:
             return self._failure is not None
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns the calls under way, and how many it may get."""
+        """Returns how many calls are in progress, and how many are allowed."""
         with self._changed:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until it serves. Raises the error that ended it for good."""
+        """Waits until the engine serves. Raises the error that ended it for good."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
 
     @contextmanager
     def call(self) -> Iterator[Routes]:
-        """Lends the routes for one call, once the engine is up and has room."""
+        """Waits until the engine is up and has capacity, then yields its routes for one call.
+
+        Raises the error that ended the engine for good.
+        """
         with self._changed:
             self._changed.wait_for(self._admits)
             self._raise_failure()
@@ -145,7 +147,9 @@ class Replica:
 
     @contextmanager
     def still(self) -> Iterator[Routes | None]:
-        """Lends the routes while no call is under way and none begins; None: no engine is up."""
+        """Waits until no call is in progress, blocks new ones, and yields the routes; None if none
+        is up.
+        """
         with self._changed:
             self._held = True
             self._changed.wait_for(lambda: not self._calls or not self._up or self._failure)
@@ -158,7 +162,7 @@ class Replica:
                 self._changed.notify_all()
 
     def routes(self) -> Routes | None:
-        """Returns the routes of the engine, or None."""
+        """Returns the engine's routes, or None if no engine is up."""
         with self._changed:
             return self._engine.routes if self._engine and self._up else None
 
@@ -171,7 +175,10 @@ class Replica:
             self._changed.notify_all()
 
     def replace(self, why: str, *, lost: bool = True) -> None:
-        """Ends the engine; the watching thread starts another one."""
+        """Ends the engine; the watching thread then starts another.
+
+        `lost=False` means that the engine did not fail.
+        """
         with self._changed:
             if not self._up:
                 return
@@ -185,7 +192,7 @@ class Replica:
             engine.close()
 
     def close(self) -> None:
-        """Ends the engine for good."""
+        """Ends the engine for good; waiting calls fail."""
         self._closed.set()
         with self._changed:
             self._failure = self._failure or ProviderError("the engine was closed", billed="no")
@@ -218,10 +225,10 @@ class Replica:
         """Starts another engine. Raises ProviderError after too many losses in a row."""
         if self._lost >= self._patience.tries:
             raise ProviderError(
-                f"engine {self.number} was lost {self._lost} times without an answer in between",
+                f"engine {self.number} ended {self._lost} times in a row without an answer",
                 kind="breaker",
                 billed="no",
-                hint="its log says why; the same command resumes from the record",
+                hint="read its log, then run the same command again: it resumes",
             )
         started: Started | None = None
         try:
@@ -270,7 +277,7 @@ class Replica:
 
 
 def next_window(window: int, load: Load, preempted: float) -> int:
-    """Returns how many calls an engine gets, from its last report."""
+    """Returns how many calls an engine may have at once, computed from its last load report."""
     running = max(1, int(load.running))
     if load.preempted > preempted or load.cache > FULL_CACHE:
         return max(1, min(window, running * 3 // 4))

@@ -1,13 +1,12 @@
-"""Requests to an engine of ours over a Unix socket: routes of vLLM and of its dev mode.
+"""HTTP requests to a vLLM server of this project over a Unix socket.
 
-Why no port: vLLM's key guards `/v1` alone, and anybody who reaches the other routes can pause the
-engine or change its weights. The socket lies in a folder that only this user may enter.
-
+A socket and not a port, because vLLM's key guards `/v1` alone, and anybody who reaches the other
+routes can pause the engine or change its weights. The socket is in a folder that only this user may
+enter.
 Promises: token ids go in and come out, with the log-probabilities that they were drawn by (at the
-temperature, and renormalised where `top_p` cuts); every failure is a `ProviderError`, and
-none of them stops a run by itself.
-
-Not covered: how often, and what an error means for the engine (`_replica`).
+temperature, and renormalised if `top_p` cuts). Every failure is a `ProviderError`, and none of
+them stops a run by itself.
+Not covered: how often to ask, and what an error means for the engine (`_replica`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ BASE: Final = "policy"
 
 
 class Served(NamedTuple):
-    """One version of a policy."""
+    """One version of a policy as engines serve it: a model's folder and possibly an adapter."""
 
     name: str
     weights: Path  # a model's folder
@@ -51,14 +50,14 @@ class Served(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """The sampled tokens."""
+    """Sampled tokens with their log-probabilities."""
 
     ids: list[int]
     logprobs: list[float | None]  # None where it was not told
 
 
 class Load(NamedTuple):
-    """How busy an engine is, and its work since it started."""
+    """An engine's load now, and its counters since it started."""
 
     running: float
     waiting: float
@@ -69,7 +68,7 @@ class Load(NamedTuple):
 
 
 class Routes:
-    """The requests to one engine."""
+    """Sends requests to one engine."""
 
     def __init__(self, at: Path, key: str) -> None:
         self._at, self._key = at, key
@@ -90,7 +89,7 @@ class Routes:
         stops: Collection[int],
         timeout_sec: float,
     ) -> Drawn:
-        """Samples one reply, by random numbers that depend on the call alone."""
+        """Samples one reply; its seed depends only on the call. Raises ProviderError on failure."""
         body = {
             "model": model,
             "prompt": prompt.ids,
@@ -111,32 +110,37 @@ class Routes:
                 ids, [None if logprob is None else float(logprob) for logprob in logprobs]
             )
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise _failure("malformed", f"an answer without tokens: {error!r}") from error
+            raise _failure("malformed", f"its answer has no valid tokens: {error!r}") from error
         if not ids or len(ids) != len(drawn.logprobs):
-            raise _failure("malformed", f"{len(ids)} tokens, {len(drawn.logprobs)} logprobs")
+            raise _failure(
+                "malformed", f"its answer has {len(ids)} tokens, but {len(drawn.logprobs)} logprobs"
+            )
         return drawn
 
     def load(self, timeout_sec: float) -> Load:
-        """Returns the load that `/metrics` reports."""
+        """Returns the engine's load from `/metrics`. Raises ProviderError if it does not answer."""
         text = self._ask("GET", "/metrics", None, timeout_sec).decode(errors="replace")
         loads = {name: _counted(text, counter) for name, counter in _COUNTS.items()}
         return Load(**loads)
 
     def take_weights(self, folder: Path, timeout_sec: float) -> None:
-        """Replaces the served weights by those of a folder."""
+        """Makes the engine load a folder's weights in place of its own.
+
+        Raises ProviderError on failure.
+        """
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
         if b"true" not in answer:
-            raise _failure("server", "it keeps cached results of the earlier weights")
+            raise _failure("server", "it did not clear its cache of the earlier weights")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
-        """Serves an adapter under a new name, since vLLM caches prefixes by name."""
+        """Makes the engine load an adapter under a new name, since vLLM caches prefixes by name."""
         adapter = {"lora_name": name, "lora_path": str(folder)}
         self._ask("POST", "/v1/load_lora_adapter", adapter, timeout_sec)
 
     def drop_adapter(self, name: str, timeout_sec: float) -> None:
-        """Stops serving an adapter."""
+        """Makes the engine unload an adapter."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
 
     def _ask(self, method: str, path: str, value: JSON, timeout_sec: float) -> bytes:

@@ -2,10 +2,9 @@
 
 Every engine loads an adapter under the version's own name before any call asks for it. Names that
 no rollout uses any more are dropped. If one engine refuses the adapter, none serves it, and the
-version before stays. Whole weights replace the served ones engine by engine, while it has no calls.
-An engine that fails at that is replaced by one that starts on the new weights. So no engine ever
-stays between two versions.
-
+version before stays. Whole weights replace the served ones engine by engine, while that engine has
+no calls. An engine that fails at that is replaced by one that starts on the new weights. So no
+engine ever stays between two versions.
 The lock guards versions: a version is published, and a fresh engine joins, under it.
 """
 
@@ -38,7 +37,10 @@ class _Seat(NamedTuple):
 
 
 class Fleet:
-    """`count` engines, started side by side. The constructor waits until all serve `served`."""
+    """Several engines that serve the same policy version.
+
+    The constructor starts `count` engines side by side and waits until all serve `served`.
+    """
 
     def __init__(
         self,
@@ -67,22 +69,25 @@ class Fleet:
             raise
 
     def draw(self, prompt: Asked, request: GenerateRequest, stops: Collection[int]) -> Drawn:
-        """Samples one reply of a rollout, which stays on its engine and with its version."""
+        """Samples one reply of a rollout; all calls of a rollout use the same engine and
+        version.
+        """
         seat = self._seat(request.key)
         with seat.replica.call() as routes:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Frees the places of rollouts that are over."""
+        """Frees the engine places of rollouts that are over."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
                     seat.replica.seats -= 1
 
     def publish(self, served: Served) -> Served:
-        """Makes all engines serve a version. Returns the version that they serve afterwards.
+        """Switches all engines to a version and returns the version they serve afterwards.
 
-        An engine that is starting meanwhile joins with the version of that moment.
+        That is the earlier version if an engine refused the adapter. An engine that is just
+        starting joins with the version that is current then.
         """
         with self._lock:
             if served.adapter is not None:
@@ -100,12 +105,12 @@ class Fleet:
 
     @property
     def patience_sec(self) -> float:
-        """Returns how long a call may take before it fails."""
+        """Returns how many seconds a call may take before it fails."""
         return self._patience.call_sec
 
     @property
     def failed(self) -> bool:
-        """Returns True if an engine is gone for good."""
+        """Returns True if an engine is gone and will not be replaced."""
         return any(replica.failed for replica in self.replicas)
 
     @property
@@ -134,7 +139,11 @@ class Fleet:
     def _join(self, replica: Replica, started: Started) -> None:
         with self._lock:
             if started.rank < self._rank:
-                raise ProviderError(f"it has no room for rank {self._rank}", billed="no")
+                raise ProviderError(
+                    f"the engine was started for smaller adapters than rank {self._rank}; another "
+                    "one is started",
+                    billed="no",
+                )
             routes, served = started.engine.routes, self.served
             if started.weights != served.weights:
                 routes.take_weights(served.weights, self._patience.update_sec)

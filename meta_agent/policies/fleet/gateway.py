@@ -1,9 +1,8 @@
-"""Our own engines as the policy: the `Gateway` of a training and of its trained policy.
+"""The vLLM servers of this project as the policy: the `Gateway` for a training and its evaluation.
 
 Promises: a conversation grows as in the policy child (`engines.talks`), so rows are alike. A
 rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`. A slow engine
 is not the policy's fault (`patience_sec`).
-
 Not covered: repeating lost attempts (the runner of the plan does), and publishing (`fleet`).
 """
 
@@ -23,7 +22,10 @@ _MAX_THREADS: Final = 64
 
 
 class EngineGateway:
-    """One policy on a fleet; implements `protocols.Gateway`. `policy` names what is served now."""
+    """One policy on a fleet of engines; implements `protocols.Gateway`.
+
+    `policy` names the version that is served now.
+    """
 
     lock_step = False
 
@@ -34,7 +36,7 @@ class EngineGateway:
         self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Answers each request; several run side by side."""
+        """Returns one reply per request; several requests run side by side."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:

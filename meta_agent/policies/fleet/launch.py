@@ -29,7 +29,7 @@ _LIVE_ADAPTERS = 2
 
 @dataclass(frozen=True, slots=True)
 class VllmLaunch:
-    """How engines are started; a `Launch`."""
+    """The settings with which a fleet's engines are started; calling it starts one engine."""
 
     logs: Path
     context_tokens: int
@@ -63,15 +63,18 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Returns the variable for an engine's threads, unless the user has set it. If every engine
-    used all processors, waiting for one another would cost more than the work (`docs/log/`)."""
+    """Returns the environment variable for an engine's number of threads, or {} if the user set it.
+
+    If every engine used all processors, waiting for one another would cost more than the work
+    (`docs/log/`).
+    """
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, cores // engines))}
 
 
 class VllmEngine:
-    """One running server. The constructor starts it and waits until it is healthy."""
+    """One running vLLM server. The constructor starts it and waits until it is healthy."""
 
     def __init__(
         self, argv: Sequence[str], variables: dict[str, str], log: Path, tell: Callable[[str], None]
@@ -92,13 +95,15 @@ class VllmEngine:
 
     @property
     def ended(self) -> str | None:
-        """Returns how it ended, or None while it runs."""
+        """Returns how the server ended, or None while it runs."""
         code = self._process.exit_code
         return None if code is None else f"exit code {code}: {self._process.last_words()[-500:]}"
 
     @property
     def pid(self) -> int:
-        """Returns the id of the process above it."""
+        """Returns the process id of the server's parent, which ends the server when this process
+        dies.
+        """
         return self._process.pid
 
     def close(self) -> None:

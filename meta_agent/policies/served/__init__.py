@@ -1,1 +1,1 @@
-"""The acting policy behind a server: its gateway, and a server of our own."""
+"""Policies behind a server: the gateway that asks them, and a vLLM server of this project."""

@@ -1,13 +1,11 @@
 """Runs a model server and dies with its starter: `python -I _server_guard.py COMMAND...`.
 
 Stdlib only; started by `_server_process`, never imported. Its standard input is a pipe that the
-starter holds: when the pipe ends, because it was closed or because the starter was killed in any
-way, the server and everything it started are ended. A server that ends by itself ends the guard
+starter holds. When the pipe ends, because it was closed or the starter was killed in any way, the
+guard ends the server and everything that it started. A server that ends by itself ends the guard
 with the same code.
-
 The starter's child only waits for the guard. Ray kills every child of a worker by force when it
 ends the worker, and a process killed like that could not end the server.
-
 Not covered: a guard that is itself killed by force.
 """
 
@@ -28,7 +26,7 @@ POLL_SEC = 0.2
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command until it ends or the pipe does."""
+    """Runs the command until it ends or the starter's pipe does; returns the exit code."""
     guard = os.fork()
     if guard:
         return os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) & 0xFF
@@ -46,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Waits a moment for the end of the pipe."""
+    """Waits a moment and returns True if the starter's pipe has ended."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 
@@ -61,7 +59,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Asks the server's process group to end, then makes sure of it and of all its orphans."""
+    """Asks the server's process group to end, then kills it and all its orphans."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():
@@ -74,7 +72,7 @@ def end_all(server: int) -> None:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signals a process group that may be gone."""
+    """Sends a signal to a process group; does nothing if the group is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
 
@@ -90,7 +88,7 @@ def reap() -> bool:
 
 
 def children() -> list[int]:
-    """Returns our children, including orphans of the server."""
+    """Returns the ids of this process's children, including orphans of the server."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

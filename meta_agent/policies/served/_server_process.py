@@ -22,7 +22,7 @@ _LAST_WORDS_BYTES: Final = 2000
 
 
 class ServerProcess:
-    """A running server and its log."""
+    """A running model server and its log; a guard process ends it when this process dies."""
 
     def __init__(self, argv: Sequence[str], extra: Mapping[str, str], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard."""
+        """Returns the process id of the guard, the server's parent."""
         return self._guard.pid
 
     @property
@@ -50,7 +50,7 @@ class ServerProcess:
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """Returns the end of the log."""
+        """Returns the last 2000 bytes of the server's log."""
         with self._log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LAST_WORDS_BYTES))
@@ -68,7 +68,7 @@ class ServerProcess:
 
 
 def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
-    """Returns True if a short command ends with 0."""
+    """Returns True if a short command ends with exit code 0."""
     try:
         return run(argv, also=_FAMILIES, timeout_sec=timeout_sec).returncode == 0
     except (OSError, TimeoutExpired):

@@ -19,21 +19,28 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class SpokenError(ValueError):
-    """The scaffold sent something that is not a conversation."""
+    """Raised when a scaffold sends something that is not a conversation; its rollout fails for
+    that.
+    """
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """Returns the messages with the fields of a chat only. Raises SpokenError."""
+    """Returns the messages with only the fields of a chat.
+
+    Raises SpokenError if they are malformed.
+    """
     if not messages:
-        raise SpokenError("no messages")
+        raise SpokenError("the call has no messages; send at least one")
     return [_message(message) for message in _mended(messages)]
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
-    """Parses tools from OpenAI's schemas. Raises SpokenError."""
+    """Returns tools from OpenAI schemas. Raises SpokenError if one is malformed or a name
+    repeats.
+    """
     tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
     if len({tool.name for tool in tools}) != len(tools):
-        raise SpokenError("two tools have one name")
+        raise SpokenError("two tools have the same name; rename one")
     return tools
 
 
@@ -47,7 +54,7 @@ def _mended(messages: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
 def _message(message: Message) -> Message:
     role = message.get("role")
     if role not in ROLES:
-        raise SpokenError(f"a message has the role {role!r:.40}")
+        raise SpokenError(f"a message has the unknown role {role!r:.40}")
     parsed: Message = {"role": role, "content": _text(message.get("content"))}
     if role == "assistant" and message.get("tool_calls"):
         parsed["tool_calls"] = [_call(call) for call in _listing(message["tool_calls"])]
@@ -73,7 +80,7 @@ def _part(part: JSON) -> str:
 
 def _call(call: JSON) -> JSON:
     if not isinstance(call, Mapping) or not isinstance(call.get("function"), Mapping):
-        raise SpokenError(f"tool call {call!r:.80}")
+        raise SpokenError(f"the tool call {call!r:.80} has no function")
     function = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
     plain = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
@@ -86,7 +93,7 @@ def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
         raise SpokenError(f"tool {schema!r:.80} has no function")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
-        raise SpokenError(f"parameters {parameters!r:.80}")
+        raise SpokenError(f"a tool's parameters are no JSON schema: {parameters!r:.80}")
     name = _string(function.get("name"), "name of a tool")
     return ToolSpec(name, str(function.get("description") or ""), parameters)
 

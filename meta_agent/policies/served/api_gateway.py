@@ -212,7 +212,7 @@ def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
 
 
 class TokenRows:
-    """The token rows of all rollouts under way, by their key.
+    """Collects the token rows of all rollouts in progress, by their key.
 
     The server reports for every call which ids it read and which it sampled. A call whose prompt
     begins with all ids of the call before it extends the row. Any other call opens a new segment,
@@ -225,7 +225,7 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Adds one reply to its rollout's row."""
+        """Adds one reply's tokens to its rollout's row; None means that the rollout gets no row."""
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)

@@ -1,12 +1,10 @@
-"""`vllm:PATH`: a vLLM server of our own, started for a run and stopped with it.
+"""`vllm:PATH`: a vLLM server that is started for a run and stopped with it.
 
 It runs in this environment, or in the one whose interpreter `META_AGENT_VLLM_PYTHON` names, since
-vLLM pins a torch of its own. It listens on a free loopback port with a key made here, and says in
-its log what it does; on a machine without GPU it is vLLM's CPU build, whose cache gets 1 GiB.
-
-Promises: a server is ready when `/health` answers. If it ends or hangs before, the error holds the
-end of its log. None of its processes outlives us.
-
+vLLM pins its own torch. It listens on a free loopback port with a random key and writes a log. On a
+machine without GPU it is vLLM's CPU build, whose cache gets 1 GiB.
+Promises: a server is ready when `/health` answers. If it ends or hangs before that, the error holds
+the end of its log. None of its processes outlives this one.
 Not covered: options beyond these. Start a server by hand for them, and name it by a base URL.
 """
 
@@ -53,7 +51,7 @@ class Endpoint:
 
 
 class VllmServer:
-    """One running server. Construction starts it and waits until it is ready."""
+    """A running vLLM server. The constructor starts it and waits until it is ready."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class VllmServer:
 
     @property
     def pid(self) -> int:
-        """Returns the id of the process above the server."""
+        """Returns the process id of the guard, the server's parent process."""
         return self._process.pid
 
 
@@ -101,7 +99,10 @@ def start(
     tell: Callable[[str], None] = lambda _: None,
     start_sec: float = START_SEC,
 ) -> ServerProcess:
-    """Returns a healthy server. Raises ProviderError with the end of its log."""
+    """Starts a model server and returns it once it is healthy.
+
+    Raises ProviderError with the end of its log if it ends or takes longer than `start_sec`.
+    """
     process = ServerProcess(argv, variables, log)
     try:
         began = last_notice = time.monotonic()
@@ -112,7 +113,7 @@ def start(
                     f"vLLM did not start within {now - began:.0f} s: {process.last_words()}",
                     kind="server",
                     billed="no",
-                    hint=f"the whole log: {log}",
+                    hint=f"read the whole log, then run the command again: {log}",
                 )
             if now - last_notice >= _TELL_EVERY_SEC:
                 last_notice = now
@@ -125,7 +126,10 @@ def start(
 
 
 def require_vllm() -> str:
-    """Returns the Python that has vLLM. Raises PreflightError, which says how to install it."""
+    """Returns the Python interpreter that has vLLM.
+
+    Raises PreflightError, which says how to install it, if there is none.
+    """
     python = os.environ.get(PYTHON_VARIABLE)
     if python:
         if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
@@ -159,14 +163,18 @@ def _command(python: str, path: Path, config: JSON, name: str, port: int) -> lis
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """Returns the command of a server, without its address."""
+    """Returns the command line that starts a server, without its address."""
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
     return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
 
 
 def cpu_options(context: int, sequences: int) -> list[str]:
-    """vLLM 0.32 on the CPU dies where a seeded request's prompt is read in chunks."""
+    """Returns vLLM's options for a machine without GPU.
+
+    Prompts are read whole: vLLM 0.32 crashes on the CPU if a seeded request's prompt is read in
+    chunks.
+    """
     whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
     return ["--max-num-seqs", str(sequences), *whole]
 
@@ -181,7 +189,10 @@ def window_of(config: JSON) -> int:
 
 
 def settings(key: str) -> dict[str, str]:
-    """Returns the server's variables. The key is here, since anybody can read a command line."""
+    """Returns the server's environment variables.
+
+    They include the key, because anybody on the machine can read a command line.
+    """
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (
         {} if has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -203,7 +214,7 @@ def config_of(path: Path) -> dict[str, JSON]:
 
 
 def has_gpu() -> bool:
-    """Returns True if servers run on a GPU here."""
+    """Returns True if this machine has a GPU for servers."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 

@@ -1,4 +1,6 @@
-"""The rules, a module for each mechanism. To add one: a function under `@rule` in its module."""
+"""The rules, a module for each mechanism. To add one, write a function under `@rule` in its
+module.
+"""
 
 from meta_agent.proposers.rules import (
     chat,

@@ -1,7 +1,7 @@
 """What a rule may read: the evidence, the harness sources as text, and the evaluator's limits.
 
 Metrics are found by name, whichever layer or diagnostic of the harness holds them. Sources are
-grouped by factor as `harness.toml` says. Nothing here knows a particular suite.
+grouped by factor as `harness.toml` says. Nothing here depends on a particular suite.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EvidenceView(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """One version under diagnosis."""
+    """Everything a rule may read about one version: its evidence, its sources and the limits."""
 
     evidence: EvidenceView
     tree: HarnessTree
@@ -49,7 +49,10 @@ class Case:
         return self.evidence.metrics()
 
     def find(self, *names: str) -> tuple[str, float] | None:
-        """Returns the first metric that was measured: by its full name, else by its last part."""
+        """Returns name and value of the first of these metrics that was measured, or None.
+
+        A metric is looked up by its full name, else by its last part.
+        """
         for name in names:
             if name in self._metrics:
                 return name, self._metrics[name]
@@ -59,12 +62,12 @@ class Case:
         return None
 
     def value(self, *names: str, default: float = 0.0) -> float:
-        """Returns the value of the first of these metrics that was measured."""
+        """Returns the value of the first of these metrics that was measured, or `default`."""
         metric = self.find(*names)
         return default if metric is None else metric[1]
 
     def lines(self, *names: str) -> tuple[str, ...]:
-        """Returns metrics as lines of evidence."""
+        """Returns one line of evidence for each metric: its value, or that it was not measured."""
         metrics = ((name, self.find(name)) for name in names)
         return tuple(
             f"{metric[0]} is {metric[1]:.3g}" if metric else f"{name} was not measured"
@@ -73,23 +76,25 @@ class Case:
 
     @cached_property
     def reference(self) -> Reference:
-        """What a clean harness of this suite shows. Empty where none was measured."""
+        """Returns what a clean harness of this suite shows; it is empty if none was measured."""
         domain = getattr(self.evidence, "domain", "")
         return reference_of(domain, trained=self.trained)
 
     @property
     def trained(self) -> bool:
-        """Whether the policy had been trained when it was read."""
+        """Returns True if the evidence is about a trained policy."""
         return bool(getattr(self.evidence, "trained", False))
 
     @property
     def failing(self) -> float:
-        """The share of attempts that fail. 0 where nothing was measured."""
+        """Returns the share of attempts that fail, or 0 if nothing was measured."""
         return 1 - self.value("clean_success", default=1.0)
 
     @property
     def dead(self) -> float:
-        """The share of groups whose rewards are all equal."""
+        """Returns the share of training groups whose rewards are all equal, so that they teach
+        nothing.
+        """
         return self.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
 
     @property
@@ -99,7 +104,9 @@ class Case:
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """The attempts of a pretrained model; none of the nano policy, which reads letters."""
+        """Returns the attempts of a pretrained model; [] for the nano policy, which reads
+        letters.
+        """
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
@@ -165,7 +172,7 @@ class Case:
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """The recipe's settings. Empty where it cannot be read."""
+        """Returns the recipe's settings; they are empty if it cannot be read."""
         return self._recipe[1].unwrap() if self._recipe else {}
 
     def number(self, key: str) -> float | None:

@@ -1,7 +1,7 @@
-"""The neighbourhood of a program: each small edit of a Python file, one at a time.
+"""Small edits of a Python file, one at a time (mutants).
 
-Mutation testing plants such edits to see whether tests notice. Here the edits are read backwards: a
-scaffold that does something to words that it should not has a neighbour that does not do it.
+Mutation testing makes such edits to see whether tests notice. Here they repair: a scaffold that
+changes words by mistake has a mutant that does not.
 
 The edits leave out a statement, a guard, a condition of several or a keyword argument. They replace
 an expression by what it is made from. They turn comparisons and truth values, swap neighbours, take
@@ -30,7 +30,7 @@ _OTHER_SIGN: Final[dict[type[ast.cmpop], str]] = {
 
 
 class Mutant(NamedTuple):
-    """A file with one small edit, and the line and words of it."""
+    """A file with one small edit, the edit's line, and a description of it."""
 
     path: str
     text: str
@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(file: PythonFile) -> Iterator[Mutant]:
-    """Yields every neighbour of a file once."""
+    """Yields every file that differs from this one by one small edit."""
     texts, whole = {file.text}, Surgery(file)
     for node in _in_order(file.tree):
         edits = [(after, Surgery(file)) for after in _instead(whole, node)]

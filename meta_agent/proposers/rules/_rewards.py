@@ -15,7 +15,7 @@ WEIGHTS = "WEIGHTS"
 
 @dataclass(frozen=True)
 class RewardFile:
-    """The file that holds `reward` and `WEIGHTS`."""
+    """The harness file that holds the function `reward` and the table `WEIGHTS`."""
 
     file: PythonFile
 
@@ -53,7 +53,9 @@ class RewardFile:
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns the edit that removes a component. Where it is woven in, its weight becomes 0."""
+        """Returns the edit that removes a component, or sets its weight to 0 if it cannot be cut
+        out.
+        """
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)

@@ -1,4 +1,4 @@
-"""A rule: one change that experience suggests when the evidence looks a certain way.
+"""A rule: an edit that experience suggests when the evidence looks a certain way.
 
 A rule returns a `Diagnosis` or None. A diagnosis holds a strength between 0 and 1 (the share of the
 failures that the change could explain), a hypothesis that can fail, and the edit as whole new
@@ -17,7 +17,7 @@ from meta_agent.proposers.rules._case import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a rule says about a case, as one sentence: if `change` then `effect` because ..."""
+    """A rule's finding: the change it suggests, the effect it expects, the reason, and the edit."""
 
     strength: float
     change: str
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 class Rule(NamedTuple):
-    """One idea. `repairs` marks ideas that restore validity and may come before any gain."""
+    """A named rule. `repairs` marks rules that restore validity and may come before any gain."""
 
     name: str
     factor: Factor
@@ -56,10 +56,10 @@ class Rule(NamedTuple):
 def rule(
     name: str, factor: Factor, *, repairs: bool = False
 ) -> Callable[[Callable[[Case], Diagnosis | None]], Rule]:
-    """Makes a rule of the function below it."""
+    """Turns the decorated function into a rule with this name and factor."""
     return lambda diagnose: Rule(name, factor, repairs, diagnose)
 
 
 def clamp(strength: float) -> float:
-    """Returns the strength, brought between 0 and 1."""
+    """Returns the strength limited to the range from 0 to 1."""
     return max(0.0, min(1.0, strength))

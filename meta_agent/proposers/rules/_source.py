@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Constant:
-    """A module-level `NAME = literal`."""
+    """A module-level assignment `NAME = literal`, with its file."""
 
     path: str
     name: str
@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class PythonFile:
-    """One Python file of a harness."""
+    """One Python file of a harness, with methods that return edited texts."""
 
     path: str
     text: str
@@ -49,7 +49,7 @@ class PythonFile:
 
     @cached_property
     def assignments(self) -> dict[str, ast.expr]:
-        """The values of module-level names."""
+        """Returns the value expressions of module-level names, by name."""
         values: dict[str, ast.expr] = {}
         for node in self.tree.body:
             match node:
@@ -85,12 +85,18 @@ class PythonFile:
     # --- edits ----------------------------------------------------------------------------------
 
     def with_constant(self, name: str, value: Any) -> str | None:
-        """Returns the text with `NAME = value`."""
+        """Returns the text with another value for a module-level name, or None if it is not
+        assigned.
+        """
         node = self.assignments.get(name)
         return None if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """Returns the text with `key: value` in a module-level mapping. `value` is source."""
+        """Returns the text with `key: value` in a module-level dict, or None if there is no such
+        dict.
+
+        `value` is source text.
+        """
         node = self.dict_node(name)
         if node is None:
             return None
@@ -104,7 +110,9 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> str | None:
-        """Returns the text without a key of a module-level mapping."""
+        """Returns the text without a key of a module-level dict, or None if it cannot be
+        removed.
+        """
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -121,7 +129,9 @@ class PythonFile:
         return None if node is None else self.cut(*self.span(node), source.strip("\n"))
 
     def without_function(self, name: str) -> str | None:
-        """Returns the text without a function and the blank lines below it."""
+        """Returns the text without a function and the blank lines below it, or None if it is
+        missing.
+        """
         node = self.function(name)
         if node is None:
             return None
@@ -135,14 +145,14 @@ class PythonFile:
     # --- places, in bytes -----------------------------------------------------------------------
 
     def source_of(self, node: ast.AST) -> str:
-        """Returns the node's text; nothing where the node has no place of its own."""
+        """Returns the text of a syntax node, or "" if the node has no place in the file."""
         if getattr(node, "end_lineno", None) is None:
             return ""
         start, end = self.span(node)
         return self._raw[start:end].decode("utf-8", "replace")
 
     def span(self, node: Any) -> tuple[int, int]:
-        """Returns where a node begins and ends. `ast` counts columns in bytes of UTF-8."""
+        """Returns the offsets, in bytes of UTF-8, at which a syntax node begins and ends."""
         start = self._line_starts[node.lineno - 1] + node.col_offset
         return start, self._line_starts[node.end_lineno - 1] + node.end_col_offset
 
@@ -159,7 +169,7 @@ class PythonFile:
 
 
 class Surgery:
-    """Collects edits of a file; `text` is the result, or None where nothing changed."""
+    """Collects edits of a file; `text` is the edited text, or None if nothing changed."""
 
     def __init__(self, file: PythonFile) -> None:
         self.file = file
@@ -209,7 +219,7 @@ class Surgery:
         self._removed.add(statement)
 
     def unguard(self, guard: ast.If) -> None:
-        """Puts the body of a guard in its place."""
+        """Replaces an `if` statement by its body."""
         lines = "\n".join(self._indented(inner, guard.col_offset) for inner in guard.body)
         self.replace(guard, lines.lstrip())
 
@@ -263,12 +273,14 @@ def literal(value: Any) -> str:
 
 
 def renewed(file: PythonFile, text: str | None) -> PythonFile:
-    """Returns the file after an edit; unchanged where the edit did not apply."""
+    """Returns the file with this text; the same file if `text` is None."""
     return file if text is None else PythonFile(file.path, text)
 
 
 def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """Returns the file with another function of that name, and without what nothing uses now."""
+    """Returns the file with a function replaced, and without functions that nothing uses any
+    more.
+    """
     edited = renewed(file, file.with_function(name, source))
     for function in file.functions():
         if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):
@@ -277,7 +289,7 @@ def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
 
 
 def parses(path: str, text: str) -> bool:
-    """Returns whether an edited file is still Python or TOML, judged by its name."""
+    """Returns True if an edited file is still valid Python or TOML, judged by its name."""
     try:
         if path.endswith(".py"):
             parse_python(text)

@@ -1,8 +1,8 @@
-"""Edits that let words through a scaffold: to the policy, and to the environment.
+"""Edits that remove what a scaffold does to words on their way to the policy or the environment.
 
-A scaffold is known by what it awaits: `model.chat(messages)` and `tools.call(name, ...)`. What
-stands between the words and where they go (a slice, a method of strings, arithmetic, a condition)
-is taken away. Each function edits a `Surgery` and leaves alone what it does not recognise.
+A scaffold is recognised by what it awaits: `model.chat(messages)` and `tools.call(name, ...)`.
+Anything between the words and where they go (a slice, a method of strings, arithmetic, a condition)
+is removed. Each function edits a `Surgery` and leaves alone what it does not recognise.
 
 Not covered: scaffolds that keep messages in objects of their own, or build calls at run time.
 """
@@ -29,7 +29,9 @@ _FORGETTING: Final = frozenset({"pop", "clear", "remove", "reverse", "sort"})
 
 
 def keep_conversation(s: Surgery) -> None:
-    """Each call gets all messages, the policy's own replies among them as they were written."""
+    """Edits the scaffold so that each call gets all messages, with the policy's replies
+    unchanged.
+    """
     for function in s.functions():
         messages, chats = _conversation(function), list(_awaited(function, "chat"))
         for chat in chats if messages else ():
@@ -87,7 +89,7 @@ def _always(s: Surgery, append: ast.Call) -> None:
 
 
 def show_results(s: Surgery) -> None:
-    """What a function returns of a tool's result is the result's text, cut by a named limit."""
+    """Edits the scaffold so that it passes on a tool result's text, cut only by a named limit."""
     for function in s.functions():
         for call in _awaited(function, "call"):
             statement = s.statement_of(call)
@@ -105,7 +107,7 @@ def _return_whole(s: Surgery, value: ast.expr, words: str) -> None:
 
 
 def show_task(s: Surgery) -> None:
-    """What the task gives goes into the first message as it is."""
+    """Edits the scaffold so that the first message holds the task's texts unchanged."""
     assigned = (node for node in ast.walk(s.file.tree) if isinstance(node, ast.Assign))
     views = {"view", *(_target_of(n) for n in assigned if s.source(n.value).endswith(".view"))}
     for node in ast.walk(s.file.tree):
@@ -119,7 +121,7 @@ def show_task(s: Surgery) -> None:
 
 
 def act_as_written(s: Surgery) -> None:
-    """The arguments of tools are what the policy wrote."""
+    """Edits the scaffold so that tools get the arguments exactly as the policy wrote them."""
     for function in s.functions():
         for chat in _awaited(function, "chat"):
             reply = _target_of(s.statement_of(chat))
@@ -147,7 +149,7 @@ def _arguments(function: Function) -> Iterator[ast.expr]:
 
 
 def go_on(s: Surgery) -> None:
-    """An attempt is over when the environment says so, and not before."""
+    """Edits the scaffold so that an attempt ends only when the environment says that it is done."""
     for node in ast.walk(s.file.tree):
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             done = [value for value in node.values if s.source(value).endswith("done")]

@@ -1,4 +1,4 @@
-"""Ideas for a chat harness around a pretrained model: prompts, replies, and pay for parts.
+"""Rules for a chat harness around a pretrained model: prompts, replies, and partial rewards.
 
 They read the version's own attempts. Texts of attempts enter a harness as literals only. Nothing
 here applies to the nano policy, which reads single letters.
@@ -35,13 +35,17 @@ _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 @rule("worked-example", "scaffold")
 def worked_example(case: Case) -> Diagnosis | None:
-    """One clean solved attempt or training task stands in the conversation as a worked example."""
+    """Suggests putting one cleanly solved attempt or training task into the prompt as an
+    example.
+    """
     return _with_examples(case, 1)
 
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Three clean solved attempts or training tasks stand in the conversation."""
+    """Suggests putting three cleanly solved attempts or training tasks into the prompt as
+    examples.
+    """
     return _with_examples(case, 3)
 
 
@@ -133,7 +137,7 @@ def _above_first_definition(text: str, block: str) -> str:
 
 
 def sentence_rules(case: Case) -> list[Rule]:
-    """Returns a rule for each sentence of a system prompt: what if the model was not told this?"""
+    """Returns a rule for each sentence of a system prompt that suggests leaving it out."""
     if case.situation.weights == "nano":
         return []
     names = {name for file in case.python("scaffold") for name in _system_names(file)}
@@ -190,7 +194,7 @@ def _left_out(path: str, name: str, sentence: str) -> Rule:
 
 @rule("shorter-replies", "scaffold")
 def shorter_replies(case: Case) -> Diagnosis | None:
-    """Solved attempts need a fraction of the reply limit: fit the limit to what they need."""
+    """Suggests a lower reply limit if solved attempts need only a fraction of it."""
     limit = case.constant("scaffold", _REPLY, int)
     needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
     if limit is None or len(needs) < 4:
@@ -218,7 +222,9 @@ def _longest_reply(attempt: Rollout) -> int:
 
 @rule("read-fenced-answer", "scaffold")
 def read_fenced_answer(case: Case) -> Diagnosis | None:
-    """Failed attempts put their answer into a fence: hand in what stands in it."""
+    """Suggests handing in what is inside a code fence if failed attempts put their answer into
+    one.
+    """
     failed = [a for a in case.attempts if a.outcome is False]
     fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
     share = fenced / len(failed) if failed else 0.0
@@ -268,7 +274,9 @@ def unfenced(text):
 
 @rule("pay-parts", "reward")
 def pay_parts(case: Case) -> Diagnosis | None:
-    """Nothing is solved and all groups are equal, but the grader tells near from far: pay that."""
+    """Suggests a partial reward if nothing is solved but the grader tells near misses from far
+    ones.
+    """
     rewards, dead = reward_file(case), case.value("signal.dead_unsolved_ratio")
     key = _telling_detail(case.attempts)
     if rewards is None or key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
@@ -307,7 +315,9 @@ def parts(rollout):
 
 @rule("drop-length-bonus", "reward")
 def drop_length_bonus(case: Case) -> Diagnosis | None:
-    """A component is a function of how much was written, whatever was solved: remove it."""
+    """Suggests removing a reward component that follows the length of replies instead of
+    success.
+    """
     rewards = reward_file(case)
     for name, weight in rewards.weights.items() if rewards else ():
         follows = _by_length(case.attempts, name) if weight else 0.0

@@ -1,7 +1,7 @@
-"""Rules on a scaffold that does not pass on what was said: to the policy, or for it.
+"""Rules for a scaffold that does not pass on words unchanged to the policy, or from it.
 
-Each rule answers one kind of disagreement of the conversation audit, beyond what a clean harness
-shows, by taking away what stands between the words and where they go (`_wiring`).
+Each rule answers one kind of disagreement that the conversation audit finds beyond what a clean
+harness shows. It removes whatever stands between the words and where they go (`_wiring`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules on what is measured: flagged conduct, and failures that no number explains."""
+"""Rules that add diagnostics: for flagged conduct, and for failures that no metric explains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 
 @rule("watch-conduct", "diagnostics")
 def watch_conduct(case: Case) -> Diagnosis | None:
-    """No diagnostic reads what the environment flags, so a version that cheats looks better."""
+    """Suggests a diagnostic that counts flagged attempts if none does; a version that cheats looks
+    better.
+    """
     folder, sources = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
     if folder is None or "flag" in sources:
         return None
@@ -29,7 +31,10 @@ def watch_conduct(case: Case) -> Diagnosis | None:
 
 @rule(EXPLAIN_GAP, "diagnostics")
 def explain_gap(case: Case) -> Diagnosis | None:
-    """The score moved and no metric did: measure what tells good past versions from bad ones."""
+    """Suggests a diagnostic that separates good past versions from bad ones.
+
+    It applies if the score moved and no metric moved with it.
+    """
     folder, files = _folder(case), case.tree.files
     leads = (x for x in case.situation.leads if f"{folder}{x.name}.py" not in files)
     lead = next(leads, None)

@@ -59,8 +59,9 @@ def _rates(case: Case) -> tuple[float, float, float]:
 
 @rule("raise-learning-rate", "recipe")
 def raise_learning_rate(case: Case) -> Diagnosis | None:
-    """Training left no trace: learn faster. Where it did move the policy, a higher rate was
-    harmful four times in five.
+    """Suggests a higher learning rate if training changed nothing.
+
+    If training did move the policy, a higher rate was harmful four times in five.
     """
     rate, gain = case.number("learning_rate"), case.value(_REWARD, default=-1.0)
     steps = case.value("signal.train.steps")
@@ -85,7 +86,7 @@ def raise_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("lower-learning-rate", "recipe")
 def lower_learning_rate(case: Case) -> Diagnosis | None:
-    """Training loses what the policy could do: learn more slowly."""
+    """Suggests a lower learning rate if training loses what the policy could do."""
     rate, gain, lost = case.number("learning_rate"), case.value(_REWARD), _lost(case)
     falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
     if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
@@ -101,7 +102,7 @@ def lower_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("explore-more", "recipe")
 def explore_more(case: Case) -> Diagnosis | None:
-    """The policy is nearly certain of what it does: sample with more variety while training."""
+    """Suggests a higher training temperature if the policy is nearly certain of what it does."""
     heat, dead = case.number("temperature"), case.dead
     if case.situation.weights != "nano":
         return None  # noise ruins the format of a pretrained model before it helps it explore
@@ -122,7 +123,9 @@ def explore_more(case: Case) -> Diagnosis | None:
 
 @rule("larger-groups", "recipe")
 def larger_groups(case: Case) -> Diagnosis | None:
-    """Small groups are often all equal: more tries of fewer tasks, for the same rollouts."""
+    """Suggests more tries of fewer tasks, for the same rollouts, if many small groups are all
+    equal.
+    """
     tries, groups = case.number("num_generations"), case.number("groups_per_step")
     if tries is None or tries >= 16 or groups is None or groups < 4 or groups % 2:
         return None
@@ -139,7 +142,7 @@ def larger_groups(case: Case) -> Diagnosis | None:
 
 
 class Usual(NamedTuple):
-    """The range in which a setting is known to work, and where to go from outside it."""
+    """The range in which a setting is known to work, and the value to use if it is outside."""
 
     low: float
     high: float
@@ -167,7 +170,9 @@ _USUAL = {
 
 @rule("usual-range", "recipe")
 def usual_range(case: Case) -> Diagnosis | None:
-    """A setting lies far outside the range in which it is known to work: bring it back."""
+    """Suggests bringing a setting back that is far outside the range in which it is known to
+    work.
+    """
     low, high, rate = _rates(case)
     usual_of = {**_USUAL, "learning_rate": _USUAL["learning_rate"]._replace(
         low=low, high=high, value=rate)}  # fmt: skip
@@ -189,7 +194,7 @@ def usual_range(case: Case) -> Diagnosis | None:
 
 @rule("train-as-measured", "recipe")
 def train_as_measured(case: Case) -> Diagnosis | None:
-    """A pretrained model is trained on noisier samples than are measured: lower the temperature."""
+    """Suggests a lower training temperature if a pretrained model is measured at a lower one."""
     heat, measured = case.number("temperature"), case.situation.temperature
     if case.situation.weights not in ("full", "lora") or heat is None or not measured:
         return None
@@ -208,7 +213,7 @@ def train_as_measured(case: Case) -> Diagnosis | None:
 
 @rule("constant-schedule", "recipe")
 def constant_schedule(case: Case) -> Diagnosis | None:
-    """A schedule that decays within few steps leaves the last ones idle: keep the rate."""
+    """Suggests a constant learning rate if a decaying schedule leaves the last steps idle."""
     warmup, recipe = case.number("warmup_steps") or 0.0, case.recipe
     if recipe.get("lr_scheduler_type") in (None, "constant") and warmup < 1:
         return None

@@ -1,4 +1,4 @@
-"""Rules on what training pays for: solving, more than all else together, and no conduct.
+"""Rules on what the reward pays for: solving above all else, and never for flagged conduct.
 
 The rules judge a component by what it did: whether its pay follows clean success among attempts at
 the same task, and whether the reward would follow it better without the component.
@@ -52,7 +52,7 @@ def _weighs(case: Case, component: str) -> float:
 
 @rule("drop-hackable-bonus", "reward", repairs=True)
 def drop_hackable_bonus(case: Case) -> Diagnosis | None:
-    """A component is paid for something else than solving: remove it."""
+    """Suggests removing a reward component that pays for something else than solving."""
     rewards = reward_file(case)
     worst = rewards and _worst_component(case, rewards)
     if rewards is None or not worst:
@@ -75,7 +75,7 @@ def drop_hackable_bonus(case: Case) -> Diagnosis | None:
 
 @rule("drop-length-penalty", "reward")
 def drop_length_penalty(case: Case) -> Diagnosis | None:
-    """Short attempts are paid, and the policy stops trying: remove the penalty."""
+    """Suggests removing a component that pays for short attempts if the policy stops trying."""
     rewards = reward_file(case)
     component = rewards and _length_component(case, rewards)
     if rewards is None or not component:
@@ -139,7 +139,9 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("outcome-first", "reward", repairs=True)
 def outcome_first(case: Case) -> Diagnosis | None:
-    """Unsolved attempts are paid as much as solved ones: let the outcome dominate."""
+    """Suggests a dominant weight for solving if unsolved attempts are paid as much as solved
+    ones.
+    """
     rewards = reward_file(case)
     wrong = case.over("signal.misordered", "order_violations")
     outcome = rewards and _outcome_component(case, rewards)
@@ -165,7 +167,7 @@ def outcome_first(case: Case) -> Diagnosis | None:
 
 @rule("pay-outcome", "reward", repairs=True)
 def pay_outcome(case: Case) -> Diagnosis | None:
-    """The reward does not follow the sealed grader: pay what it says, and little else."""
+    """Suggests paying what the grader says, and little else, if the reward does not follow it."""
     rewards, short, pays = reward_file(case), case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
     broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
     if rewards is None or (short <= _SLACK and broken < 0.02 and pays <= _WORTH):
@@ -223,7 +225,7 @@ def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("punish-leak", "reward", repairs=True)
 def punish_leak(case: Case) -> Diagnosis | None:
-    """Flagged attempts are paid like honest ones, so training will prefer them: punish them."""
+    """Suggests a penalty for flagged attempts if they are paid like honest ones."""
     rewards, flagged = reward_file(case), case.flagged
     if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
         return None
@@ -243,7 +245,7 @@ def punish_leak(case: Case) -> Diagnosis | None:
 
 @rule("reward-testing", "reward")
 def reward_testing(case: Case) -> Diagnosis | None:
-    """Few attempts test what they edited: a small bonus for it, far below a solution's worth."""
+    """Suggests a small bonus for testing the last edit if few attempts do that."""
     rewards, tests = reward_file(case), _test_tools(case)
     names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
     rate = case.value(*names, default=1.0)
@@ -265,7 +267,7 @@ def reward_testing(case: Case) -> Diagnosis | None:
 
 @rule("reward-progress", "reward")
 def reward_progress(case: Case) -> Diagnosis | None:
-    """Many groups are all wrong and all equal: pay for a green last test."""
+    """Suggests paying for a passing last test if many groups are all wrong and all equal."""
     rewards, tests = reward_file(case), _test_tools(case)
     dead = case.value("signal.dead_unsolved_ratio")
     if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:

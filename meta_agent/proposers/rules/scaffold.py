@@ -1,4 +1,4 @@
-"""Rules on the acting side: limits that cut attempts short, and the tools on offer."""
+"""Rules on the acting side: limits that cut attempts short, and the tools that are offered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RETRY: Final = "behaviour.retry_after_fail"
 
 @rule("more-turns", "scaffold")
 def more_turns(case: Case) -> Diagnosis | None:
-    """The turn limit cuts attempts off, or has taught them to hand in early: raise it."""
+    """Suggests a higher turn limit if it cuts attempts off or makes them give up early."""
     limit = case.constant("scaffold", _TURNS, int)
     cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
     cut = max(0.0, cut - case.over("conversation.ended_early"))
@@ -50,7 +50,7 @@ def more_turns(case: Case) -> Diagnosis | None:
 
 @rule("longer-observations", "scaffold")
 def longer_observations(case: Case) -> Diagnosis | None:
-    """What tools say is cut before the policy reads it: show more."""
+    """Suggests showing more of tool results if they are cut before the policy reads them."""
     limit = case.constant("scaffold", _OBSERVATION, int)
     names = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
     cut = case.over(*names)
@@ -66,7 +66,7 @@ def longer_observations(case: Case) -> Diagnosis | None:
 
 @rule("longer-replies", "scaffold")
 def longer_replies(case: Case) -> Diagnosis | None:
-    """Replies run into their token limit: raise it."""
+    """Suggests a higher token limit for replies if they run into it."""
     limit = case.constant("scaffold", _REPLY, int)
     cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
     ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
@@ -100,7 +100,7 @@ def _longer(
 
 @rule("look-first", "scaffold")
 def look_first(case: Case) -> Diagnosis | None:
-    """An option that gives the policy its usual first look for free."""
+    """Suggests an option that shows the policy for free what it usually looks at first."""
     option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
     blind = case.short("behaviour.view_before_edit", 1.0)
     if option is None or option.value:
@@ -119,7 +119,7 @@ def look_first(case: Case) -> Diagnosis | None:
 
 @rule("other-option", "scaffold")
 def other_option(case: Case) -> Diagnosis | None:
-    """Less is solved than with a clean harness before any training: take another option."""
+    """Suggests another option if less is solved than with a clean harness before any training."""
     worse = 0.0 if case.trained else case.short("score.clean_success", 0.0)
     option = _option(case) if worse > 0.05 else None
     if option is None:
@@ -151,7 +151,7 @@ def _option(case: Case) -> tuple[Constant, str] | None:
 
 @rule("drop-leaking-tool", "scaffold", repairs=True)
 def drop_leaking_tool(case: Case) -> Diagnosis | None:
-    """Attempts are flagged for reading the answer through a tool that the scaffold offers."""
+    """Suggests no longer offering a tool through which attempts read the answer."""
     leaks = {flag: share for flag, share in case.under("behaviour.flag.leak:").items() if share > 0}
     offer = case.constant("scaffold", _TOOLS, (str, list, tuple))
     tool = max(leaks, key=lambda name: leaks[name], default=None)

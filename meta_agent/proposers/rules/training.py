@@ -1,4 +1,4 @@
-"""Rules on what trains: groups that tell attempts apart, and tasks that are mixed and open."""
+"""Rules on what is trained on: groups with differing rewards, and tasks that are mixed and open."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DEAD_MEASURED: Final = "signal.dead_group_ratio"
 
 @rule("keep-informative-groups", "filter")
 def keep_informative_groups(case: Case) -> Diagnosis | None:
-    """Groups with a gradient are thrown away, or the floor is so high that they would be."""
+    """Suggests another filter if it throws away groups whose rewards differ."""
     file = case.defining("filter", "keep")
     if file is None:
         return None
@@ -117,7 +117,7 @@ def _looks_beyond_rewards(file: PythonFile) -> bool:
 
 @rule("broaden-curriculum", "data")
 def broaden_curriculum(case: Case) -> Diagnosis | None:
-    """Part of the tasks is left out, or they come in an order that narrows each step."""
+    """Suggests a curriculum with all tasks, mixed, if it leaves some out or narrows each step."""
     file = case.defining("data", "order")
     if file is None:
         return None
@@ -141,7 +141,7 @@ def broaden_curriculum(case: Case) -> Diagnosis | None:
 
 @rule("informative-tasks-first", "data")
 def informative_tasks_first(case: Case) -> Diagnosis | None:
-    """Many groups are all right or all wrong: prefer tasks whose outcome is open."""
+    """Suggests preferring tasks with an open outcome if many groups are all right or all wrong."""
     file = case.defining("data", "order")
     if file is None or case.dead < 0.25 or "solved" in file.text:
         return None

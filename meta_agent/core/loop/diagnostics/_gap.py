@@ -32,7 +32,7 @@ RULES: Final = "rules"
 
 
 def open_gap(run: Run) -> str:
-    """Returns the newest open gap as a sentence, or "" if no gap is open."""
+    """Returns the newest unexplained move of the score as a sentence, or "" if there is none."""
     sentence, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
         gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
@@ -50,7 +50,7 @@ def _sentence(version: str, delta: float, z: float) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """Yields the text about the open gap for a language model."""
+    """Yields the text for a language model about a score that moved without any metric moving."""
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "
@@ -60,7 +60,10 @@ def gap_terms(run: Run) -> Iterator[str]:
 
 
 def with_leads(run: Run, collected: Collected, situation: Situation | None) -> Situation | None:
-    """Returns the situation, with leads added if the rules agent faces an open gap."""
+    """Returns the situation, for the rules agent with numbers that would explain an open gap.
+
+    A gap is open if the score moved and no metric moved with it.
+    """
     if run.author != RULES or not (gap := open_gap(run)):
         return situation
     numbers = leads(run, collected.tree)
@@ -69,7 +72,10 @@ def with_leads(run: Run, collected: Collected, situation: Situation | None) -> S
 
 
 def leads(run: Run, tree: HarnessTree) -> tuple[Lead, ...]:
-    """Returns the library's numbers that separate past versions, without reading held-out ones."""
+    """Returns the library's numbers that separate good past versions from bad ones, best first.
+
+    Held-out versions are not read.
+    """
     versions, _ = split_past(run, past_versions(run), tree)
     good = sum(version.good for version in versions)
     if min(good, len(versions) - good) < MIN_VERSIONS:

@@ -30,7 +30,7 @@ _GOOD: Final = {VerdictKind.PROMOTE: True, VerdictKind.REJECT: False, VerdictKin
 
 
 class PastVersion(NamedTuple):
-    """A version with a verdict, and the rollouts of its first training seed."""
+    """A version with a verdict, and where the rollouts of its first training seed are stored."""
 
     good: bool
     shard: JSON
@@ -131,7 +131,9 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """Returns the number on each version. Versions without a value are left out."""
+    """Returns a number's values on good and on bad versions; versions without a value are left
+    out.
+    """
     values: dict[bool, list[float]] = {True: [], False: []}
     for version in past:
         measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))

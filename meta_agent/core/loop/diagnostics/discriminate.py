@@ -34,7 +34,7 @@ LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:
-    """Judges a diagnostics candidate on the past versions of the workspace."""
+    """Returns the verdict on a new diagnostic, judged on the past versions of the workspace."""
     candidate = tested.candidate
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
 

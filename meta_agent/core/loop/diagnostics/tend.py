@@ -28,14 +28,14 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 
 class Admitted(NamedTuple):
-    """A diagnostic that a run of this workspace admitted."""
+    """A diagnostic that a run of this workspace merged into `main`."""
 
     candidate: Candidate
     seq: int  # of its merge in the ledger
 
     @property
     def metric(self) -> str:
-        """Returns the number that it was admitted for."""
+        """Returns the name of the number that the diagnostic was admitted for."""
         return self.candidate.hypothesis.metric
 
 
@@ -60,7 +60,9 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Returns the version without the diagnostics that stopped discriminating."""
+    """Removes diagnostics that no longer separate good versions from bad ones; returns the
+    version.
+    """
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version

@@ -45,7 +45,7 @@ def brief_for(
     host: HostServices,
     situation: Situation | None,
 ) -> Brief:
-    """Returns the brief of a generation. Its files are made only when they are read."""
+    """Returns what the meta-agent is given for a generation; its files are made only when read."""
     return Brief(
         generation=generation,
         k=run.config.candidates,
@@ -67,7 +67,7 @@ def brief_for(
 
 
 def situation(run: Run) -> Situation:
-    """Returns what the domain says of itself: its tools, training tasks and ceilings."""
+    """Returns facts about the domain: its tools, the number of training tasks and its limits."""
     domain = run.lab.domain
     tasks = domain.tasks("train")
     view = (tasks or domain.tasks("search"))[0].view  # a frozen policy may have no train tasks
@@ -353,7 +353,7 @@ def _room(run: Run, generation: int) -> str:
 
 
 def summary(outcome: JSON) -> str:
-    """Returns one sentence about why a generation has nothing to try."""
+    """Returns a sentence that says why a generation has nothing to try."""
     refused = len(outcome["refused"])
     if refused:
         return f"nothing to try: {refused} of {refused} attempts were refused"

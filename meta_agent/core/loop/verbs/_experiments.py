@@ -41,7 +41,7 @@ _EDIT: Final = Version("the edit", "uncommitted")
 
 @dataclass(slots=True)
 class Experiments:
-    """The experiments of one generation's authors on the version that they are shown."""
+    """The experiments that one generation's authors make on the version that they are shown."""
 
     run: Run
     collected: Collected
@@ -50,7 +50,9 @@ class Experiments:
     """Runs one experiment at a time. Each runs its two sides in parallel."""
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Grants one author an equal part of the unused attempts, or nothing in a race."""
+        """Grants one author an equal part of the unused attempts, or none if the policy is
+        frozen.
+        """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
             return Grant()
@@ -68,7 +70,10 @@ class Experiments:
         return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns the attempts of an experiment. Raises CandidateError if a check fails."""
+        """Returns how many attempts an experiment would take.
+
+        Raises CandidateError if a check fails.
+        """
         findings = checked(self.run, self.collected, tree, pair=True)
         if vetoes := [finding for finding in findings if finding.severity == "veto"]:
             message = "\n".join(f"{veto.code}: {veto.message}" for veto in vetoes)
@@ -85,7 +90,7 @@ class Experiments:
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment, or reads it from the journal. Returns its report."""
+        """Makes an experiment, or reads its outcome from the journal; returns the report."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 
@@ -103,7 +108,11 @@ class Experiments:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """Returns what the base policy solves cleanly under each tree, by task. Checks nothing."""
+        """Returns, for each tree, which tasks the base policy solves cleanly; None for a broken
+        tree.
+
+        Runs no checks first.
+        """
         with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
             return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
 
@@ -217,9 +226,9 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Returns the findings of the static checks and, if they pass, of the contract tests.
+    """Returns the findings of the static checks and, if those pass, of the contract tests.
 
-    With `pair`, an edit may touch two factors, because one repair may mask another.
+    With `pair`, an edit may touch two factors, because one repair may hide the effect of another.
     """
     contract = parse_contract(collected.tree)
     touched = touched_factors(collected.tree, tree)
@@ -233,7 +242,7 @@ def checked(
 
 
 def touched_factors(before: HarnessTree, after: HarnessTree) -> set[Factor]:
-    """Returns the factors whose files an edit changes, by the contract before the edit."""
+    """Returns the factors whose files an edit changes, by the `harness.toml` before the edit."""
     contract = parse_contract(before)
     changed = changed_paths(before, after)
     return {factor for path in changed for factor in contract.factors_matching(path)}

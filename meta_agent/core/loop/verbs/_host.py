@@ -53,7 +53,9 @@ class Host:
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs the static checks and, if they pass, the contract tests on stored rollouts."""
+        """Runs the static checks on a draft and, if they pass, its contract tests on stored
+        rollouts.
+        """
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
         text = _finding_lines(findings) or "Static checks and contract tests pass."
@@ -73,7 +75,10 @@ class Host:
         return self.experiments.lend(who, sharing)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns the attempts of an experiment. Raises CandidateError if a check fails."""
+        """Returns how many attempts an experiment would take.
+
+        Raises CandidateError if a check fails.
+        """
         return self.experiments.quote(tree, trial)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
@@ -82,7 +87,7 @@ class Host:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """Returns what the base policy solves cleanly under each tree, by search task."""
+        """Returns, for each tree, which search tasks the base policy solves cleanly."""
         return self.experiments.sample(trees, tasks)
 
     def tell(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """Restricts the comparison of two versions to numbers that the same diagnostics measured.
 
-If the source of a diagnostic changed in between, one name stands for two different numbers. The
-earlier version's are then left out, because their change would come from the diagnostic.
+If a diagnostic's source changed in between, one name stands for two different numbers. The earlier
+version's numbers of that name are left out, because the diagnostic would explain their change.
 """
 
 from __future__ import annotations

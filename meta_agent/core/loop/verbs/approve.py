@@ -59,7 +59,11 @@ def to_test(
     candidates: Sequence[Candidate],
     revise: Revise = lambda _candidate, _feedback: None,
 ) -> list[Candidate]:
-    """Returns the candidates that may be tested. A person is asked about revisions too."""
+    """Returns the candidates that may be tested.
+
+    With `--approve each` a person decides about every one. A revision that comes back from its
+    author is asked about too.
+    """
     if run.config.approve != "each":
         return list(candidates)
     approved, pending = list[Candidate](), list(candidates)
@@ -78,7 +82,9 @@ def to_test(
 
 
 def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
-    """Returns whether a promoted candidate is merged. Asks a person unless `--approve auto`."""
+    """Returns True if a promoted candidate is to be merged. Asks a person unless `--approve
+    auto`.
+    """
     if run.config.approve == "auto":
         return True
     question = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))
@@ -90,7 +96,9 @@ def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
 
 
 def feedback(run: Run) -> list[Feedback]:
-    """Returns all remarks of this run, oldest first. Every author is shown them."""
+    """Returns all remarks that people made in this run, oldest first; every author is shown
+    them.
+    """
     steps = run.ledger.steps(run.id, kind="decision")
     decisions = [DecisionView.parse(step) for step in steps if step.is_done]
     return [
@@ -192,9 +200,9 @@ def _decline(
 
 
 def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
-    """Records one answer to several open questions, after it has checked all of them.
+    """Records one answer to several open questions of a run; returns the decisions.
 
-    The caller must own the ledger. A run that is at work asks on its own terminal.
+    Raises ConfigError if one of them is not open. The caller must own the ledger.
     """
     steps = [_open_step(ledger, run, subject) for subject in subjects]
     for step in steps:
@@ -211,9 +219,12 @@ def _open_step(ledger: Ledger, run: str, subject: str) -> Step:
         return waiting[-1]
     if steps:
         decided = DecisionView.parse(steps[-1]).answer_sentence
-        raise ConfigError(f"{name} is decided already ({decided})", hint="a decision is asked once")
+        raise ConfigError(
+            f"{name} is decided already ({decided})",
+            hint="a decision cannot be changed; see the open ones: meta-agent approve",
+        )
     decisions = [DecisionView.parse(step) for step in ledger.steps(run, kind="decision")]
     subjects = ", ".join(decision.subject for decision in decisions if decision.waits) or "nothing"
     raise ConfigError(
-        f"nobody is asked about {subject!r} in run {run}", hint=f"waiting: {subjects}"
+        f"no question about {subject!r} is open in run {run}", hint=f"open questions: {subjects}"
     )

@@ -28,9 +28,9 @@ _Cell = Mapping[str, float]  # clean success by task
 
 
 def attribute(run: Run, before: str, after: str) -> JSON:
-    """Returns the four cells and their effects for two commits.
+    """Returns how much of the gain between two commits comes from the harness and from the policy.
 
-    Returns None if the budget cannot pay for them.
+    Returns None if the budget cannot pay for the measurements.
     """
     if not _paid_for(run, before, after):
         return None

@@ -1,4 +1,4 @@
-"""Calibration: how a hypothesis said its metric would move, and how it moved.
+"""Calibration: compares how a hypothesis said its metric would move with how it moved.
 
 It also covers candidates that were only screened, on one training seed. It judges the proposer,
 never the candidate.

@@ -34,7 +34,9 @@ RUNS: Final = 8
 
 
 class Mix(NamedTuple):
-    """Candidates merged one after another, each by a `--no-ff` merge: what a cell measures."""
+    """Candidates merged one after another, each by a `--no-ff` merge; a cell measures the last
+    commit.
+    """
 
     name: str
     members: tuple[Candidate, ...]
@@ -46,7 +48,7 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A mix and its measurement on the search split."""
+    """A set of merged candidates and its measurement on the search split."""
 
     mix: Mix
     evaluated: Evaluated | None
@@ -67,7 +69,7 @@ class Cell(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a member adds to the cell of all others. It explains and proves nothing."""
+    """What one candidate adds to the bundle of all others; it explains and proves nothing."""
 
     candidate: Candidate
     delta: float
@@ -86,7 +88,7 @@ def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
 
 
 def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
-    """Returns the arguments of a merge. The same merge always gives the same commit."""
+    """Returns the arguments of a candidate's merge; the same merge always gives the same commit."""
     hypothesis = candidate.hypothesis
     return {
         "ref": candidate.ref,
@@ -99,7 +101,9 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 def assembled(
     run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns up to `most` ideas that merge without conflict, and the ideas that must wait."""
+    """Returns up to `most` ideas that merge without conflict, and the ideas left for the next
+    bundle.
+    """
     members: list[Candidate] = []
     waiting: list[Candidate] = []
     for idea in ideas:
@@ -120,11 +124,12 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """Returns the tip with one more idea, or with the idea in place of conflicting members.
+    """Returns the best commit so far with one more idea, or with it in place of conflicting
+    members.
 
-    An idea and a member that write the same line are alternatives. Then the mix holds the tip's
-    other members, merged anew onto `first`, without those that build on the replaced member.
-    Returns None if the idea itself conflicts with `first`.
+    An idea and a member that write the same line are alternatives. Then the other members are
+    merged anew onto `first`, without those that build on the replaced member. Returns None if the
+    idea itself conflicts with `first`.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
@@ -138,7 +143,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns the whole bundle, and the bundle without each member if it has several."""
+    """Returns the whole bundle and, if it has several members, the bundle without each of them."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -147,7 +152,9 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns the mixes of eight cells: each member is in half of them, each pair in a quarter."""
+    """Returns eight sets of candidates: each candidate is in half of them, each pair in a
+    quarter.
+    """
     if not 3 <= len(members) < RUNS:
         return []
     columns = [(1,), (2,), (4,), (1, 2), (1, 4), (2, 4), (1, 2, 4)]
@@ -167,7 +174,9 @@ def short(run: Run, candidate: Candidate) -> str:
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and measures the cells side by side. Each is one step of the journal."""
+    """Trains and measures these sets of candidates side by side; each is one step of the
+    journal.
+    """
     jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -182,7 +191,7 @@ def _job(run: Run, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
-    """Returns the trainings of these cells."""
+    """Returns the trainings that these sets of candidates need."""
     return [_job(run, run.repo.tree(mix.commit)) for mix in mixes]
 
 
@@ -242,7 +251,9 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Returns each member's share, with simultaneous (Bonferroni) intervals over tasks."""
+    """Returns what each member adds to its bundle, with simultaneous (Bonferroni) intervals over
+    tasks.
+    """
     whole = cells[0]
     member_shares = []
     for cell in cells[1:]:
@@ -257,7 +268,9 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Returns the bundle without its harmful members, or None if a cell has just that set."""
+    """Returns the bundle without its harmful members, or None if a measured cell is just that
+    set.
+    """
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
     if not ids or any(cell.mix.ids == ids for cell in cells):
@@ -266,7 +279,10 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the members without which the bundle does no better. The first cell is the bundle."""
+    """Returns the bundle's members except those without which it does better.
+
+    The first cell is the whole.
+    """
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:
@@ -276,7 +292,7 @@ def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """Returns the best valid cell that beats its base, or None.
+    """Returns the best valid cell whose clean success is above `below`, or None.
 
     Cells without any veto come first. Among equals, the one with fewer members wins.
     """
@@ -289,5 +305,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Returns whether a cell beats the clean success `below` of its base by `WORTHWHILE`."""
+    """Returns True if a cell's clean success exceeds `below` by more than `WORTHWHILE`."""
     return cell is not None and cell.clean > below + WORTHWHILE

@@ -22,7 +22,9 @@ from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 
 
 def collect(run: Run, version: Version) -> Collected:
-    """Trains the version on seed 0 and rolls it out on the search split (cached)."""
+    """Returns a version with its policy (seed 0) and its rollouts on the search split, made or
+    stored.
+    """
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.training}{plan.search} search tasks")
     run.lab.label(tree, version.id)
@@ -47,7 +49,7 @@ def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Runs the harness's diagnostics over the rollouts. Returns evidence and findings."""
+    """Runs the harness's diagnostics over a version's rollouts; returns evidence and findings."""
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")
     untrained = _untrained(run, collected, generation)

@@ -23,7 +23,9 @@ NOTE_RECORD: Final = "Record: "
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records a verdict, and distils a skill from it if it is informative."""
+    """Records a verdict, and writes a skill (a lesson for later runs) if the verdict is
+    informative.
+    """
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
@@ -56,7 +58,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Writes a skill from a promotion or an informative failure."""
+    """Writes a skill, a lesson for later runs, from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)

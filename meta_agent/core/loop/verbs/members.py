@@ -25,7 +25,7 @@ from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, Verd
 def conclude_members(
     run: Run, first: Version, result: Found, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each member's verdict. With `skills`, writes a skill for members that surely help.
+    """Records each member's verdict. With `skills`, writes a lesson for members that surely help.
 
     A member surely helps if the lower bound of its share is above zero, or if it has no share.
     """
@@ -42,7 +42,7 @@ def conclude_members(
 def conclude_claim(run: Run, result: Found, judged: Judged, parts: JSON = None) -> None:
     """Records the verdict on the whole harness in the ledger, and in a note on its commit.
 
-    `parts` is its attribution if it was merged.
+    `parts` says how much of the gain is the harness's and the policy's, if it was merged.
     """
     commit, name = result.version.commit, f"{run.id}/{CLAIM}"
     verdict_row = {

@@ -24,7 +24,7 @@ from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 
 
 def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
-    """Advances `main`. Returns the attribution of the gain to harness and policy.
+    """Moves `main` to the proven commit. Returns the gain's parts from harness and policy.
 
     Raises ConfigError if the verdict is not PROMOTE, whichever strategy asks.
     """
@@ -53,7 +53,10 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
 
 
 def promote_watching(run: Run, first: Version, result: Found) -> Version:
-    """Merges only the admitted diagnostics into `main`. Returns the version with them."""
+    """Merges only the admitted diagnostics into `main` and returns the version with them.
+
+    Returns `first` if there are none, or if a person declines.
+    """
     watching = [candidate for candidate in result.candidates if candidate.factor == "diagnostics"]
     if not watching:
         return first

@@ -30,7 +30,7 @@ __all__ = ["admit", "candidate_row", "propose", "revise"]
 
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
-    """Asks the meta-agent for candidates and admits their commits."""
+    """Asks the meta-agent for candidates, and returns those whose commits were accepted."""
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",
@@ -55,7 +55,7 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
 
 
 def candidate_row(run: Run, candidate: Candidate) -> JSON:
-    """Returns a candidate and its diff, as its step records them."""
+    """Returns a candidate with its diff, in the form that its ledger step records."""
     diff = run.repo.diff(candidate.base, candidate.commit)
     return {**candidate_to_json(candidate), "diff": diff}
 
@@ -143,7 +143,10 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Admits a draft's commit from quarantine. Raises CandidateError with the reason if not."""
+    """Checks a draft's commit and returns it as a candidate.
+
+    Raises CandidateError if it is refused.
+    """
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)
@@ -185,14 +188,14 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
         factor = contract.factor_of(paths)
         if factor != hypothesis.factor:
             raise CandidateError(
-                f"the hypothesis is about {hypothesis.factor}, the edit touches {factor}",
+                f"the hypothesis is about {hypothesis.factor}, but the edit touches {factor}",
                 reason="factor_mismatch",
             )
         return factor
     label = set(hypothesis.factors)
     if len(label) != 2 or hypothesis.factor not in label or "diagnostics" in label:
         raise CandidateError(
-            f"a combined change is about two factors that act, not {hypothesis.label}",
+            f"a combined change needs two factors without diagnostics, not {hypothesis.label}",
             reason="bad_label",
         )
     contract.require_factors(paths, hypothesis.factors)
@@ -204,4 +207,7 @@ def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
     commit = run.repo.log(1, ref=draft.tip)[0]
     message = "\n\n".join(filter(None, [commit.subject, commit.body]))
     if commit.parents != (base,) or message.split() != draft.message.split():
-        raise CandidateError("the commit is not the one the host asked for", reason="commit_text")
+        raise CandidateError(
+            "the commit must be one commit on its base, with the host's message",
+            reason="commit_text",
+        )

@@ -72,7 +72,7 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """Returns a veto: a factor that acts through training cannot help a frozen policy."""
+    """Returns a veto for a factor that acts through training, which cannot help a frozen policy."""
     reason = f"{factor} acts through training, and {run.config.policy} is frozen"
     return Finding("factor.untrained", "veto", f"{reason}: {', '.join(run.factors)} can count")
 

@@ -26,26 +26,26 @@ FIRST_SEED: Final = 100
 
 
 class Checkpoint(NamedTuple):
-    """Weights, and their evaluation on the search split."""
+    """Trained weights, and their evaluation on the search split."""
 
     trained: Trained
     evaluation: Evaluated
 
 
 def on_search(run: Run, tree: HarnessTree, trained: Trained) -> Checkpoint:
-    """Evaluates these weights on the search split."""
+    """Evaluates these weights on the search split and returns both."""
     return Checkpoint(
         trained, run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
     )
 
 
 def best_of(checkpoints: list[Checkpoint]) -> Checkpoint:
-    """Returns the checkpoint with the highest clean success, the earliest of equals."""
+    """Returns the checkpoint with the highest clean success, the earliest among equals."""
     return max(checkpoints, key=lambda c: (c.evaluation.clean, -c.trained.steps))
 
 
 def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -> Trained:
-    """Trains `start` under this version while it improves and the budget lasts.
+    """Trains `start` further under this version while it improves and the budget lasts.
 
     Leaves `reserved` attempts unused. Returns the best weights.
     """
@@ -88,14 +88,17 @@ def _chunk(
 
 
 def one_long(run: Run, version: Version) -> Trained:
-    """Spends the whole budget on one training. Returns its best checkpoint on the search split."""
+    """Spends the whole budget on one training; returns its best checkpoint on the search split.
+
+    Raises ConfigError if the budget pays for no training.
+    """
     tree, plan = run.repo.tree(version.commit), run.plan
     lengths = allowed(run) // one_cell(plan, tree)
     if lengths < 1:
         raise ConfigError(
-            f"--budget {run.config.budget} pays for no training of {plan.steps} steps: "
-            f"{one_cell(plan, tree):,} attempts with its evaluation",
-            hint=f"--budget {one_cell(plan, tree)} or more, or fewer --train-steps",
+            f"--budget {run.config.budget} cannot pay for a training of {plan.steps} steps, "
+            f"which takes {one_cell(plan, tree):,} attempts with its evaluation",
+            hint=f"give --budget {one_cell(plan, tree)} or more, or fewer --train-steps",
         )
     steps = lengths * plan.steps
     run.phase("train", f"{version.id}: {steps} steps, the whole budget")

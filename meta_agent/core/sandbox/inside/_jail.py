@@ -1,17 +1,17 @@
-"""Runs first in a process sandbox: limits, then as many kernel fences as this machine allows.
+"""Puts a process sandbox behind limits and as many kernel fences as this machine allows.
 
-In a user namespace of its own (no root needed) it takes away the network, the sight of other
-processes (and so of their environments), all capabilities, and the files of the machine: the
-sandbox gets a root of its own, which shows the programs of the system, the interpreter with its
+Needs no root: it enters a user namespace of its own. There it takes away the network, the view of
+other processes (and so of their environments), all capabilities, and the files of the machine.
+The sandbox gets a root of its own, which shows the system's programs, the interpreter with its
 packages, and its own folder. The worker becomes PID 1 of a PID namespace: when it ends, the kernel
 ends everything in it.
 
-Whoever starts it as root gets a second user in that namespace, drawn for this sandbox, whom all
-that is untrusted becomes (`processes.step_down`); the worker keeps the right to do that and to end
-what that one runs.
+A host that runs as root draws a second user for each sandbox, called the stranger. All untrusted
+code becomes that user (`processes.step_down`); the worker keeps the right to end that user's
+processes.
 
-What could be fenced is told to the host by name, never assumed: inside a container or under a
-hardening policy the kernel may refuse all of it. Not covered: what lies in the folders of system
+The host is told by name which fences hold; it assumes none. Inside a container or under a
+hardening policy the kernel may refuse all of them. Not covered: files in the folders of system
 programs and of the interpreter, which every sandbox may read.
 """
 
@@ -61,7 +61,7 @@ WORKED: set[tuple[str, bool, bool]] = set()
 
 
 class Plan(NamedTuple):
-    """What one jail is made of."""
+    """What one jail is built from: its folder, the interpreter's folders, and a second user."""
 
     folder: str
     interpreter: list[str]  # the folders of the interpreter and its packages
@@ -75,7 +75,11 @@ def check(result: int) -> None:
 
 
 def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
-    """Caps one process each (memory, file size, open files), and a user of its own in number."""
+    """Limits the memory, file size and open files of each process.
+
+    With a stranger (the sandbox's second user) it also limits how many processes that user may
+    have.
+    """
     memory = limits["memory_mb"] << 20
     limit_by_resource = {
         resource.RLIMIT_AS: memory,
@@ -92,7 +96,10 @@ def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
 
 
 def enter_namespaces(stranger: int | None) -> None:
-    """Into namespaces of our own, in which we are who we were, and the stranger is known."""
+    """Moves this process into new namespaces in which it keeps its user and the stranger exists.
+
+    Raises OSError if the kernel refuses.
+    """
     flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
     here, (entered, say) = os.getpid(), os.pipe()
     outside = os.fork()
@@ -111,7 +118,9 @@ def enter_namespaces(stranger: int | None) -> None:
 
 
 def map_users(pid: int, stranger: int | None, entered: int) -> None:
-    """The life of a child that stays outside, from where alone two users can be mapped."""
+    """Runs in a child outside the new namespace, where alone two users can be mapped; then
+    exits.
+    """
     try:
         if os.read(entered, 1):
             alone = stranger is None
@@ -128,7 +137,10 @@ def map_users(pid: int, stranger: int | None, entered: int) -> None:
 
 
 def raise_loopback() -> None:
-    """The guest's own loopback (a relay for agents listens there); no other interface exists."""
+    """Switches on the sandbox's own loopback interface, where a relay for agents listens.
+
+    No other network interface exists in the sandbox.
+    """
     check(sock := libc.socket(AF_INET, SOCK_DGRAM, 0))
     try:
         request = array.array("B", struct.pack("16sh14x", b"lo", 0))
@@ -144,7 +156,7 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 
 
 def set_read_only(path: str, *, below: bool = False) -> None:
-    """This mount alone, or with all mounts `below` it."""
+    """Makes a mount read-only, together with all mounts under it if `below` is set."""
     attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     flags = AT_RECURSIVE if below else 0
     check(
@@ -153,10 +165,10 @@ def set_read_only(path: str, *, below: bool = False) -> None:
 
 
 def fence_files(plan: Plan) -> bool:
-    """Replaces the root by one of our own, which holds nothing but what a sandbox needs.
+    """Replaces the file system root by a new one that holds only what a sandbox needs.
 
-    System programs, the interpreter and the sandbox's own folder keep their paths; all but the
-    folders to work in are read-only. Returns whether locks of files are this sandbox's own.
+    System programs, the interpreter and the sandbox's own folder keep their paths. Only the work
+    and temporary folders are writable. Returns whether file locks are invisible to other sandboxes.
     """
     root = f"{plan.folder}/root"
     mount("none", "/", "", MS_REC | MS_PRIVATE)
@@ -180,7 +192,7 @@ def fence_files(plan: Plan) -> bool:
 
 
 def make_folders(root: str) -> None:
-    """Empty folders that programs expect; temporary files are this sandbox's own."""
+    """Creates the empty folders that programs expect, and a private `/tmp`."""
     for name in ("proc", "run", "tmp", "var/tmp", "etc", "dev"):
         os.makedirs(f"{root}/{name}")
     flags = MS_NOSUID | MS_NODEV
@@ -188,7 +200,9 @@ def make_folders(root: str) -> None:
 
 
 def system_folders(root: str) -> list[str]:
-    """What holds the programs and libraries of the system; links among them are made again."""
+    """Returns the folders of system programs and libraries; recreates the symbolic links among
+    them.
+    """
     folders = []
     for path in SYSTEM:
         if os.path.islink(path):
@@ -199,16 +213,19 @@ def system_folders(root: str) -> list[str]:
 
 
 def with_links_last(folders: list[str]) -> list[str]:
-    """Returns the folders and what their links lead to: links in the root need their targets."""
+    """Returns the folders and the targets of links among them, targets first.
+
+    Links in the new root need their targets to exist.
+    """
     paths = {*folders, *map(os.path.realpath, folders)}
     return sorted(paths, key=lambda path: (path != os.path.realpath(path), path))
 
 
 def show(root: str, path: str) -> bool:
-    """Shows a folder, read-only. Returns whether locks in it are this sandbox's own.
+    """Mounts a folder read-only at the same path in the new root.
 
-    The files of an overlay are files of their own to who locks them. Where the kernel allows none,
-    the folder itself is shown, in which sandboxes meet each other's locks.
+    Returns True if file locks in it are this sandbox's own, which an overlay mount gives. If the
+    kernel allows no overlay, the folder itself is mounted and sandboxes can see each other's locks.
     """
     target = f"{root}{path}"
     os.makedirs(target, exist_ok=True)
@@ -230,7 +247,7 @@ def bind(path: str, root: str) -> None:
 
 
 def make_devices(root: str) -> None:
-    """Devices without a state, terminals and shared memory of this sandbox."""
+    """Creates `/dev`: stateless devices, and terminals and shared memory of this sandbox only."""
     dev = f"{root}/dev"
     mount("tmpfs", dev, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
     for name in ("null", "zero", "full", "random", "urandom", "tty"):
@@ -252,7 +269,9 @@ def make_devices(root: str) -> None:
 
 
 def write_names(root: str, stranger: int | None) -> None:
-    """What programs look up in /etc: how libraries are found, and the two users of this sandbox."""
+    """Writes the files in `/etc` that programs read: library paths, host names, the sandbox's
+    users.
+    """
     user = os.getuid() if stranger is None else stranger
     texts = {
         "passwd": f"root:x:0:0::/:/bin/sh\nsandbox:x:{user}:{user}::/tmp:/bin/sh\n",
@@ -272,7 +291,7 @@ def write_names(root: str, stranger: int | None) -> None:
 
 
 def enter_root(root: str) -> None:
-    """Makes this folder the root of the namespace, and lets go of the old one."""
+    """Makes this folder the root of the namespace and unmounts the old root."""
     os.chdir(root)
     check(libc.syscall(SYS_PIVOT_ROOT[os.uname().machine], b".", b"."))
     check(libc.umount2(b".", MNT_DETACH))
@@ -295,7 +314,7 @@ def die_with_parent() -> None:
 
 
 def stand_guard(child: int) -> None:
-    """The outer process: holds no fence of its own, passes on how the inner one ended."""
+    """Runs in the outer process: waits for the inner one and exits with its exit code."""
     for descriptor in (0, 1):
         os.close(descriptor)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -303,7 +322,7 @@ def stand_guard(child: int) -> None:
 
 
 def fork_inside() -> None:
-    """Returns in the child, PID 1 of the new namespace."""
+    """Forks and returns only in the child, which is PID 1 of the new namespace."""
     child = os.fork()
     if child:
         stand_guard(child)
@@ -311,7 +330,10 @@ def fork_inside() -> None:
 
 
 def give_away(folder: str, user: int) -> bool:
-    """The folders to work in are the stranger's from now on, and nobody else's."""
+    """Makes the stranger the only user who may enter the work and temporary folders.
+
+    Returns False if this process may not change their owner.
+    """
     try:
         for name in ("work", "tmp"):
             os.chown(f"{folder}/{name}", user, user)
@@ -323,7 +345,10 @@ def give_away(folder: str, user: int) -> bool:
 
 
 def settle_in(plan: Plan) -> None:
-    """Raises OSError where the stranger cannot work; for a process that ends afterwards."""
+    """Becomes the stranger in a process that only tests whether the stranger can work here.
+
+    Raises OSError if that user cannot enter the work folder or run the interpreter.
+    """
     if plan.stranger is not None:
         os.setgroups([])
         os.setresgid(plan.stranger, plan.stranger, plan.stranger)
@@ -335,7 +360,10 @@ def settle_in(plan: Plan) -> None:
 
 
 def works(plan: Plan, *, fenced: bool) -> bool:
-    """Whether one can enter here: what this machine has allowed once it is not asked again."""
+    """Returns whether a sandbox can be entered with this plan.
+
+    A success is remembered for later calls.
+    """
     tried = os.path.dirname(plan.folder), plan.stranger is not None, fenced
     if tried not in WORKED and attempt(plan, fenced):
         WORKED.add(tried)
@@ -343,7 +371,10 @@ def works(plan: Plan, *, fenced: bool) -> bool:
 
 
 def attempt(plan: Plan, fenced: bool) -> bool:
-    """The whole sequence in a throw-away child: a half-entered jail is no place to go on."""
+    """Tries the whole sequence of fences in a throw-away child and returns whether it succeeded.
+
+    A failed attempt leaves a half-entered jail, so the caller's process is never used for it.
+    """
     child = os.fork()
     if child == 0:
         try:
@@ -363,7 +394,7 @@ def attempt(plan: Plan, fenced: bool) -> bool:
 
 
 def chosen(plan: Plan) -> tuple[Plan, bool]:
-    """Whether there is a stranger, and whether there are fences, as far as this machine allows."""
+    """Returns the strictest plan that this machine allows, and whether the kernel fences hold."""
     if plan.stranger is not None and give_away(plan.folder, plan.stranger):
         for fenced in (True, False):
             if works(plan, fenced=fenced):
@@ -374,7 +405,10 @@ def chosen(plan: Plan) -> tuple[Plan, bool]:
 
 
 def enter(plan: Plan, fenced: bool, limits: dict[str, Any]) -> list[str]:
-    """Puts this process behind its fences, as `chosen`; returns their names."""
+    """Puts this process behind the fences that `chosen` decided on.
+
+    Returns the names of those that hold.
+    """
     die_with_parent()
     root = os.getuid() == 0
     own_locks = False

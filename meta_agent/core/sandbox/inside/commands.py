@@ -1,4 +1,4 @@
-"""Commands inside a sandbox: started in a session of their own, capped, and ended for sure."""
+"""Runs commands inside a sandbox: each in its own session, with capped output and a certain end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CappedOutput:
 
 
 class Command:
-    """One child in a session of its own, its pipes, and its end."""
+    """One running command in its own session: its pipes, its limits and its result."""
 
     def __init__(self, args: dict[str, Json]) -> None:
         self._started = time.monotonic()
@@ -109,7 +109,7 @@ class Command:
         return self._cpu_sec is not None and self._cpu.used_sec() > self._cpu_sec
 
     def _pump(self, watch: int) -> None:
-        """Moves bytes until the command has ended (its pipes may still be open) or time is up."""
+        """Moves bytes until the command ends (its pipes may stay open) or a limit is reached."""
         look = time.monotonic()
         waiter = select.poll()
         for fd in (*self._open, watch):
@@ -155,7 +155,7 @@ class Command:
         return not self._stdin
 
     def _take(self, fd: int) -> bool:
-        """Reads once; False at the end of the stream."""
+        """Reads once from a pipe. Returns False at the end of the stream."""
         try:
             chunk = os.read(fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -197,7 +197,10 @@ class Command:
 
 
 def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int]) -> int:
-    """Starts a program in a new session, as the stranger."""
+    """Starts a program in a new session, as the stranger (the sandbox's user for untrusted code).
+
+    Returns its process id. Raises OSError if the program cannot be started.
+    """
     answer, say = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -216,7 +219,10 @@ def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, i
 def become(
     argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int], say: int
 ) -> None:
-    """The child up to its program; says by its number why it did not get there."""
+    """Turns the forked child into the program.
+
+    On failure it writes the error number and path to `say`.
+    """
     number, path = errno.EINVAL, argv[0]  # a name with a zero byte in it
     try:
         os.setsid()
@@ -236,7 +242,7 @@ def become(
 
 @contextlib.contextmanager
 def exit_watch(pid: int) -> Iterator[int]:
-    """A descriptor that is readable once `pid` ended, or -1 where the kernel refuses."""
+    """Yields a descriptor that is readable once `pid` ended, or -1 if the kernel offers none."""
     try:
         watch = os.pidfd_open(pid)
     except (OSError, AttributeError):
@@ -249,7 +255,10 @@ def exit_watch(pid: int) -> Iterator[int]:
 
 
 def run_command(args: dict[str, Json]) -> dict[str, Json]:
-    """Runs one command; one that cannot start ends as in a shell: 127 not found, 126 refused."""
+    """Runs one command and returns its result as JSON.
+
+    A command that cannot start gives a shell's exit codes: 127 not found, 126 refused.
+    """
     started = time.monotonic()
     try:
         command = Command(args)

@@ -1,4 +1,4 @@
-"""Files inside a sandbox: plain ones, in the work directory, never reached through a link."""
+"""Reads and writes plain files in the sandbox's work directory, never through a link."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from meta_agent.core.sandbox.inside.processes import Here
 
 @contextlib.contextmanager
 def parent_directory(path: str, create: bool) -> Iterator[tuple[int, str]]:
-    """Opens a path's directory step by step, never through a link; yields it and the last name."""
+    """Opens a path's directory step by step, never through a link.
+
+    Yields the directory's descriptor and the file name. Raises ValueError if the path leaves the
+    work directory.
+    """
     *folders, name = [part for part in path.split("/") if part not in ("", ".")] or [""]
     if path.startswith("/") or ".." in (*folders, name) or not name:
-        raise ValueError(f"not a path inside the work directory: {path!r}")
+        raise ValueError(f"{path!r} is not in the work directory; use a relative path without '..'")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     here = os.open(Here.work_dir, flags)
     try:
@@ -35,7 +39,7 @@ def parent_directory(path: str, create: bool) -> Iterator[tuple[int, str]]:
 
 
 def write_files(args: dict[str, Json]) -> None:
-    """Writes new files, never through what stood at their paths."""
+    """Writes new files; deletes what stood at their paths first, so no link is written through."""
     mode = 0o755 if args["executable"] else 0o644
     for path, content in args["files"].items():
         with parent_directory(path, create=True) as (folder, name):
@@ -48,7 +52,10 @@ def write_files(args: dict[str, Json]) -> None:
 
 
 def read_files(args: dict[str, Json]) -> dict[str, str]:
-    """Reads what is a regular file; one size limit for all of them."""
+    """Returns the content of the regular files among the paths, as base64 by path.
+
+    Raises ValueError if all files together exceed `limit_bytes`.
+    """
     room, content_by_path = args["limit_bytes"], {}
     for path in args["paths"]:
         content = read_regular(path, room)
@@ -59,7 +66,11 @@ def read_files(args: dict[str, Json]) -> dict[str, str]:
 
 
 def read_regular(path: str, limit: int) -> bytes | None:
-    """The content of a regular file; None for anything else, and for a path through a link."""
+    """Returns the content of a regular file, or None for anything else and for a path through a
+    link.
+
+    Raises ValueError if the file is longer than `limit` bytes.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
         with parent_directory(path, create=False) as (folder, name):
@@ -76,5 +87,5 @@ def read_regular(path: str, limit: int) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise ValueError(f"{path}: the files asked for exceed the limit by at least one byte")
+        raise ValueError(f"{path}: the requested files exceed limit_bytes; read fewer or raise it")
     return content

@@ -1,10 +1,9 @@
-"""The process that a host's process sandboxes are forked from: what they import is loaded once.
+"""The process that a host's process sandboxes are forked from; it loads the shared imports once.
 
-It holds our own code and nothing else: its environment was cleared before it began. What it forks
-closes all but its own pipes and enters the jail before it takes a word from them.
-
-Promises: one order at a time, each answered; a process keeps its number until the host has heard of
-its end; this one ends with the host, and with it what it forked.
+It holds only this project's code, and its environment was cleared before it began. A forked child
+closes every descriptor but its own pipes and enters the jail before it reads from them.
+Promises: it answers each order before it takes the next; a process keeps its number until the host
+has been told that it ended; this process and all its children end with the host.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ ORDER_BYTES = 1 << 18  # more than a socket takes at once
 
 
 def serve(descriptor: int) -> None:
-    """Answers the host until it is gone: forks a sandbox, tells how one `ended`."""
+    """Answers the host's orders until the host is gone: to fork a sandbox, or to report whether one
+    ended.
+    """
     os.umask(0o022)
     host = socket.socket(fileno=descriptor)
     while True:
@@ -45,7 +46,10 @@ def serve(descriptor: int) -> None:
 
 
 def perform(order: dict[str, Json], stdio: list[int]) -> dict[str, Json]:
-    """What the host gets to hear: a process, or the code it ended with (None: not yet)."""
+    """Carries out one order of the host and returns the answer.
+
+    The answer holds the new process's id, or the exit code of an older one (None while it runs).
+    """
     if "ended" in order:
         pid, status = os.waitpid(order["ended"], os.WNOHANG)
         return {"code": os.waitstatus_to_exitcode(status) if pid else None}
@@ -61,7 +65,7 @@ def perform(order: dict[str, Json], stdio: list[int]) -> dict[str, Json]:
 
 
 def become(plan: Plan, fenced: bool, order: dict[str, Json], stdio: list[int]) -> None:
-    """The forked process up to its worker."""
+    """Turns the forked process into a worker behind its fences; never returns."""
     os.setsid()
     for target, descriptor in enumerate(stdio):
         os.dup2(descriptor, target)

@@ -1,4 +1,4 @@
-"""Frames between a sandbox's inside and the host: lines of JSON, bytes behind them."""
+"""Frames (length-prefixed messages) between the inside of a sandbox and the host."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Json = Any
 
 
 class Pipe:
-    """Length-prefixed frames over two private descriptors: a line of JSON each.
+    """Sends and receives length-prefixed frames over two private descriptors; each is a line of
+    JSON.
 
-    What the host sends after that line, raw bytes, becomes the message's `attached`.
-    While a write waits for room, arriving bytes are taken in, so that host and guest can both
-    write large frames at the same moment without a deadlock.
+    Raw bytes that the host sends after that line become the message's `attached`. While a write
+    waits for room, arriving bytes are read, so that host and guest can both write large frames at
+    the same moment without a deadlock.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -39,14 +40,16 @@ class Pipe:
         self.put(wire(message))
 
     def put(self, body: bytes) -> None:
-        """Sends a frame as it is."""
+        """Sends an encoded frame unchanged. Raises ValueError if it exceeds FRAME_LIMIT_BYTES."""
         if len(body) > FRAME_LIMIT_BYTES:
-            raise ValueError(f"a frame of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}")
+            raise ValueError(
+                f"a message of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}; send less at once"
+            )
         with self._write_lock:
             self._write(memoryview(len(body).to_bytes(4, "little") + body))
 
     def receive(self, timeout_sec: float | None = None) -> Json:
-        """Returns the next frame; None when time is up. Raises EOFError when the host is gone."""
+        """Returns the next frame, or None once time is up. Raises EOFError if the host is gone."""
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
         while (frame := self.take()) is None:
             if deadline is not None and not self._readable(max(0.0, deadline - time.monotonic())):
@@ -74,14 +77,17 @@ class Pipe:
         return bool(waiter.poll(timeout_sec * 1000))
 
     def fill(self) -> None:
-        """Takes in what has arrived, and waits where there is nothing."""
+        """Reads what has arrived into the buffer, and waits if nothing has.
+
+        Raises EOFError if the host is gone.
+        """
         chunk = os.read(self.source, CHUNK_BYTES)
         if not chunk:
             raise EOFError
         self._inbox += chunk
 
     def take(self) -> bytes | None:
-        """The next frame as it came; None before all of it is here."""
+        """Returns the next frame's bytes from the buffer, or None while it is incomplete."""
         if len(self._inbox) < 4:
             return None
         end = 4 + int.from_bytes(self._inbox[:4], "little")
@@ -94,14 +100,17 @@ class Pipe:
 
 
 def parsed(frame: bytes) -> Json:
-    """The line of JSON, with what is attached to it."""
+    """Returns a frame's JSON message; bytes behind the first line become its `attached`."""
     line, _, attached = frame.partition(b"\n")
     message = json.loads(line)
     return {**message, "attached": attached} if attached else message
 
 
 def wire(message: Json) -> bytes:
-    """A frame's text: ASCII, finite numbers, and "?" for halves of surrogate pairs."""
+    """Encodes a message as ASCII JSON; raises ValueError for NaN and infinities.
+
+    Halves of surrogate pairs become "?".
+    """
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     if "\\ud" in text:
         whole = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
@@ -110,27 +119,29 @@ def wire(message: Json) -> bytes:
 
 
 class Channel:
-    """What a guest operation gets: a way to ask the host in the middle of its work."""
+    """Lets a guest operation ask the host in the middle of its work."""
 
     def __init__(self, pipe: Pipe, request_id: int) -> None:
         self._pipe, self._id, self._next_cid = pipe, request_id, 0
 
     def calls(self, calls: Sequence[dict[str, Json]]) -> list[int]:
-        """Sends calls in one frame and returns their `cid`s, given where missing; does not wait."""
+        """Sends calls in one frame and returns their ids (`cid`) without waiting; missing ids are
+        filled in.
+        """
         numbered = [self._numbered(call) for call in calls]
         self._pipe.send({"id": self._id, "calls": numbered})
         return [call["cid"] for call in numbered]
 
     @staticmethod
     def cpu_meter() -> CpuMeter:
-        """Measures from now on what everything below this process uses."""
+        """Returns a meter of the processor time that processes below this one use from now on."""
         return CpuMeter()
 
     def wait(self, timeout_sec: float | None = None) -> list[dict[str, Json]]:
-        """Blocks for the next answers: `[{"cid", "ok"} or {"cid", "err"}]`; empty if time is up.
+        """Waits for the next answers:
 
-        The host groups answers as it likes: one frame may answer a part of one `calls`, or parts
-        of several.
+        `[{"cid", "ok"} or {"cid", "err"}]`; returns [] if time is up. The host groups answers
+        freely: one frame may answer a part of one `calls`, or parts of several.
         """
         while (frame := self._pipe.receive(timeout_sec)) is not None:
             if frame["id"] == self._id:  # else a late answer to an operation that is over
@@ -147,7 +158,7 @@ class Channel:
 
 
 def traceback_of(error: BaseException) -> str:
-    """An exception as the author of the code should read it: without our frames around theirs."""
+    """Returns an exception's traceback without the worker's own frames."""
     folder = __name__.rpartition(".")[0] + "."  # what came from it is named so in tracebacks
     ours = tuple(f"<{name[len(folder) :]}>" for name in sys.modules if name.startswith(folder))
     summary = traceback.TracebackException.from_exception(error)

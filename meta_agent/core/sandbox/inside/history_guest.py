@@ -1,8 +1,8 @@
 """Lists the stores of version history that this user can read (runs in the sandbox, stdlib only).
 
-Prints JSON: the repository's place with links followed, the names in it, and the paths of git
-directories (told by their shape, whatever they are called), object stores that others borrow from,
-other systems' stores, bundles and lone packs, and worktrees that are linked to a repository.
+Prints JSON with the repository's real path, the names in it, and the paths of: git directories
+(recognised by their content, whatever their name), object stores that others borrow from, other
+systems' stores, bundles, lone packs, and worktrees that are linked to a repository.
 """
 
 # Not pathlib in the walk: an image has hundreds of thousands of names.
@@ -20,7 +20,7 @@ HEXADECIMAL = set("0123456789abcdef")
 
 
 def history(root: str) -> "list[str]":
-    """The paths of what keeps history below a folder."""
+    """Returns the paths below a folder that hold version history."""
     paths = []
     for folder, folders, files in os.walk(root):
         if folder in SKIPPED:
@@ -38,7 +38,7 @@ def history(root: str) -> "list[str]":
 
 
 def _is_store(names: "list[str]", folder: str) -> bool:
-    """A git directory, or a folder of objects."""
+    """Returns True for a git directory or a folder of git objects."""
     if {"HEAD", "objects", "refs"} <= set(names):
         return True
     if os.path.basename(folder) != "objects":
@@ -47,7 +47,7 @@ def _is_store(names: "list[str]", folder: str) -> bool:
 
 
 def _linked_worktree(folder: str, names: "list[str]") -> bool:
-    """A `.git` file that points into another repository's list of worktrees."""
+    """Returns True if the folder's `.git` file makes it a linked worktree of another repository."""
     beginning = _beginning(folder, ".git") if ".git" in names else b""
     return beginning.startswith(b"gitdir:") and b"/worktrees/" in beginning
 
@@ -65,7 +65,7 @@ def _beginning(folder: str, name: str) -> bytes:
 
 
 def main() -> None:
-    """Writes the report."""
+    """Prints the report on the folder that the first argument names."""
     place = Path(sys.argv[1]).resolve()
     names = sorted(path.name for path in place.iterdir())
     print(json.dumps({"place": str(place), "names": names, "history": sorted(history("/"))}))

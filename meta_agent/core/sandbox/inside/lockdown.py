@@ -1,10 +1,9 @@
-"""The last step of the jail: system calls and files that no command has use for are refused.
+"""The jail's last step: refuses the system calls and file writes that no command needs.
 
-Runs after the namespaces, or without them where the kernel refuses those. Two mechanisms that need
-no rights: seccomp (no further namespaces, mounts, io_uring, bpf, key rings, tracing, and sockets of
-the usual families only, so none to a hypervisor) and Landlock (writing, and signals and abstract
-sockets to others, only inside). What the kernel lacks is left out and told.
-
+Runs after the namespaces, or without them if the kernel refuses those. It uses two mechanisms that
+need no rights. Seccomp refuses further namespaces, mounts, io_uring, bpf, key rings, tracing and
+unusual sockets, hypervisor ones included. Landlock allows writing, signals and abstract sockets
+only inside. A mechanism that the kernel lacks is skipped and reported.
 Not covered: processors other than x86-64 and AArch64 (no filter of system calls there).
 """
 
@@ -53,17 +52,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction of a BPF program, packed."""
+    """Returns one packed instruction of a BPF program."""
     return struct.pack("HBBI", code, then, otherwise, value)
 
 
 def refuse(code: int) -> bytes:
-    """The instruction that lets a system call fail with this error number."""
+    """Returns the instruction that makes a system call fail with this error number."""
     return instruction(RETURN, RET_ERRNO | code)
 
 
 def filter_program(machine: str) -> bytes:
-    """A filter for this processor. Each step either ends or falls through to the next."""
+    """Returns the seccomp filter for this processor, as packed BPF instructions.
+
+    Each step either ends the filter or falls through to the next.
+    """
     column, arch = MACHINES[machine]
     steps = [
         instruction(LD_WORD, ARCH),
@@ -101,7 +103,10 @@ def filter_program(machine: str) -> bytes:
 
 
 def filter_calls() -> bool:
-    """Refuses the system calls above for this process and all that it starts."""
+    """Installs the seccomp filter for this process and everything it starts.
+
+    Returns whether it holds.
+    """
     if os.uname().machine not in MACHINES:
         return False
     program = filter_program(os.uname().machine)
@@ -111,7 +116,10 @@ def filter_calls() -> bool:
 
 
 def restrict_files(folder: str, fenced: bool) -> bool:
-    """Writing only inside the sandbox's folders, and signals only to processes inside."""
+    """Allows writing only in the sandbox's folders and signals only to processes inside.
+
+    Returns False if the kernel has no Landlock or refuses the rules.
+    """
     version = libc.syscall(LANDLOCK_CREATE, None, 0, 1)
     if version < 1:
         return False
@@ -133,7 +141,7 @@ def restrict_files(folder: str, fenced: bool) -> bool:
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
-    """Allows these Landlock rights below a path; a path that is not there is passed over."""
+    """Adds Landlock rights for everything below a path; a missing path is skipped."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -146,10 +154,10 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def lock(folder: str, fenced: bool) -> list[str]:
-    """Both mechanisms; names the promise that they make. Privileges were given up before.
+    """Applies both mechanisms and returns the names of the fences that hold.
 
-    Landlock is a second wall behind the mounts and promises nothing of its own: without them it
-    could not keep anybody from the sockets of the host.
+    Privileges are gone already. Landlock is a second wall behind the mounts and names no fence of
+    its own: without the mounts it could not block the host's sockets.
     """
     restrict_files(folder, fenced)
     return ["seccomp"] if filter_calls() else []

@@ -1,4 +1,4 @@
-"""Who runs inside a sandbox: other users, processor time, orphans and their end."""
+"""Processes inside a sandbox: their users, their processor time, and the end of orphans."""
 
 # Not pathlib: what this imports is paid for at every start.
 # ruff: noqa: PTH123, PTH208
@@ -25,23 +25,30 @@ libc = ctypes.CDLL(None)
 
 
 class Here:
-    """What the host says of this place before anything runs, and what this process keeps."""
+    """What the host says about this sandbox before anything runs, and what this process keeps of
+    it.
+    """
 
     work_dir = ""
-    """Where the folder of this sandbox lies, as seen inside."""
+    """The path of this sandbox's work folder, as seen inside."""
     stranger: int | None = None
-    """The user that all that is untrusted becomes, where this process may do that."""
+    """The user that untrusted code runs as, or None if this process cannot change users."""
     contained = False
-    """Whether the control group that is in sight is this place's own."""
+    """Whether the visible control group belongs to this sandbox alone."""
     limits: dict[str, int] = {}  # noqa: RUF012 - set once, before anything runs
-    """What each process of the stranger may have, by the names of RLIMIT_*."""
+    """The limits of each untrusted process, by the names of RLIMIT_*."""
     fences: tuple[str, ...] = ()
     guest = -1
-    """The process of guest modules, which outlives commands."""
+    """The id of the process that runs guest modules, which outlives commands; -1 if there is
+    none.
+    """
 
 
 def step_down() -> None:
-    """This process becomes the stranger, with no right left and none to gain."""
+    """Makes this process the stranger (the user for untrusted code) without any right to go back.
+
+    Does nothing if there is no stranger. Raises OSError if the capabilities cannot be given up.
+    """
     if Here.stranger is None:
         return
     for name, value in Here.limits.items():
@@ -59,7 +66,9 @@ def step_down() -> None:
 
 @contextlib.contextmanager
 def as_stranger() -> Iterator[None]:
-    """Files are reached with the stranger's rights, and are the stranger's."""
+    """While it is entered, files are opened with the stranger's rights and created as the
+    stranger's.
+    """
     if Here.stranger is None:
         yield
         return
@@ -73,10 +82,11 @@ def as_stranger() -> Iterator[None]:
 
 
 class CpuMeter:
-    """Processor time that everything below this process has used since, in sum.
+    """Sums the processor time that all processes below this one have used since it was created.
 
-    In a container its group counts. Elsewhere the larger of two: what the dead who were waited for
-    and the living have used, and what was seen of every one of them while it lived.
+    In a container the control group counts. Elsewhere it takes the larger of two sums: the time of
+    living processes and of dead ones that were waited for, and the time observed of each process
+    while it lived.
     """
 
     GROUPS = (
@@ -114,13 +124,17 @@ class CpuMeter:
 
 
 def cpu_ticks(pid: int) -> tuple[int, int]:
-    """What a process has used, and those that it waited for; nothing once it is gone."""
+    """Returns the ticks that a process has used and those of children it waited for; 0, 0 once it
+    is gone.
+    """
     user, system, *waited_for = [int(field) for field in stat_of(pid)[11:15]] or [0, 0]
     return user + system, sum(waited_for)
 
 
 class OomCounter:
-    """Kills by the kernel in this container's memory group (v2, then v1), since it was opened."""
+    """Counts the kernel's out-of-memory kills in this container's memory group since it was
+    created.
+    """
 
     FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
@@ -141,9 +155,9 @@ class OomCounter:
 
 
 def kill_descendants() -> None:
-    """Kills and reaps whatever is left below this process, which adopts every orphan.
+    """Kills and reaps every process below this one, orphans included.
 
-    But for the process of guest modules; what that one started does not survive the next command.
+    The process of guest modules is spared, but what it started is killed too.
     """
     give_up = time.monotonic() + KILL_PATIENCE_SEC
     while alive := [pid for pid in living() if pid != Here.guest]:
@@ -155,7 +169,7 @@ def kill_descendants() -> None:
 
 
 def living() -> list[int]:
-    """Every process below this one that is not dead; reaps our own dead."""
+    """Returns the ids of all processes below this one that still run; reaps the dead ones."""
     try:
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) and pid != Here.guest:
             pass
@@ -165,7 +179,7 @@ def living() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, by one pass over /proc."""
+    """Returns the ids of all processes below `root`, by one pass over /proc."""
     parents = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
     below: list[int] = []
     frontier = {root}
@@ -176,12 +190,12 @@ def descendants(root: int) -> list[int]:
 
 
 def parent_of(pid: str) -> int:
-    """The parent of a process; -1 once it is gone."""
+    """Returns the id of a process's parent, or -1 once the process is gone."""
     return int((stat_of(int(pid))[1:2] or [b"-1"])[0])
 
 
 def stat_of(pid: int) -> list[bytes]:
-    """The fields of `/proc/PID/stat` from its state on; none once it is gone."""
+    """Returns the fields of `/proc/PID/stat` from the state on, or [] once the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -190,7 +204,7 @@ def stat_of(pid: int) -> list[bytes]:
 
 
 def settle() -> None:
-    """Orphans below come to us, and nobody of the same user may look into us."""
+    """Makes this process adopt orphans below it, and hides it from other processes of its user."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 

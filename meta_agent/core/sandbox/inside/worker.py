@@ -1,18 +1,16 @@
 """The program inside every sandbox: runs commands, moves files, hosts guest modules.
 
 The host streams it, with the stdlib-only files beside it, to a bare Python over the pipe, so no
-image can hold a stale copy and nothing needs to be installed.
-
-Promises: frames travel on private descriptors, which no other process can open; guest modules run
-in a process of their own, and where this one may become another user (`Here.stranger`, given by
-the container) they, all commands and all access to files have that user, who can neither signal nor
-look into this process; a command that runs out of time, wall clock or the processors' in sum, dies
-with everything it started, also what left its session; nothing that a command started outlives it;
-output is read to its end and capped; reads touch regular files only.
-
-Does not cover: without another user, signals from commands; there, processor time of children that
-are gone before anyone looks and whose parents ignore their end. The host treats every frame as
-hostile, and the container or the jail around this process is the wall.
+image can hold an outdated copy and nothing needs to be installed.
+Promises: Frames travel on private descriptors, which no other process can open. Guest modules run
+in a process of their own. If this process may become another user (`Here.stranger`, given by the
+container), then guest modules, commands and file access use that user, who can neither signal nor
+inspect this process. A command that exceeds its wall clock or processor time dies with everything
+it started, even processes that left its session. Nothing that a command started outlives it.
+Output is read to its end and capped; only regular files are read.
+Does not cover, without another user: signals from commands; processor time of children that end
+before they are counted and whose parents ignore their end. The host treats every frame as hostile,
+and the container or the jail around this process is the wall.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ MAX_DESCRIPTORS = 4096
 
 
 class StderrTail:
-    """Takes descriptors 1 and 2 of guest code and keeps the last bytes, for error reports."""
+    """Captures descriptors 1 and 2 of guest code and keeps the last bytes for error reports."""
 
     def __init__(self) -> None:
         source, sink = os.pipe()
@@ -104,7 +102,7 @@ class Worker:
         return self._builtin[frame["op"]](frame["args"])
 
     def _relay(self, request: bytes, number: int) -> None:
-        """Passes frames to and fro until the guest has replied. Nothing of them is read here."""
+        """Passes frames between host and guest, unread, until the guest has replied."""
         self._guest = self._guest or Guest()
         theirs, ours = self._guest.pipe, self._pipe
         waiter = select.poll()
@@ -131,7 +129,7 @@ class Worker:
 
 
 class Guest:
-    """The process in which guest modules run."""
+    """The process in which guest modules run, seen from the worker."""
 
     def __init__(self) -> None:
         source, to = os.pipe()
@@ -144,7 +142,9 @@ class Guest:
         self.pipe = Pipe(back, to)
 
     def end(self) -> None:
-        """The guest is gone, or else the host: so are we, as the guest ended."""
+        """Kills the guest and ends this process with the guest's exit code; called when guest or
+        host is gone.
+        """
         with contextlib.suppress(OSError):
             os.kill(Here.guest, signal.SIGKILL)
         status = 0
@@ -155,7 +155,7 @@ class Guest:
 
 
 def serve_modules(source: int, sink: int) -> None:
-    """The life of the guest's process: nothing is open in it but its own pipe."""
+    """Runs as the guest's process, with no descriptor open but its own pipe, until it exits."""
     try:
         low, high = sorted((source, sink))
         for first, last in ((3, low), (low + 1, high), (high + 1, MAX_DESCRIPTORS)):
@@ -169,7 +169,7 @@ def serve_modules(source: int, sink: int) -> None:
 
 
 class Modules:
-    """Serves what installed modules offer."""
+    """Serves the operations of installed guest modules."""
 
     def __init__(self, pipe: Pipe, tail: StderrTail) -> None:
         self._pipe, self._tail = pipe, tail
@@ -189,7 +189,9 @@ class Modules:
         if "attached" in frame:
             args["attached"] = frame["attached"]
         if name not in self._operations:
-            raise LookupError(f"no operation {name!r}; there are {sorted(self._operations)}")
+            raise LookupError(
+                f"no operation {name!r} is installed; choose from {sorted(self._operations)}"
+            )
         return self._operations[name](args, Channel(self._pipe, frame["id"]))
 
     def _install(self, args: dict[str, Json]) -> list[str]:
@@ -214,7 +216,7 @@ class Modules:
 def answer(
     pipe: Pipe, tail: StderrTail, frame: dict[str, Json], perform: Callable[[dict[str, Json]], Json]
 ) -> None:
-    """Performs a request and sends what came of it."""
+    """Performs a request and sends its result, or the error with its traceback."""
     try:
         pipe.send({"id": frame["id"], "ok": perform(frame)})
     except EOFError:
@@ -226,7 +228,7 @@ def answer(
 
 
 def hello(args: dict[str, Json]) -> dict[str, Json]:
-    """What the host wants to know of the place."""
+    """Returns facts about this sandbox: protocol, Python version, work folder, fences and user."""
     return {
         "protocol": PROTOCOL,
         "python": list(sys.version_info[:3]),
@@ -237,7 +239,7 @@ def hello(args: dict[str, Json]) -> dict[str, Json]:
 
 
 def die_with_host(source: int) -> None:
-    """Ends everything once the host's end of the pipe is gone, also in the middle of guest code."""
+    """Waits until the host closes the pipe, then kills everything below this process, and exits."""
     waiter = select.poll()
     waiter.register(source, 0)  # hang-up only
     waiter.poll()
@@ -248,7 +250,7 @@ def die_with_host(source: int) -> None:
 
 
 def main() -> None:
-    """Takes the frame descriptors away from guest code, then serves."""
+    """Moves the frame descriptors out of reach of guest code, then serves requests."""
     Here.work_dir = os.getcwd()  # noqa: PTH109 - not pathlib: a container pays for it at each start
     source, sink = os.dup(0), os.dup(1)
     null = os.open("/dev/null", os.O_RDONLY)
