@@ -1,8 +1,8 @@
-"""The gate judges: records in, verdict out, no I/O.
+"""The gate judges a candidate: it turns recorded outcomes into a verdict, without any I/O.
 
-`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid (`inspect_arms`,
-`inspect_seen` and `near_overlap` look wider), `pair` and `effect` how large it is;
-`judge_live` and `judge_diagnostics` decide.
+An `Arm` is one side of a comparison, with one row per attempt (`row_of`). `find_all`,
+`inspect_arms`, `inspect_seen` and `near_overlap` check whether a score is valid. `pair` and
+`effect` measure how large a gain is. `judge_live` and `judge_diagnostics` decide.
 """
 
 from meta_agent.core.gate._guards import GuardTerms, Labels, guard_slices

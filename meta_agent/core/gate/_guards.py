@@ -1,16 +1,16 @@
-"""Slice guards: better on the whole must not mean worse for some.
+"""Slice guards: a candidate that is better on average must not be worse on a group of tasks.
 
-A slice is a group of confirm tasks by what a task says of itself (its repository, its difficulty).
-A candidate that harms one by more than a declared margin, proven at a declared level, is not
-promoted. Guards only ever take promotions away, so they cannot add a false one.
+A slice is a group of confirm tasks that share a label, such as their repository or difficulty. A
+candidate that harms a slice by more than a declared margin is not promoted. The harm has to be
+proven at a declared level. Guards only prevent promotions, so they cannot add a false one.
 
 Promises: a candidate that is worse by no more than the margin on every slice is blocked with
-probability at most `level`: the level is shared among the slices (Bonferroni), and each slice has
-the interval of the whole comparison, training seeds included, or a wider one. With one or two
-training seeds that is so wide that hardly anything is ever proven, harm as little as gain.
+probability at most `level`. The level is shared among the slices (Bonferroni). Each slice has the
+interval of the whole comparison, training seeds included, or a wider one. With one or two training
+seeds that interval is so wide that it hardly ever proves harm or gain.
 
-Does not cover: harm within the margin, harm that the slice is too small to show, and slices that
-nobody named. The table of effects by slice is in the evidence either way.
+Does not cover: harm within the margin, harm that a slice is too small to show, and tasks without
+labels. The evidence of a verdict shows the effects by slice in any case.
 """
 
 from __future__ import annotations
@@ -26,25 +26,28 @@ from meta_agent.core.gate.numbers.statistics import Matrix, effect, mean_squares
 from meta_agent.core.protocols import Effect
 
 Labels = Mapping[str, Mapping[str, str]]
-"""By task: what it says of itself, {"level": "5", "subject": "geometry"}."""
+"""Labels by task key. The labels of one task are such as {"level": "5", "subject": "geometry"}."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """What is declared before the look. Shares, not points."""
+    """The settings of the slice guards, declared before results are looked at.
+
+    Values are shares of 1.
+    """
 
     margin: float = 0.05
-    """Harm up to this is no reason to keep a better candidate out."""
+    """A candidate that is worse on a slice by no more than this is still promoted."""
     level: float = 0.05
-    """Chance of blocking a candidate that harms no slice beyond the margin."""
+    """The highest chance of blocking a candidate that harms no slice beyond the margin."""
     min_tasks: int = 20
-    """Smaller groups of tasks are no slice."""
+    """The least number of tasks that makes a slice. Smaller groups are ignored."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.margin < 1 and 0 < self.level < 0.5 and self.min_tasks >= 2):
             raise ConfigError(
-                f"margin={self.margin}, level={self.level}, min_tasks={self.min_tasks}: need "
-                "0 <= margin < 1, 0 < level < 0.5 and at least 2 tasks"
+                f"margin={self.margin}, level={self.level}, min_tasks={self.min_tasks}: set "
+                "0 <= margin < 1, 0 < level < 0.5 and min_tasks >= 2"
             )
 
 
@@ -52,7 +55,10 @@ DEFAULT_TERMS: Final = GuardTerms()
 
 
 class SliceEffect(NamedTuple):
-    """The effect on one slice; its bounds are one-sided, each at the slice's share of the level."""
+    """The effect on one slice (a labelled group of tasks), with one-sided bounds.
+
+    Each bound is at the slice's share of the level.
+    """
 
     name: str
     tasks: int
@@ -60,6 +66,7 @@ class SliceEffect(NamedTuple):
 
     @property
     def line(self) -> str:
+        """Returns one line: the name, the effect with its bounds in points, the number of tasks."""
         bounds = self.effect
         points = " ".join(f"{100 * x:+.1f}" for x in (bounds.delta, bounds.ci_low, bounds.ci_high))
         delta, low, high = points.split()
@@ -69,7 +76,10 @@ class SliceEffect(NamedTuple):
 def guard_slices(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[Finding, ...]:
-    """The table of slices as a note, and a finding of severity `harm` for each that is harmed."""
+    """Returns a table of effects on labelled groups of tasks, and a `harm` for each harmed group.
+
+    Returns nothing if no group is large enough.
+    """
     effects = slice_effects(baseline, candidate, labels, terms)
     if not effects:
         return ()
@@ -82,7 +92,7 @@ def guard_slices(
 def slice_effects(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[SliceEffect, ...]:
-    """The effect on every slice that is large enough."""
+    """Returns the effect on every group of tasks with a common label that is large enough."""
     slices = dict(_slices(_tasks(baseline) & _tasks(candidate), labels, terms))
     alpha = terms.level / max(1, len(slices))
     return tuple(
@@ -98,7 +108,9 @@ def _tasks(arm: Arm) -> set[str]:
 def _slices(
     tasks: set[str], labels: Labels, terms: GuardTerms
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """The tasks of each slice. One that holds every task is the comparison itself."""
+    """Yields the name and the tasks of each slice. A slice that would hold every task is left
+    out.
+    """
     members_by_slice: dict[str, set[str]] = {}
     for task in tasks:
         for kind, value in labels.get(task, {}).items():
@@ -117,9 +129,9 @@ def _effect(baseline: Arm, candidate: Arm, tasks: frozenset[str], alpha: float) 
 
 
 def _luck_of_attempts(cells: Matrix, alpha: float) -> float:
-    """What an interval cannot be narrower than, however well a few training seeds agree.
+    """Returns the least half-width of an interval: the part due to the luck of single attempts.
 
-    With four seeds and a small slice they agree by chance now and then; single attempts do not.
+    Four training seeds may agree by chance on a small slice; single attempts do not.
     """
     from scipy.special import ndtri
 

@@ -1,10 +1,10 @@
 """The gate's own records: outcome rows, arms and findings.
 
-A verdict must be recomputable from what is stored, so the gate reads nothing but these rows: one
-per *planned* rollout, whatever happened to it. They are small enough to be kept beside the
-verdict for ever.
+A verdict must be recomputable from what is stored. So the gate reads nothing but these rows: one
+per *planned* rollout (attempt at a task), whatever happened to it. They are small enough to be
+stored beside the verdict for ever.
 
-Not covered: where rows are stored, and how an arm was run.
+Not covered: where rows are stored, and how the attempts of an arm were made.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ArmSide = Literal["candidate", "baseline", "both"]
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """What the gate needs of one planned rollout.
+    """What the gate needs to know of one planned rollout (attempt at a task).
 
-    `success` is None where nobody knows: the infrastructure or the verifier failed. `reward` is
-    the weighted total that training saw, None where it was not computed. `training_seed` is 0
-    for a policy that was not trained by the arm.
+    `success` is None if the outcome is unknown because a machine or the grader failed. `reward` is
+    the weighted total that training saw, or None if it was not computed. `training_seed` is 0 for a
+    policy that the arm did not train.
     """
 
     task_key: str
@@ -46,34 +46,38 @@ class OutcomeRow:
 
     @property
     def key(self) -> RowKey:
-        """Identifies the attempt within one training seed."""
+        """Returns (task key, sample number), which identifies an attempt within a training seed."""
         return self.task_key, self.sample_idx
 
     @property
     def clean(self) -> bool | None:
-        """Solved and without flagged conduct; None where the outcome is unknown."""
+        """Returns True if solved without flagged conduct, or None if the outcome is unknown."""
         return None if self.success is None else self.success and not self.flags
 
     def to_json(self) -> dict[str, JSON]:
-        """Plain JSON; `clean` is written for readers and checked on the way back."""
+        """Returns the row as plain JSON. `clean` is included for readers; `from_json` checks it."""
         # Not `asdict`, which copies each value: a digest is over thousands of rows.
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "flags": list(self.flags), "clean": self.clean}
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
-        """Parses a stored row and refuses one that contradicts itself."""
+        """Parses a stored row.
+
+        Raises IntegrityError if its `clean` contradicts its success and flags.
+        """
         fields = {name: data[name] for name in cls.__dataclass_fields__}
         row = cls(**{**fields, "flags": tuple(data["flags"])})
         if "clean" in data and data["clean"] != row.clean:
             raise IntegrityError(
-                f"row {row.key}: clean={data['clean']} contradicts success and flags"
+                f"row {row.key}: the stored clean={data['clean']} contradicts its success and "
+                "flags; the record was changed, so restore it from a backup"
             )
         return row
 
 
 def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
-    """The compact row of a rollout."""
+    """Returns the outcome row of a rollout: the few fields that the gate needs."""
     return OutcomeRow(
         task_key=rollout.task_key,
         task_hash=rollout.task_hash,
@@ -98,11 +102,11 @@ def _known_outcome(rollout: Rollout) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side of a comparison: its rows by training seed.
+    """One side of a comparison (baseline or candidate): its outcome rows by training seed.
 
-    `planned` is the number of rows that every seed should have; a row that is missing is a
-    finding, never a smaller denominator. `reward_hash` names the reward code that filled
-    `reward`; two arms with different (or unnamed) ones have rewards on different scales.
+    `planned` is the number of rows that every seed should have. A missing row is reported as a
+    finding and never makes the denominator smaller. `reward_hash` identifies the reward code that
+    computed `reward`. Rewards of arms with different or empty hashes are not comparable.
     """
 
     name: str
@@ -111,13 +115,13 @@ class Arm:
     reward_hash: str = ""
 
     def rows(self) -> Iterator[OutcomeRow]:
-        """All rows, by training seed in ascending order."""
+        """Yields all rows, by training seed in ascending order."""
         for seed in sorted(self.seeds):
             yield from self.seeds[seed]
 
     @property
     def digest(self) -> str:
-        """A hash over every row, whatever their order, and over what was planned."""
+        """Returns a hash of all rows, in whatever order, and of the number of planned rows."""
         lines = sorted(json.dumps(row.to_json(), sort_keys=True) for row in self.rows())
         head = json.dumps([self.planned, sorted(self.seeds), self.reward_hash])
         return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()
@@ -140,7 +144,7 @@ class Arm:
 
 
 def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:
-    """Groups rows by their training seed."""
+    """Returns an arm (one side of a comparison) with the rows grouped by their training seed."""
     seeds: dict[int, list[OutcomeRow]] = {}
     for row in rows:
         seeds.setdefault(row.training_seed, []).append(row)
@@ -151,11 +155,11 @@ def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a detector saw.
+    """One thing that a validity check reports about an arm (one side of a comparison).
 
-    `veto` makes the candidate INVALID at any score. `harm` is proven harm to some tasks: it turns
-    a promotion into a rejection. `unproven` bars a promotion, and no more. `warn` is for the
-    reader's attention, `note` a table for the reader. A finding on the baseline's side never counts
+    A `veto` makes the candidate INVALID at any score. `harm` is proven harm to some tasks and turns
+    a promotion into a rejection. `unproven` only prevents a promotion. `warn` asks for the reader's
+    attention, and `note` is a table for the reader. A finding on the baseline's side never counts
     against the candidate.
     """
 

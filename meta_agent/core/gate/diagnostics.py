@@ -1,11 +1,11 @@
-"""The rule for diagnostics: does a metric separate good from bad past versions?
+"""The rule for diagnostics: does a metric tell good past versions from bad ones?
 
-A diagnostic does not change clean success, so clean success cannot judge it. It is admitted when
-it discriminates on the versions it was written from, again on versions held out from its
-author, and raises few false alarms on good ones, with a bound. It retires by a test of the same
-numbers on the versions since (`still_discriminates`). `separation` finds the line for an author.
+A diagnostic is a metric that a candidate adds. It does not change clean success, so clean success
+cannot judge it. It is admitted if it separates the versions that its author saw, and also versions
+that were held out. It may raise few false alarms on good versions, with a bound. Later it retires
+if it no longer separates newer versions (`still_discriminates`). `separation` suggests a threshold.
 
-Not covered: which past version counts as bad; the caller reads that off recorded verdicts.
+Not covered: which past version counts as bad; the caller takes that from recorded verdicts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ MIN_VERSIONS = 3
 MIN_DISCRIMINATION = 0.80
 MAX_FALSE_ALARMS = 0.20
 MAX_FALSE_ALARM_BOUND = 0.30
-"""Of the upper 90 % bound over all good versions: none in four passes, one in six does not."""
+"""The limit of the upper 90 % bound on false alarms over all good versions.
+
+No alarm in four good versions passes; one in six does not.
+"""
 ONE_SIDED_90 = 1.2815515655446004
 _EXACT_UP_TO = 5_000
 
@@ -48,7 +51,12 @@ def judge_diagnostics(
     higher_is_bad: bool,
     alpha: float = ALPHA,
 ) -> Verdict:
-    """Admits a diagnostic, or says what it lacks. The direction and threshold are the author's."""
+    """Judges a diagnostic (a metric) by its values on good and bad versions.
+
+    The author sets the threshold and the direction. Returns PROMOTE if the metric separates both
+    the past and the held-out versions. Returns REJECT with what it lacks, or INCONCLUSIVE if there
+    are too few versions.
+    """
     sign = 1.0 if higher_is_bad else -1.0
     sets = {
         "past": ([sign * v for v in values_good], [sign * v for v in values_bad]),
@@ -82,7 +90,10 @@ def judge_diagnostics(
 
 
 class Separation(NamedTuple):
-    """How a number tells two kinds of versions apart, and where the line is best drawn."""
+    """A threshold that tells good versions from bad ones, the direction, and how well it does so.
+
+    `share` is the chance that a bad version reads worse than a good one (AUC).
+    """
 
     threshold: float
     higher_is_bad: bool
@@ -92,7 +103,10 @@ class Separation(NamedTuple):
 def separation(
     good: Sequence[float], bad: Sequence[float], *, alpha: float = ALPHA
 ) -> Separation | None:
-    """The direction and line that would pass on these versions; None where none would."""
+    """Returns the threshold and direction that separate these versions best.
+
+    Returns None if there are fewer than three of a kind, or if no threshold passes the rule.
+    """
     if min(len(good), len(bad)) < MIN_VERSIONS:
         return None
     higher = mann_whitney_share(bad, good) >= 0.5
@@ -106,7 +120,10 @@ def separation(
 
 
 def _line(fine: Sequence[float], poor: Sequence[float]) -> float:
-    """Between two neighbours, where most alarms are right: high values are bad here."""
+    """Returns the midpoint of two neighbouring values at which most alarms are right.
+
+    High is bad here.
+    """
     values = sorted({*fine, *poor})
     between = [(low + high) / 2 for low, high in pairwise(values)] or values
 
@@ -118,7 +135,10 @@ def _line(fine: Sequence[float], poor: Sequence[float]) -> float:
 
 
 class Standing(NamedTuple):
-    """How an admitted diagnostic did on the versions since; `stays` is None while they are few."""
+    """How an admitted diagnostic (a metric) did on later versions.
+
+    `stays` is None while there are too few versions to say.
+    """
 
     stays: bool | None
     reason: str
@@ -128,7 +148,7 @@ class Standing(NamedTuple):
     bad: int = 0
 
     def to_json(self) -> dict[str, JSON]:
-        """As the ledger stores it."""
+        """Returns the fields under the names that the ledger stores."""
         fields = self._asdict()
         return {"kept": fields.pop("stays"), **fields}
 
@@ -136,10 +156,10 @@ class Standing(NamedTuple):
 def still_discriminates(
     good: Sequence[float], bad: Sequence[float], *, threshold: float, higher_is_bad: bool
 ) -> Standing:
-    """Whether a diagnostic still does what it was admitted for.
+    """Returns whether an admitted diagnostic still tells later good versions from bad ones.
 
-    It goes where it surely separates less well than was asked of it, or surely alarms on more good
-    versions: a few unlucky ones are no reason.
+    It is retired only if it surely separates less well than the rule asks, or surely raises more
+    false alarms on good versions. A few unlucky values are not enough.
     """
     if min(len(good), len(bad)) < MIN_VERSIONS:
         reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
@@ -186,7 +206,9 @@ def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
 
 
 def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """One-sided permutation p of the rank-sum statistic: exact while small, else normal."""
+    """Returns the one-sided permutation p of the rank-sum statistic: exact if small, else
+    normal.
+    """
     pooled, k = [*above, *below], len(above)
     if math.comb(len(pooled), k) > _EXACT_UP_TO:
         spread = math.sqrt((len(pooled) + 1) / (12 * k * len(below)))

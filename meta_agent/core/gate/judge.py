@@ -1,17 +1,17 @@
-"""The judge: validity first, then statistics, then one of four verdicts.
+"""The judge checks validity first, then statistics, and returns one of four verdicts.
 
-* INVALID       the intended behaviour did not produce the score, whatever it is;
-* PROMOTE       the lower bound of clean success is above the minimum effect;
+* INVALID       the intended behaviour did not produce the score, whatever the score is;
+* PROMOTE       the lower bound of the gain in clean success is above the minimum effect;
 * REJECT        the upper bound is below anything worth having, or the candidate harms;
-* INCONCLUSIVE  neither. It buys more samples until the last look, or until the gain that the test
-  is tuned to is ruled out, and is never a win.
+* INCONCLUSIVE  neither is shown. More samples are bought until the last look, or until the gain
+  that the test is tuned to is ruled out. It is never a win.
 
-Bounds are of two kinds, both of the size of the test behind them: a look at a declared moment, and
-one after every pair of training runs (`Course`), which holds at all moments at once, so that a
-candidate stops early either way.
+Bounds are of two kinds. The first kind holds at a look, which is a moment declared beforehand. The
+second holds after every pair of training runs at once (`Course`), so a candidate may stop early.
 
-Everything a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the digests
-of both arms, the findings and the numbers. `meta_agent.core.lab.verify` recomputes it from there.
+Everything that a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the
+digests of both arms, the findings and the numbers. `meta_agent.core.lab.verify` recomputes the
+verdict from there.
 
 Not covered: choosing what to run next.
 """
@@ -71,7 +71,7 @@ class _Inputs:
         if self.min_seeds < 1:
             raise ConfigError(f"min_seeds={self.min_seeds}: must be 1 or more")
         if self.min_effect < 0:
-            raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
+            raise ConfigError(f"min_effect={self.min_effect}: set it to 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
         fields = {
@@ -210,9 +210,9 @@ def kind_of_pairs(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> tuple[VerdictKind, bool]:
-    """What `judge_live` decides on pairs without any finding, and whether more may be bought.
+    """Returns the verdict of `judge_live` on pairs without findings, and whether to buy more.
 
-    For simulations of the gate.
+    Simulations of the gate call this.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -337,7 +337,7 @@ def _doubts(case: _Case) -> tuple[str, ...]:
 
 
 def _collapse_doubts(case: _Case) -> tuple[str, ...]:
-    """Returns a doubt if training runs that collapse could take the gain back."""
+    """Returns a doubt if training runs that lose everything could take the gain back."""
     collapse, low = case.collapse, case.effect.ci_low
     if collapse is None or low <= case.inputs.min_effect:
         return ()
@@ -397,7 +397,7 @@ def _numbers(case: _Case) -> dict[str, JSON]:
 
 
 def arm_summary(arm: Arm) -> dict[str, JSON]:
-    """The denominators of an arm by type, and the digest of its rows."""
+    """Returns counts by kind of outcome of an arm (one side of a comparison), and its hash."""
     rows = list(arm.rows())
     return {
         "name": arm.name,
@@ -414,7 +414,7 @@ def arm_summary(arm: Arm) -> dict[str, JSON]:
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
-    """A verdict as the ledger and the git note keep it."""
+    """Returns the verdict as JSON, in the form that the ledger and the git note store."""
     return {
         "schema_version": 1,
         "kind": verdict.kind.value,
@@ -426,7 +426,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
 
 
 def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
-    """Parses what `verdict_to_json` wrote."""
+    """Parses the JSON that `verdict_to_json` wrote."""
     return Verdict(
         kind=VerdictKind(data["kind"]),
         reasons=tuple(data["reasons"]),

@@ -1,21 +1,22 @@
-"""The race of a frozen policy: which edit gets the next attempts, and which one the tip builds on.
+"""The race of a frozen policy decides which edit of the harness gets the next attempts.
 
-Where nothing is trained an attempt is cheap and tells little, and most edits do nothing. So an edit
-gets attempts in blocks of eight, against the *tip* (the start and all that was accepted so far),
-and loses its place as soon as a gain worth having is unlikely. One that is accepted is the new
-tip; it gets fresh attempts, since the ones it won by are those that flattered it, and is taken back
-where they do not bear it out. Which blocks are bought and what follows is decided here alone, so
-that a simulation of the race is a simulation of what the loop does (`benchmarks/race.py`).
+If nothing is trained, an attempt is cheap and says little, and most edits do nothing. So an edit
+gets attempts in blocks of eight and is compared with the *tip*: the start version with all edits
+accepted so far. An edit is dropped once a gain worth having is unlikely. An accepted edit becomes
+the new tip. It then gets fresh attempts, since the attempts that it won by flattered it. If these
+do not confirm the gain, the edit is taken back: its parent is the tip again. The purchases and what
+follows from them are decided only here. So a simulation of the race is a simulation of what the
+loop does (`benchmarks/race.py`).
 
 **Model.** logit P(task t is solved under version v) = a[t] + b[v], over all attempts that were ever
-made: those at edits long dropped still say how hard a task is, and how good their parent was. a[t]
+made. Attempts with dropped edits still say how hard a task is, and how good their parent was. a[t]
 is normal about the tasks' mean, b[v] about its parent's; the posterior is Laplace's. What an edit
-does to its parent gets a spike-and-slab prior (Mitchell and Beauchamp, JASA 83, 1988): nothing at
-all, or normal.
+does to its parent gets a spike-and-slab prior (Mitchell and Beauchamp, JASA 83, 1988): it is
+exactly zero, or normal.
 
 **What it does not promise.** Its chances are as good as the prior, and versions that help some
-kinds of tasks and harm others are outside the model. Nothing here is a proof: that is the exam's,
-on tasks and attempts that the race never saw.
+kinds of tasks and harm others are outside the model. Nothing here is a proof. That is left to the
+exam: the final comparison with the start, on tasks and attempts that the race never saw.
 
 Shapes: T tasks, V versions (0 is the start). Effects are logits, gains shares of attempts.
 """
@@ -33,43 +34,50 @@ from scipy.special import expit, ndtr
 
 Matrix = NDArray[np.float64]
 EXAM: Final = 0.2
-"""Of all attempts, the share that is kept for the exam."""
+"""The share of all attempts that is reserved for the exam, the final comparison with the start."""
 BLOCK: Final = 8
-"""Attempts that are bought at once, each at a task of its own."""
+"""The number of attempts that are bought at once, each at a different task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is declared before the race. Tuned by simulation on seeds that no table reports."""
+    """The settings of a race, declared before it.
+
+    They were tuned by simulation on seeds of their own.
+    """
 
     worth: float = 0.02
-    """A gain is worth having above this (a share)."""
+    """The gain (a share of attempts) above which an edit is worth having."""
     drop: float = 0.3
-    """Below this chance of such a gain an edit is dropped, unless edits are scarce."""
+    """An edit is dropped if the chance of such a gain is below this, unless edits are scarce."""
     hopeless: float = 0.05
-    """Below this one it is dropped even then."""
+    """An edit is dropped below this chance even if edits are scarce."""
     accept: float = 0.6
-    """Above it the edit is the new tip."""
+    """An edit is accepted, and becomes the new tip, if the chance is above this."""
     keep: float = 0.3
-    """A tip whose chance falls below it on fresh attempts is taken back."""
+    """An accepted edit is taken back if its chance on fresh attempts is below this."""
     settle: float = 0.02
-    """Of the race's attempts, what a new tip gets, and at least one at every task."""
+    """The share of the race's attempts that a new tip gets. It gets at least one at every task."""
     most: float = 0.1
-    """Of the race's attempts, after which an undecided edit is dropped."""
+    """The share of the race's attempts after which an undecided edit is dropped."""
     null: float = 0.4
-    """The spike: the share of edits that are expected to do nothing."""
+    """The prior share of edits that do nothing (the spike)."""
     slab: float = 0.8
-    """Deviation of the effects of the others (logits)."""
+    """The prior deviation of the effects of all other edits, in logits."""
     tasks: float = 1.5
-    """Deviation of the tasks' difficulties (logits)."""
+    """The prior deviation of the tasks' difficulties, in logits."""
     chain: float = 0.4
-    """Deviation about its parent of the edit that is asked about (logits)."""
+    """The prior deviation from its parent of the version that is asked about, in logits."""
     accepted: float = 1.5
-    """The same of those that it builds on: were it narrow, part of what a strong edit brought would
-    be taken for the next one's."""
+    """The prior deviation from their parents of the versions that it builds on, in logits.
+
+    If this were narrow, part of the effect of a strong edit would be taken for the next one's.
+    """
     dropped: float = 0.15
-    """The same of one that was dropped: nearer to the spike, so that what was spent on it still
-    says how good its parent is."""
+    """The prior deviation from its parent of a dropped edit, in logits.
+
+    It is nearer to zero, so that the attempts spent on the edit still say how good its parent is.
+    """
 
 
 TERMS: Final = Terms()
@@ -78,7 +86,10 @@ Word = Literal["more", "dropped", "accepted", "kept", "taken back"]
 
 
 class Buy(NamedTuple):
-    """The next attempts: one at each of these tasks, by their places in the order."""
+    """The next attempts to make: one at each task in `tasks` (positions in the task order).
+
+    `kind` is "screen" for a new edit and "settle" for fresh attempts of the newest accepted one.
+    """
 
     version: int
     sample: int
@@ -87,16 +98,16 @@ class Buy(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """What the model says of a version against its parent."""
+    """What the model says about the gain of a version over its parent."""
 
     gain: float
-    """Expected gain, in shares of attempts."""
+    """The expected gain, in shares of attempts."""
     worth: float
-    """Chance that the gain is worth having."""
+    """The probability that the gain is worth having."""
 
 
 class Field:
-    """The logistic model over all attempts."""
+    """The logistic model over all attempts of a race, by task and version of the harness."""
 
     def __init__(self, tasks: int, terms: Terms = TERMS) -> None:
         self._terms = terms
@@ -118,6 +129,7 @@ class Field:
         return at
 
     def add(self, version: int, task: int, solved: bool) -> None:
+        """Adds one attempt of a version at a task."""
         self._tried[task, version] += 1
         self._solved[task, version] += solved
 
@@ -160,11 +172,11 @@ class Field:
 
 
 class _Tree:
-    """The Newton step where each version is normal about its parent.
+    """The Newton step of a model in which each version is normal about its parent.
 
-    Most versions are leaves: edits that were dropped. They meet nothing but the tasks and their
-    parent, so they are eliminated one by one, and what is inverted is as small as the tasks and
-    the few versions that have children (Schur's complement).
+    Most versions are leaves: edits that were dropped. A leaf is linked only with the tasks and its
+    parent, so leaves are eliminated one by one. The matrix to invert is then as small as the tasks
+    and the few versions that have children (Schur's complement).
     """
 
     def __init__(self, parent: NDArray[np.int64], version: int, terms: Terms) -> None:
@@ -204,7 +216,10 @@ class _Tree:
     def step(
         self, inverse: Matrix, off_a: Matrix, off_b: Matrix, a: Matrix, b: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """Returns the Newton step of a and of b. `off_a`, `off_b`: sums of solved - tried * p."""
+        """Returns the Newton step of a and of b.
+
+        `off_a` and `off_b` are sums of solved - tried * p.
+        """
         pull = self._edits * (b - b[self._parent])
         grad_b = off_b - pull + np.bincount(self._parent, pull, minlength=b.size)
         grad_b[0] = 0.0
@@ -231,7 +246,10 @@ class _Tree:
 
 
 def _shrunk(likely: float, variance: float, slope: float, terms: Terms) -> Chance:
-    """Spike and slab behind an estimate with this variance; `slope` turns logits into shares."""
+    """Applies the spike-and-slab prior to an estimate with this variance.
+
+    `slope` turns logits into shares.
+    """
     wide = variance + terms.slab**2
     spike = terms.null * _density(likely, variance)
     slab = (1 - terms.null) * _density(likely, wide)
@@ -247,23 +265,25 @@ def _density(value: float, variance: float) -> float:
 
 
 class Race:
-    """Who gets the next block.
+    """Decides which version gets the next block of attempts.
 
-    Ask `next`, make the attempts, tell `took`, and carry out the word with `go`; where `next` has
-    nothing, `enter` an edit of the tip, or the race is `over`. Equal outcomes, equal purchases.
+    Call `next`, make the attempts, pass the outcomes to `took`, and apply its word with `go`. If
+    `next` returns None, add an edit of the tip (the newest accepted version) with `enter`, unless
+    the race is `over`. Equal outcomes lead to equal purchases.
     """
 
     def __init__(
         self, tasks: int, attempts: int, terms: Terms = TERMS, *, edits: int | None = None
     ) -> None:
-        """A race over so many search tasks, in the order in which they are bought.
+        """Starts a race over `tasks` search tasks, with `attempts` in all.
 
-        `edits` is how many can come at most. Where attempts are plenty for so few, each gets half
-        of its share of what is left before an unlucky beginning can drop it.
+        `edits` is the largest number of edits that can come. If there are many attempts for few
+        edits, an edit cannot be dropped by an unlucky beginning: it first gets half of its share of
+        what is left.
         """
         self.field = Field(tasks, terms)
         self.trail = [0]
-        """The start and what was accepted on it; the tip is the last."""
+        """The start and the versions accepted on it; the last one is the tip."""
         self.bought = 0
         self._terms, self._tasks, self._attempts = terms, tasks, attempts
         self._fresh = max(tasks, int(terms.settle * attempts))
@@ -274,12 +294,12 @@ class Race:
 
     @property
     def tip(self) -> int:
-        """Returns the version that the next edit builds on."""
+        """Returns the newest accepted version, or the start (0). The next edit builds on it."""
         return self.trail[-1]
 
     @property
     def settled(self) -> bool:
-        """Returns True if the tip has had all its fresh attempts."""
+        """Returns True if the newest accepted version has had all its fresh attempts."""
         return self._unsettled <= 0
 
     @property
@@ -288,7 +308,7 @@ class Race:
         return self._attempts - self.bought < BLOCK
 
     def enter(self) -> int:
-        """Adds an edit of the tip as the candidate, and returns its number."""
+        """Adds an edit of the newest accepted version as the candidate, and returns its number."""
         self._candidate = self.field.enter(self.tip)
         if self._edits is not None:
             coming = max(1, self._edits - self._candidate + 1)
@@ -297,7 +317,7 @@ class Race:
         return self._candidate
 
     def next(self) -> Buy | None:
-        """Returns what to buy, or None if the race needs a new edit or is over."""
+        """Returns the attempts to buy next, or None if the race needs a new edit or is over."""
         if self.over:
             return None
         if not self.settled:
@@ -307,7 +327,11 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Returns what follows from a block. A lost attempt (None) counts as bought, no more."""
+        """Records the outcomes of a block. Returns what follows, and the model's chance of a gain.
+
+        An attempt without an outcome (None) counts as bought and says nothing else. The chance is
+        None if the version has no parent to compare with.
+        """
         for task, solved in zip(buy.tasks, outcomes, strict=True):
             if solved is not None:
                 self.field.add(buy.version, task, solved)
@@ -333,7 +357,10 @@ class Race:
             self._unsettled = 0
 
     def give_up(self) -> None:
-        """Drops the edit that is screened, or the tip if no edit is screened."""
+        """Drops the edit that is being tested.
+
+        If there is none, takes back the newest accepted edit.
+        """
         version = self.trail.pop() if self._candidate is None else self._candidate
         self.field.forget(version)
         self._candidate, self._unsettled = None, 0
@@ -343,16 +370,19 @@ class Race:
         self.field.forget(version)
 
     def changed(self) -> None:
-        """The model behind it is another one: what was solved before tells of the other alone.
+        """Forgets all outcomes, because another model now acts and they describe only the old one.
 
-        The tip and the edit that is screened get fresh attempts; a tip stays, unless these end it.
+        The newest accepted version and the edit that is being tested get fresh attempts. The
+        accepted version remains unless these attempts show that it is no gain.
         """
         for version in range(len(self._made)):
             self.field.forget(version)
         self._unsettled = self._fresh
 
     def finish(self) -> None:
-        """Takes the tip back if it ran out of attempts before it had one at each task."""
+        """Takes back the newest accepted edit if attempts ran out before it had one at each
+        task.
+        """
         if self.tip and self._made[self.tip] < self._tasks:
             self.trail.pop()
 
@@ -381,10 +411,16 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of all attempts the race may buy. The exam gets the rest."""
+    """Returns how many of all attempts the race may buy.
+
+    The rest is for the exam, the final comparison.
+    """
     return int(attempts * (1 - EXAM))
 
 
 def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
-    """Returns each side's whole passes over the exam's tasks, and the tasks of one more."""
+    """Returns how many whole passes over the exam's tasks each side gets, and how many tasks more.
+
+    The exam is the final comparison of the best version with the start.
+    """
     return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

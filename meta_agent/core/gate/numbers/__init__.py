@@ -1,1 +1,1 @@
-"""Estimates, intervals and tests: numbers in, numbers out."""
+"""Estimates, intervals and tests: pure functions of numbers."""

@@ -1,13 +1,13 @@
-"""Tasks that are not independent: the unit follows what they say of themselves.
+"""Lower bounds for tasks that are not independent because they come in groups.
 
-Tasks of one repository, file or template are won and lost together. A bound over tasks
-then speaks of these groups alone; one over groups speaks of others like them. So where tasks name
-their group a promotion has to hold by groups as well: the squared sums of a group's deviations
-(Liang and Zeger, Biometrika 73, 1986) with Student's quantile for as many groups as equal ones
-would be (Carter, Schnepel and Steigerwald, Rev. Econ. Stat. 99, 2017).
+Tasks of one repository, file or template are won and lost together. A bound over tasks then speaks
+only of these groups, while a bound over groups speaks of others like them. So if tasks name their
+group, a promotion has to hold by groups too. The variance sums the squared deviations of groups
+(Liang and Zeger, Biometrika 73, 1986). Student's quantile uses the number of equal groups that
+these are worth (Carter, Schnepel and Steigerwald, Rev. Econ. Stat. 99, 2017).
 
-With fewer than `MIN_GROUPS` nothing can be said of others: then the claim says that it is about
-these.
+With fewer than `MIN_GROUPS` nothing can be said of other groups. Then the claim says that it is
+about these groups.
 
 Not covered: groups that nobody named. Tasks of equal content are one task already (`statistics`).
 """
@@ -25,16 +25,20 @@ MIN_GROUPS: Final = 5
 
 
 class Grouped(NamedTuple):
-    """The lower bound by groups of tasks; None where they are too few for one."""
+    """The lower bound of the gain by groups of tasks. `low` is None if there are too few groups."""
 
     groups: int
     worth: float
-    """As many equal ones."""
+    """The number of equally large groups that these groups are worth."""
     low: float | None
 
 
 def by_groups(pairs: Pairs, labels: Mapping[str, str], low: float, alpha: float) -> Grouped | None:
-    """None where no task shares its group; `low` is the bound that takes tasks as independent."""
+    """Returns the lower bound of the gain that takes groups of tasks as the unit.
+
+    `labels` maps tasks to groups; `low` is the bound that takes tasks as independent. Returns None
+    if there are no pairs, or if no task shares its group with another.
+    """
     if not pairs.cells.size:
         return None
     row = pairs.cells.mean(axis=0)

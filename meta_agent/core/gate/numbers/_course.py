@@ -1,6 +1,6 @@
-"""The course of a test, declared before its first pair, and the bounds that it gives on the way.
+"""The plan of a sequential test (`Course`), declared before its first pair, and its bounds.
 
-Two ways to bound an effect:
+There are two ways to bound an effect:
 
 * a *look* at a declared moment: `statistics.effect` at the look's share of alpha;
 * training pairs: one more training seed on either side, looked at after each. Per-seed mean
@@ -14,9 +14,9 @@ its `maximum`, up to `further`. That needs no correction, because the test may s
 `training_pairs` is the rule of runs from before 2026-11-26. It has the t-test alone and never goes
 on. It stays so that their verdicts can be recomputed.
 
-A gain is given up (`futility_high` below `Course.target`) once the bets against it are won at the
-budget's futility, which can only cost wins. Units without an outcome on both sides are left out
-here, and a promotion must survive their being counted against the candidate
+A gain is given up if `futility_high` is below `Course.target`: the test has then shown, at the
+budget's futility error, that the gain is smaller. This can only cost wins. Pairs without an outcome
+on both sides are left out here. A promotion must survive their being counted against the candidate
 (`statistics.worst_case`).
 
 Not covered: deciding (`judge`), and buying (`core.loop.verbs.claim`).
@@ -35,8 +35,11 @@ from meta_agent.core.gate.numbers.statistics import Pairs, effect, upper_anytime
 from meta_agent.core.protocols import JSON, Effect
 
 COLLAPSE: Final = 0.10
-"""A few good training seeds look like certainty to a test that takes them as normal. So a promotion
-has to survive one run in ten falling to nothing, which no few seeds could show."""
+"""The share of training runs that may fall to nothing, and that a promotion has to survive.
+
+A few good training seeds look like certainty to a test that takes them as normal, and no few seeds
+could show that one run in ten collapses.
+"""
 
 NEAR: Final = 0.25
 """The part of the wealth that proves a claim from which the claim buys further pairs."""
@@ -47,7 +50,10 @@ RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What was declared: the unit, how many at most, and the effect that it is tuned to find."""
+    """The plan of a sequential test: its unit, the maximum number of units, and the gain to find.
+
+    `target` is a share of 1. Raises ConfigError if a value is out of range.
+    """
 
     rule: Rule
     maximum: int
@@ -60,15 +66,17 @@ class Course:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigError(
-                f"a verdict was decided by the rule {self.rule!r}; known are {', '.join(RULES)}",
-                hint="recompute it with the version of meta-agent that made it",
+                f"a verdict rests on the rule {self.rule!r}; this version supports only "
+                f"{', '.join(RULES)}",
+                hint="recompute the verdict with the version of meta-agent that made it",
             )
         if self.maximum < 2 or not 0 < self.target < 1:
             raise ConfigError(
-                f"maximum={self.maximum}, target={self.target}: need 2 or more, and 0 < target < 1"
+                f"maximum={self.maximum}, target={self.target}: set maximum to 2 or more, and "
+                "target between 0 and 1"
             )
         if not 0 <= self.collapse < 1:
-            raise ConfigError(f"collapse={self.collapse}: need a share from 0 to below 1")
+            raise ConfigError(f"collapse={self.collapse}: set a share from 0 to below 1")
 
     def to_json(self) -> dict[str, JSON]:
         """Returns the course as evidence keeps it: `further` only if it was declared."""
@@ -85,11 +93,11 @@ class Course:
 
 
 class Collapse(NamedTuple):
-    """What a mixture of good runs and lost ones leaves of a gain.
+    """What is left of a gain if some training runs lose everything.
 
-    Of the training runs a share `rate` loses all that the baseline has (`level`), the others gain
-    what the test has shown. Rates that are larger than that fit the few pairs just as well: `fits`
-    is the largest at which so many without a collapse happen once in twenty.
+    A share `rate` of the training runs loses all that the baseline has (`level`). The other runs
+    gain what the test has shown. `fits` is the largest rate that fits the pairs: at it, so many
+    pairs without a collapse happen once in twenty. `worst` is the lowest difference of a pair.
     """
 
     rate: float
@@ -98,19 +106,22 @@ class Collapse(NamedTuple):
     worst: float
 
     def leaves(self, low: float) -> float:
-        """The lower bound of the mean, where `low` is that of runs that do not collapse."""
+        """Returns the lower bound of the mean, given the bound `low` of runs that do not
+        collapse.
+        """
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """The lower bound of which more than `least` is left."""
+        """Returns the lower bound that is needed so that `least` is left after collapses."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
-    """`elsewhere` are differences of training seeds that this change has shown in other places.
+    """Returns what training runs that lose everything would take back from a gain.
 
-    A loss of more than half of the baseline's level is a collapse. One that was seen anywhere
-    raises the rate to what all that was seen says, by Laplace's rule.
+    `elsewhere` holds differences of training seeds of this change from other parts of the run. A
+    loss of more than half of the baseline's level counts as a collapse. If any is observed, the
+    rate rises to Laplace's estimate from all observations.
     """
     shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
     collapsed = sum(share < -pairs.level / 2 for share in shares)
@@ -128,18 +139,18 @@ class Bounds(NamedTuple):
 
 
 def task_order(keys: Iterable[str], salt: str) -> list[str]:
-    """Tasks in an order that depends on the salt and their names alone."""
+    """Returns the task keys in an order that depends only on the salt and the keys."""
     return sorted(keys, key=lambda key: (hashlib.sha256(f"{salt}/{key}".encode()).digest(), key))
 
 
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
-    """At a declared moment."""
+    """Returns the effect with bounds that hold at one declared moment."""
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A course with the errors it may make."""
+    """The plan of a sequential test with its permitted errors and the minimum effect."""
 
     course: Course
     alpha: float

@@ -1,7 +1,8 @@
-"""Small interval arithmetic shared by the detectors: shares, their excess, two-proportion tests.
+"""Interval arithmetic of the validity checks: shares, excess over a baseline, two-proportion tests.
 
-Attempts at one task are alike, so shares are counted in tasks' worth: the sample is divided by its
-design effect (Kish 1965), the variance of a task's hits over that of independent attempts.
+Attempts at one task are alike, so they are worth fewer independent attempts. The sample size is
+divided by its design effect (Kish 1965): the variance of a task's hits over that of independent
+attempts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ class Interval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """So many hits among so many attempts, which are worth so many independent ones."""
+    """The number of hits among `n` attempts.
+
+    `worth` is how many independent attempts these amount to.
+    """
 
     hits: int
     n: int
@@ -30,16 +34,19 @@ class Counted(NamedTuple):
 
     @property
     def share(self) -> float:
+        """Returns the share of hits among the attempts, or 0 if there are none."""
         return self.hits / self.n if self.n else 0.0
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval of the share, of as many attempts as they are worth."""
+        """Returns the 95 % interval of the share of hits, for `worth` independent attempts."""
         return wilson(self.share * self.worth, self.worth)
 
 
 def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
-    """Counts (task, hit) pairs."""
+    """Counts hits among (task, is a hit) pairs, and how many independent attempts they are
+    worth.
+    """
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, hit in marks:
         by_task[task].append(hit)
@@ -47,7 +54,7 @@ def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
 
 
 def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
-    """The same of (hits, attempts), one for each task."""
+    """Counts hits from one (hits, attempts) pair for each task."""
     counts = list(tallies)
     hits, n = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if hits in (0, n):
@@ -58,9 +65,9 @@ def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
 
 
 def excess(after: Counted, before: Counted) -> Interval:
-    """The 95 % interval of a share minus that of the baseline (Newcombe 1998, method 10).
+    """Returns the 95 % interval of a share minus the baseline's share (Newcombe 1998, method 10).
 
-    Without a baseline, that of the share.
+    If the baseline has no attempts, returns the interval of the share itself.
     """
     after_interval = after.interval
     if not before.n:
@@ -73,7 +80,7 @@ def excess(after: Counted, before: Counted) -> Interval:
 
 
 def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
-    """The Wilson score interval of a share (Wilson 1927); [0, 1] where nothing was seen."""
+    """Returns the Wilson score interval of a share (Wilson 1927), or [0, 1] if `total` is 0."""
     if total == 0:
         return Interval(0.0, 1.0)
     share, zz = hits / total, z * z
@@ -85,7 +92,9 @@ def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
 
 
 def two_proportion_p(hits_a: int, total_a: int, hits_b: int, total_b: int) -> float:
-    """Two-sided p of the pooled two-proportion z-test; 1.0 where it cannot be computed."""
+    """Returns the two-sided p of the pooled two-proportion z-test, or 1.0 if it cannot be
+    computed.
+    """
     if not total_a or not total_b:
         return 1.0
     pooled = (hits_a + hits_b) / (total_a + total_b)

@@ -1,20 +1,20 @@
-"""What a run or a comparison came to: mean, interquartile mean and chance of improvement.
+"""Summary figures of runs and comparisons: mean, interquartile mean, chance of improvement.
 
 After Agarwal et al. (*Deep Reinforcement Learning at the Edge of the Statistical Precipice*,
 NeurIPS 2021). The unit is a training run: its score on a suite is its share of tasks solved
 cleanly. The interquartile mean (IQM) drops the lowest and the highest quarter of all (run, suite)
-scores, so one lucky run does not carry a result. It is taken over runs, never over single
-attempts: of zeros and ones it would be (mean - 1/4) / (1/2), the mean again with its ends cut off.
+scores, so one lucky run does not carry a result. It is taken over runs, never over single attempts:
+of zeros and ones it would be (mean - 1/4) / (1/2), the mean again with its ends cut off.
 
-Intervals come from a bootstrap that is stratified by suite: within each, training runs are drawn
-whole (a run's luck is in all of its tasks), then tasks, the same for both sides of a comparison.
-Percentiles of few runs are too narrow, so they are expanded as Hesterberg (*The American
-Statistician* 69, 2015) proposes. Nominal 95 % intervals of the mean of normal runs then cover 92 %
-(5 runs), 95 % (10) and 94 % (20), simulated. Of 3 runs they cover 74 %: no bootstrap can see beyond
-the best and the worst run, so show such runs one by one instead.
+Intervals come from a bootstrap that is stratified by suite. Within each suite, whole training runs
+are drawn (a run's luck is in all of its tasks), then tasks, the same for both sides. Percentiles of
+few runs are too narrow, so they are expanded as Hesterberg (*The American Statistician* 69, 2015)
+proposes. Simulated, nominal 95 % intervals of the mean of normal runs then cover 92 % (5 runs), 95
+% (10) and 94 % (20). Of 3 runs they cover 74 %: no bootstrap can see beyond the best and the worst
+run, so show such runs one by one instead.
 
 Does not cover: promotions. These figures describe what was measured; `judge` decides, by tests
-whose error is controlled. With a single run an interval speaks of tasks alone, and says so.
+whose error is controlled. With a single run an interval speaks of tasks only, and says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from meta_agent.core.protocols import JSON
 
 Matrix = NDArray[np.float64]
 Scores = ArrayLike | Mapping[str, ArrayLike]
-"""One suite, or several by name: scores by run, or success by (run, task), all in shares."""
+"""Scores of one suite, or of several by name. Each holds shares by run, or success by (run,
+task).
+"""
 
 DRAWS: Final = 4000
 CONFIDENCE: Final = 0.95
@@ -39,31 +41,36 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A figure over run scores; the last axis is theirs, the others are draws."""
+    """A function of run scores.
+
+    The last axis of the array is runs; the other axes are bootstrap draws.
+    """
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 
 
 class Estimate(NamedTuple):
-    """A figure with its interval, and how many runs stand behind it."""
+    """A figure with its 95 % interval, and the number of runs that it rests on."""
 
     value: float
     low: float
     high: float
     runs: int
-    """Training runs of the smallest suite and side. 1: the interval knows nothing of their luck."""
+    """Training runs of the smallest suite and side. With 1, the interval ignores the luck of
+    runs.
+    """
 
     def to_json(self) -> dict[str, JSON]:
         return self._asdict()
 
 
 def mean(scores: Scores) -> float:
-    """Mean over runs; every suite counts alike."""
+    """Returns the mean score over runs. Every suite has the same weight."""
     return float(_mean(_flat(_suites(scores))))
 
 
 def iqm(scores: Scores) -> float:
-    """Mean of the middle half of all run scores."""
+    """Returns the interquartile mean: the mean of the middle half of all run scores."""
     return float(_iqm(_flat(_suites(scores))))
 
 
@@ -74,7 +81,9 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """`mean` or `iqm` of one arm, with its interval over runs and tasks."""
+    """Returns the `mean` or `iqm` of a set of runs, with a bootstrap interval over runs and
+    tasks.
+    """
     suites, figure = _suites(scores), _STATISTICS[statistic]
     drawn = _Draws(draws, seed)
     cloud = figure(_joined([drawn.runs(matrix, drawn.tasks(matrix)) for matrix in suites]))
@@ -89,7 +98,11 @@ def difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """`statistic` of a minus that of b: runs drawn apart, tasks together."""
+    """Returns `statistic` of a minus that of b, with a bootstrap interval.
+
+    Runs are drawn separately for each side, tasks together. Raises ConfigError if suites or tasks
+    differ.
+    """
     ours, theirs, figure = *_both(a, b), _STATISTICS[statistic]
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = figure(_joined([our_scores for our_scores, _ in pairs])) - figure(
@@ -100,9 +113,9 @@ def difference(
 
 
 def probability_of_improvement(a: Scores, b: Scores) -> float:
-    """Chance that a run of `a` scores above a run of `b` (ties count half), averaged over suites.
+    """Returns the chance that a run of `a` scores above a run of `b`, averaged over suites.
 
-    The Mann-Whitney statistic over the number of pairs.
+    Ties count half. This is the Mann-Whitney statistic divided by the number of pairs.
     """
     return float(np.mean([_wins(*_scored(*pair)) for pair in zip(*_both(a, b), strict=True)]))
 
@@ -114,7 +127,7 @@ def improvement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """`probability_of_improvement` with its interval."""
+    """Returns the chance that a run of `a` beats a run of `b`, with a bootstrap interval."""
     ours, theirs = _both(a, b)
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = np.mean([_wins(our_scores, their_scores) for our_scores, their_scores in pairs], axis=0)
@@ -130,7 +143,7 @@ def _mean(scores: Matrix) -> Matrix:
 
 
 def _iqm(scores: Matrix) -> Matrix:
-    """Cuts floor(n / 4) at each end, as `scipy.stats.trim_mean(scores, 0.25)` does."""
+    """Cuts floor(n / 4) scores at each end, as `scipy.stats.trim_mean(scores, 0.25)` does."""
     cut = int(QUARTER * scores.shape[-1])
     middle = np.sort(scores, axis=-1)[..., cut : scores.shape[-1] - cut]
     return np.asarray(middle.mean(axis=-1))
@@ -156,13 +169,13 @@ class _Draws:
         self._rng = np.random.default_rng(seed)
 
     def tasks(self, matrix: Matrix) -> Matrix:
-        """Weights of the tasks in each draw."""
+        """Returns the weights of the tasks in each draw."""
         tasks = matrix.shape[1]
         drawn = self._rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=self.count)
         return np.asarray(drawn / tasks)
 
     def runs(self, matrix: Matrix, weights: Matrix) -> Matrix:
-        """Scores of whole runs, drawn with replacement, under these tasks."""
+        """Returns scores of whole runs, drawn with replacement, under these task weights."""
         chosen = self._rng.integers(0, len(matrix), (self.count, len(matrix)))
         return np.asarray(np.take_along_axis(weights @ matrix.T, chosen, axis=1))
 
@@ -189,13 +202,13 @@ def _estimate(value: float, cloud: Matrix, suites: Sequence[Matrix]) -> Estimate
 
 
 def _expanded_tail(suites: Sequence[Matrix]) -> float:
-    """The tail whose normal quantile is sqrt(n / (n - 1)) times that of Student's t."""
+    """Returns the tail whose normal quantile is sqrt(n / (n - 1)) times that of Student's t."""
     from scipy.special import ndtr, stdtrit
 
     runs = min(map(len, suites))
     units = suites[0].shape[1] if runs == 1 else runs  # with one run, tasks are all there is
     if units < 2:
-        raise ConfigError("one score has no interval: give at least 2 runs, or success by task")
+        raise ConfigError("one score has no interval: pass at least 2 runs, or success by task")
     freedom = units - 1 if runs == 1 else sum(len(matrix) - 1 for matrix in suites)
     wide = math.sqrt(units / (units - 1)) * stdtrit(freedom, (1 + CONFIDENCE) / 2)
     return float(ndtr(-wide))
@@ -205,10 +218,13 @@ def _expanded_tail(suites: Sequence[Matrix]) -> float:
 
 
 def _suites(scores: Scores) -> list[Matrix]:
-    """One [run, task] matrix a suite; a vector of scores is a suite with one task."""
+    """Returns one [run, task] matrix for each suite.
+
+    A vector of scores becomes a suite with one task.
+    """
     by_name = scores if isinstance(scores, Mapping) else {"": scores}
     if not by_name:
-        raise ConfigError("there is no suite to summarise")
+        raise ConfigError("there are no scores to summarise: pass the scores of at least one suite")
     return [_matrix(by_name[name], name) for name in sorted(by_name)]
 
 
@@ -218,7 +234,7 @@ def _matrix(values: ArrayLike, name: str) -> Matrix:
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         where = f" of {name}" if name else ""
         raise ConfigError(
-            f"scores{where} have the shape {matrix.shape}: expected finite numbers by run, or by "
+            f"scores{where} have the shape {matrix.shape}: pass finite numbers by run, or by "
             "(run, task)"
         )
     return matrix
@@ -230,8 +246,8 @@ def _both(a: Scores, b: Scores) -> tuple[list[Matrix], list[Matrix]]:
     tasks = [[matrix.shape[1] for matrix in side] for side in (ours, theirs)]
     if names[0] != names[1] or tasks[0] != tasks[1]:
         raise ConfigError(
-            f"two sides of a comparison need the same suites and tasks, not {names[0]} with "
-            f"{tasks[0]} and {names[1]} with {tasks[1]} tasks"
+            f"the two sides differ: {names[0]} with {tasks[0]} tasks and {names[1]} with "
+            f"{tasks[1]} tasks; pass both with the same suites and tasks"
         )
     return ours, theirs
 

@@ -40,8 +40,9 @@ Vector = NDArray[np.float64]
 STANDARD_EFFECTS: Final = (1.0, 2.0, 4.0, 8.0)
 """Standardised effects (mean over between-seed deviation) that share the first wealth.
 
-Simulated on A/A runs: with 8 among them a gain of 30 points takes three or four pairs instead of
-five; 16 gains nothing more at the levels in use, and 0.5 costs as much as it brings.
+Simulated on comparisons without an effect: with 8 among them, a gain of 30 points takes three or
+four pairs instead of five. 16 gains nothing more at the levels in use, and 0.5 costs as much as it
+brings.
 """
 _POINTS = 2048
 
@@ -95,10 +96,11 @@ halving the bet on them pays for the tenth (`docs/log/gate.md`)."""
 
 
 def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float:
-    """Density of the t-statistic of `values` at mean/deviation = `effect`, over that at 0.
+    """Returns the likelihood ratio of `values`: mean/deviation = `effect` against 0.
 
-    With W chi-distributed with n degrees of freedom and a = sum(x) / sqrt(sum(x^2)) * effect, it
-    is exp(-n effect^2 / 2) E[exp(a W)]: the scale integrates out. 1 for n = 0.
+    It is the ratio of the densities of the t-statistic. With W chi-distributed with n degrees of
+    freedom and a = sum(x) / sqrt(sum(x^2)) * effect, it is exp(-n effect^2 / 2) E[exp(a W)]: the
+    scale integrates out. It is 1 for n = 0.
     """
     data = np.asarray(values, dtype=float)
     squares = float(data @ data)
@@ -109,7 +111,7 @@ def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float
 
 
 def _log_ratio(units: int, ratio: float, effect: float) -> float:
-    """Log of the above by sum(x) / sqrt(sum(x^2))."""
+    """Returns the log of `t_likelihood_ratio`, given `ratio` = sum(x) / sqrt(sum(x^2))."""
     tilt = effect * ratio
     w, log_density = _chi(units, math.ceil(abs(tilt)))
     logs = log_density + tilt * w
@@ -120,7 +122,7 @@ def _log_ratio(units: int, ratio: float, effect: float) -> float:
 
 @lru_cache(maxsize=512)
 def _chi(df: int, tilt: int) -> tuple[Vector, Vector]:
-    """A grid that holds the mass of W with and without the tilt, and W's log density on it."""
+    """Returns a grid over the mass of W with and without the tilt, and W's log density on it."""
     high = math.sqrt(df) + tilt + 12.0
     w: Vector = np.linspace(0.5, _POINTS - 0.5, _POINTS, dtype=np.float64) * (high / _POINTS)
     norm = math.lgamma(df / 2) + (df / 2 - 1) * math.log(2)
@@ -137,8 +139,8 @@ def _scaled(reach: float, error: float) -> float:
 def t_reach(units: int, level: float, weights: Weights) -> float:
     """How many standard errors away from a mean of `units` values is ruled out, at any time.
 
-    It stands where Student's quantile stands in an interval for a fixed number of values. Infinite
-    where so few values cannot rule anything out at this level, however equal they are.
+    It replaces Student's quantile of an interval for a fixed number of values. It is infinite if so
+    few values cannot rule out anything at this level, however equal they are.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
     if units < 2 or _log_mixture(units, most, weights) < bar:

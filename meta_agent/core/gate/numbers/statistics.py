@@ -1,34 +1,34 @@
 """The size of an effect, and how sure we may be of it over the whole run.
 
-Observations are paired: clean success of the candidate minus that of the baseline on the same
-task, sample and training seed. Samples of a (task, seed) cell are averaged, giving d[s, t].
+Observations are paired: clean success of the candidate minus that of the baseline on the same task,
+sample and training seed. Samples of a (task, seed) cell are averaged, giving d[s, t].
 
-*One training seed* (an acting-side change on a frozen policy): the task is the unit, and the
-bounds are Student's on the per-task differences. Two arms that agree on all of a few tasks have no
-spread, so Student would rule any gain out: for the upper bound (and for the lower one where all
+*One training seed* (a change of how a frozen policy acts): the task is the unit, and the bounds are
+Student's on the per-task differences. Two arms that agree on all of a few tasks have no spread, so
+Student's bound would rule any gain out. So for the upper bound (and for the lower one if all
 differences are equal) the spread is taken with two more tasks, one won and one lost (Agresti and
-Min, Statistics in Medicine 24, 2005; Bonett and Price, J. Educ. Behav. Stat. 37, 2012). A gain
-has to pass an exact permutation test beside its lower bound (`sign_flip_p`), which needs no more.
+Min, Statistics in Medicine 24, 2005; Bonett and Price, J. Educ. Behav. Stat. 37, 2012). A gain also
+has to pass an exact permutation test (`sign_flip_p`), which assumes nothing more.
 
 *Several training seeds* (a change that acts through training): seeds and tasks are crossed random
 effects, d[s, t] = mu + seed_s + task_t + rest_st. With S seeds, T tasks and the two-way mean
 squares MS_seed, MS_task and MS_rest, the variance of the grand mean is estimated without bias by
 (MS_seed + MS_task - MS_rest) / (S T) (Searle, Casella and McCulloch, *Variance Components*, 1992,
 ch. 4). The seed part has S - 1 degrees of freedom and must not be diluted by the hundreds that the
-tasks have, so each part gets its own quantile and the two half-widths add in quadrature, after
+tasks have. So each part gets its own quantile and the two half-widths add in quadrature, after
 Graybill and Wang (JASA 75, 1980) for sums of mean squares:
 
     half = sqrt(t[S-1]^2 * MS_seed / (S T) + t[T-1]^2 * max(0, MS_task - MS_rest) / (S T))
 
-Where the seeds dominate this is the t-interval on the per-seed means. With two seeds t is
-enormous: two seeds alone hardly ever prove anything, which is the truth.
+If the seeds dominate, this is the t-interval on the per-seed means. With two seeds t is very large,
+so two seeds alone hardly ever prove anything. That is right.
 
 With a `wealth` the seed part takes the bound of that sequential test (`sequential.Wealth.half`) in
 place of Student's, so that it holds after every pair of training runs at once. The task part needs
 none: the tasks are drawn once, and looking again does not draw them anew.
 
-Error control is over the run: `ErrorBudget` declares candidates and looks before the first look
-and splits alpha over all of them (Bonferroni, hence valid under any dependence).
+Error control is over the run: `ErrorBudget` declares candidates and looks before the first look and
+splits alpha over all of them (Bonferroni, hence valid under any dependence).
 
 Not covered: the tests that may stop at any moment (`sequential`).
 """
@@ -58,11 +58,11 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ErrorBudget:
-    """How a run's chance of one false promotion is spent, declared before it starts.
+    """How a run's chance of one false promotion is split, declared before the run starts.
 
-    `candidates` counts every candidate that may reach the confirm split in all generations,
-    `looks` how often each may be looked at. Later looks carry more data, so look i gets a share
-    proportional to i + 1 unless `spend` says otherwise. `futility` is the one-sided error of
+    `candidates` counts every candidate that may reach the confirm split in all generations. `looks`
+    is how often the results of each may be looked at. Later looks have more data, so look i gets a
+    share proportional to i + 1 unless `spend` sets the shares. `futility` is the one-sided error of
     giving a candidate up early: it can only cost wins, never make false ones.
     """
 
@@ -74,16 +74,30 @@ class ErrorBudget:
 
     def __post_init__(self) -> None:
         if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
-            raise ConfigError(f"alpha={self.alpha}, futility={self.futility}: need 0 < value < 0.5")
+            raise ConfigError(
+                f"alpha={self.alpha}, futility={self.futility}: set 0 < alpha < 0.5 and "
+                "0 < futility <= 0.5"
+            )
         if self.candidates < 1 or self.looks < 1:
-            raise ConfigError(f"candidates={self.candidates}, looks={self.looks}: need at least 1")
+            raise ConfigError(
+                f"candidates={self.candidates}, looks={self.looks}: set both to at least 1"
+            )
         if self.spend and (len(self.spend) != self.looks or sum(self.spend) > 1 + 1e-9):
-            raise ConfigError(f"spend={self.spend}: need {self.looks} shares that sum to at most 1")
+            raise ConfigError(
+                f"spend={self.spend}: set {self.looks} shares (one for each look) that sum to at "
+                "most 1"
+            )
 
     def at(self, look: int) -> float:
-        """The one-sided alpha of one candidate at one look (counted from 0)."""
+        """Returns the one-sided alpha of one candidate at one look, counted from 0.
+
+        Raises ConfigError if the budget has no such look.
+        """
         if not 0 <= look < self.looks:
-            raise ConfigError(f"look {look} was not declared; the budget has {self.looks}")
+            raise ConfigError(
+                f"look {look} was not declared: the error budget has {self.looks} looks, counted "
+                "from 0"
+            )
         shares = self.spend or tuple(i + 1 for i in range(self.looks))
         total = 1.0 if self.spend else float(sum(shares))
         return self.alpha / self.candidates * shares[look] / total
@@ -106,7 +120,7 @@ class ErrorBudget:
 
 
 class Pairs(NamedTuple):
-    """Differences by training seed (rows) and task (columns)."""
+    """Differences between candidate and baseline, by training seed (rows) and task (columns)."""
 
     cells: Matrix
     pairs: int
@@ -118,7 +132,10 @@ class Pairs(NamedTuple):
 
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
-    """Pairs two arms by (training seed, task, sample). Lost pairs are counted, not scored."""
+    """Pairs two sides of a comparison by (training seed, task, sample).
+
+    A pair without an outcome on both sides is counted as lost and not scored.
+    """
     seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
     cells: list[dict[str, list[float]]] = []
     lost = 0
@@ -133,7 +150,10 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
 
 
 def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
-    """Tasks of equal content are one task, under however many keys: their mean is one column."""
+    """Merges tasks of equal content into one column, which holds their mean difference.
+
+    `contents` maps task keys to content hashes.
+    """
     columns: dict[str, list[int]] = {}
     for at, key in enumerate(pairs.tasks):
         columns.setdefault(contents.get(key, f"\0{key}"), []).append(at)
@@ -258,7 +278,7 @@ def _task_spread(row: Matrix) -> _Spread:
 
 
 class MeanSquares(NamedTuple):
-    """The two-way table of a balanced crossed design without replicates."""
+    """The mean squares of training seeds, of tasks and of the rest, in a two-way table."""
 
     seed: float
     task: float
@@ -266,7 +286,7 @@ class MeanSquares(NamedTuple):
 
 
 def mean_squares(cells: Matrix) -> MeanSquares:
-    """Two-way analysis of variance of d[s, t]."""
+    """Returns the two-way analysis of variance of d[seed, task], a matrix of at least 2 by 2."""
     seeds, tasks = cells.shape
     by_seed = cells.mean(axis=1) - cells.mean()
     by_task = cells.mean(axis=0) - cells.mean()
@@ -291,14 +311,14 @@ def _crossed(cells: Matrix, wealth: Wealth | None) -> _Spread:
 
 
 def t_quantile(df: float, alpha: float) -> float:
-    """What a t-distributed value exceeds with chance `alpha`."""
+    """Returns the value that a t-distributed variable exceeds with chance `alpha`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, 1 - alpha))
 
 
 def _confidence(delta: float, spread: _Spread) -> float:
-    """The largest confidence 1 - a at which the one-sided lower bound is above zero."""
+    """Returns the largest confidence 1 - a at which the one-sided lower bound is above zero."""
     if spread.variance == 0:
         return 0.5 if delta == 0 else float(delta > 0)
     low, high = 1e-9, 0.5
@@ -311,7 +331,7 @@ def _confidence(delta: float, spread: _Spread) -> float:
 def _sure_anytime(cells: Matrix, wealth: Wealth) -> float:
     """Returns a confidence that holds whenever one stops.
 
-    It is 1 - 1 / wealth, where the wealth is that of the bets on the sign that the mean has.
+    It is 1 - 1 / wealth, where the wealth is that of the bets on the sign of the mean.
     """
     shares = cells.mean(axis=1)
     if shares.mean() > 0:
@@ -322,28 +342,36 @@ def _sure_anytime(cells: Matrix, wealth: Wealth) -> float:
 # --- exact test ---------------------------------------------------------------------------------
 
 FINEST: Final = 2520
-"""Steps of a difference that the exact test tells apart: lcm(1..10). 20 samples would have 2e8."""
+"""The most steps of a difference that the exact test tells apart: lcm(1..10).
+
+20 samples would need 2e8 steps.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SignFlip:
-    """Exact one-sided sign-permutation test over tasks (Fisher's, by convolution)."""
+    """The result of the exact one-sided sign-permutation test over tasks (Fisher's).
+
+    `discordant` counts the tasks with a difference.
+    """
 
     p: float
     discordant: int
     tied: float = 0.0
-    """The chance of exactly the observed sum: with few tasks a large part of `p`."""
+    """The chance of exactly the observed sum. With few tasks it is a large part of `p`."""
 
     def broken(self, tie: float) -> float:
-        """`p` with ties broken by a number drawn evenly from [0, 1): its level is exact."""
+        """Returns `p` with ties broken by `tie`, drawn evenly from [0, 1). Its level is then
+        exact.
+        """
         return self.p - (1 - tie) * self.tied
 
 
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
-    """P(sum of randomly signed |d| >= the observed sum), over tasks.
+    """Tests P(sum of randomly signed |d| >= the observed sum) over tasks, and returns p.
 
-    The differences are multiples of 1 / samples, or where attempts were lost of
-    1 / lcm(1..samples), so the distribution is exact; above `FINEST` they are rounded to that.
+    The differences are multiples of 1 / samples, or of 1 / lcm(1..samples) if attempts were lost.
+    So the distribution is exact. Above `FINEST` steps the differences are rounded.
     """
     scale = _scale(row, max(1, samples))
     units = np.rint(row * scale).astype(int)
@@ -360,10 +388,10 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
 
 
 def tie_of(salt: str, pairs: Pairs) -> float:
-    """The number that breaks ties of one exact test, from [0, 1).
+    """Returns the number in [0, 1) that breaks ties of one exact test.
 
-    It hangs on a declared salt and on how far the tasks moved, never on which way: so nobody can
-    choose it, and given what it hangs on every way is as likely as any other where nothing helps.
+    It depends on a declared salt and on how far the tasks moved, never on the direction. So nobody
+    can choose it. If the change has no effect, both directions stay equally likely.
     """
     distances = [round(abs(float(difference)), 9) for difference in pairs.cells[0]]
     text = json.dumps([salt, list(pairs.tasks), distances]).encode()
@@ -378,7 +406,7 @@ def _scale(row: Matrix, samples: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """The estimate if every lost pair had gone against the candidate."""
+    """The estimated gain if every lost pair had gone against the candidate."""
 
     delta: float
     lost: int
@@ -386,7 +414,10 @@ class WorstCase:
 
 
 def worst_case(pairs: Pairs) -> WorstCase:
-    """Counts every lost pair as a success of the baseline and a failure of the candidate."""
+    """Counts every lost pair as a success of the baseline and a failure of the candidate.
+
+    Returns the estimate that results.
+    """
     total = pairs.pairs + pairs.lost
     mean = _mean(pairs.cells)
     delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0
@@ -401,10 +432,10 @@ _BISECTIONS: Final = 60
 def given_promotion(estimate: float, error: float, bar: float, least: float = 0.0) -> float:
     """Returns the most likely gain behind an estimate that was promoted because it passed `bar`.
 
-    Only estimates above a bar are promoted, so those that are were lucky on average. Where a gain
-    is found one time in four, the estimate is nearly twice as large as the gain. This is the most
-    likely gain *given that the bar was passed* (Zhong and Prentice, Biostatistics 9, 2008), with
-    the estimate taken as normal, and at least `least`. Far above the bar it equals the estimate.
+    Only estimates above a bar are promoted, so on average they were lucky. If such a gain is found
+    one time in four, the estimate is nearly twice the gain. This is the most likely gain *given
+    that the bar was passed* (Zhong and Prentice, Biostatistics 9, 2008). The estimate is taken as
+    normal, and the result is at least `least`. Far above the bar it equals the estimate.
 
     Not covered: what stopping early adds, and looking at many before one of them is claimed.
     """
