@@ -1,1 +1,3 @@
-"""Validity: every detector, its table, and how it is told from what the baseline does itself."""
+"""Validity checks: every detector, the table of them, and how an arm is compared with its
+baseline.
+"""

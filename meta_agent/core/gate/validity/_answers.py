@@ -1,4 +1,4 @@
-"""Answers that the records of an arm show to be copied, forged or special-cased."""
+"""Detects answers that the records of an arm show to be copied, forged or special-cased."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from meta_agent.core.gate.validity._looks import Look
 def conduct(
     looks: Sequence[Look], baseline: Sequence[Look], limits: ValidityLimits, side: ArmSide
 ) -> Iterable[Finding]:
-    """Copied, forged and special-cased answers, as shares of what the arm solved.
+    """Returns findings on copied, forged and special-cased answers among what an arm solved.
 
-    `counted` are those that stand as clean success all the same, above the baseline's share: a
-    promotion has to survive their loss (`judge`).
+    An arm is one side of a comparison. In each finding `counted` is the number of such answers that
+    still count as clean success, above the baseline's share. A promotion has to survive their loss.
     """
     solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
     for code in sorted({code for look in solved for code, _ in look.conduct}):

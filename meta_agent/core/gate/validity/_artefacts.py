@@ -1,4 +1,4 @@
-"""Detectors of what is no measurement: rewards that are no numbers, attempts nobody understood."""
+"""Detects changes that are no measurement: rewards that are not numbers, replies not understood."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from meta_agent.core.gate.validity._limits import LINES_SHOWN, ValidityLimits, e
 from meta_agent.core.gate.validity._looks import Look
 
 UNFINISHED_GAP = 0.25
-"""Above what luck does: 32 training runs of one nano-swe harness left 2 % to 23 % unfinished."""
+"""The rise in the share of unfinished attempts that is reported.
+
+It is above luck: 32 training runs of one nano-swe harness left 2 % to 23 % unfinished.
+"""
 
 
 def not_finite(arm: Arm, side: ArmSide = "candidate", beside: Arm | None = None) -> list[Finding]:
-    """Rewards that are NaN or infinite: one of them in a group spoils every advantage of it.
+    """Reports rewards that are NaN or infinite. One of them spoils every advantage of its group.
 
-    One that the version's own reward makes already is not the candidate's.
+    The finding vetoes, unless the arm `beside` (the baseline) has such rewards too.
     """
     hits = _no_numbers(arm)
     if not hits:
@@ -39,9 +42,10 @@ def _no_numbers(arm: Arm) -> list[OutcomeRow]:
 
 
 def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Far more attempts end without being handed in: a parser or a format may have broken.
+    """Warns if far more attempts of the candidate end without a submission than before.
 
-    Only a warning, as with ceilings: such attempts count as the failures that they are.
+    A parser or a format may have broken. It is only a warning, since such attempts already count as
+    failures.
     """
     sides = [_ended(arm) for arm in (baseline, candidate)]
     open_rows = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
@@ -64,9 +68,9 @@ def _ended(arm: Arm) -> list[OutcomeRow]:
 
 
 def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimits) -> list[Finding]:
-    """Far more replies lead to no tool call at all: the scaffold no longer understands them.
+    """Warns if far more replies of the candidate lead to no tool call: it may no longer parse them.
 
-    Only a warning, and only where agents act by tools: there the baseline's replies do, mostly.
+    It reports nothing if most replies of the baseline lead to no tool call either.
     """
     sides = [[(look, max(0, look.turns - look.calls)) for look in side] for side in (before, after)]
     turns = [sum(look.turns for look in side) for side in (before, after)]

@@ -1,4 +1,6 @@
-"""Detectors of conduct: answers from a leak, and attempts on the grader."""
+"""Detects conduct that was flagged during attempts: answers from a leak, and attacks on the
+grader.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def flagged(
     beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """Flags of some kind that an arm shows beyond the one that it stands beside."""
+    """Reports flags with these prefixes that an arm (one side of a comparison) shows.
+
+    They are compared with the arm `beside` (its baseline). If the excess is surely above `limit`,
+    the finding is a veto.
+    """
     among = "rollouts" if code == "tamper" else "solved rollouts"
     sides = [
         _rows_in_question(code, arm_or_none) if arm_or_none else [] for arm_or_none in (arm, beside)

@@ -1,11 +1,11 @@
-"""The detector of length gaming: attempts changed in length because length is paid, not success.
+"""Detects length gaming: attempts change in length because the reward pays for length.
 
-Three things have to come together: attempts got longer or shorter, beyond chance; among attempts
-of *equal outcome* the reward pays for just that, and enough of it to matter beside what success
-earns; and clean success did not rise. Any one alone is ordinary: a better policy may test more, and
-a careful reward may pay a little for haste.
+Three things have to come together. Attempts got longer or shorter, beyond chance. Among attempts of
+*equal outcome* the reward pays for just that, and enough to matter beside what success earns. Clean
+success did not rise. Any one alone is ordinary: a better policy may test more, and a careful reward
+may pay a little for haste.
 
-Not covered: length in characters. Rows know turns.
+Not covered: length in characters. Outcome rows hold only turns.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ from meta_agent.core.gate.validity._reward import clean_share, fell, scored
 
 MIN_ROWS = 20
 SHIFT_SD = 0.5
-"""How far turns must have moved, in the baseline's standard deviations."""
+"""How far mean turns must have moved, in the baseline's standard deviations."""
 PAID_CORRELATION = 0.5
-"""Of reward and turns within attempts of equal outcome."""
+"""The least correlation of reward and turns within attempts of equal outcome."""
 EARNED_SHARE = 0.1
-"""What the change of length earned, in shares of what success earns. Below it, it is a trifle:
-unfinished attempts are long, and a tenth of a point for handing in is no pay for haste."""
+"""The least that the change of length earned, as a share of what success earns.
+
+Less is ignored: unfinished attempts are long, and a tenth of a point for a submission is no pay for
+haste.
+"""
 
 
 def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Attempts moved in the direction that the candidate's reward pays for, for nothing."""
+    """Reports attempts that became longer or shorter because the candidate's reward pays for it.
+
+    Returns nothing if clean success rose, or if either arm has too few rows.
+    """
     before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < MIN_ROWS:
         return []
@@ -62,7 +68,7 @@ def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list
 def _shift(
     before: Sequence[OutcomeRow], after: Sequence[OutcomeRow], limits: ValidityLimits
 ) -> tuple[float, bool]:
-    """The difference of mean turns, and whether it is both large and beyond chance."""
+    """Returns the difference of mean turns, and whether it is both large and beyond chance."""
     sides = [[float(row.turns) for row in rows] for rows in (before, after)]
     shift = fmean(sides[1]) - fmean(sides[0])
     error = math.sqrt(sum(pvariance(side) / len(side) for side in sides))
@@ -71,14 +77,14 @@ def _shift(
 
 
 class _Paid(NamedTuple):
-    """How reward goes with turns among attempts of equal outcome."""
+    """How the reward depends on turns among attempts of equal outcome."""
 
     correlation: float
     slope: float  # reward of one more turn
 
 
 def _within(rows: Sequence[OutcomeRow]) -> _Paid:
-    """Reward against turns, each taken from the mean of its outcome."""
+    """Relates reward to turns, each as a deviation from the mean of its outcome."""
     xs: list[float] = []
     ys: list[float] = []
     for is_clean in (True, False):
@@ -93,7 +99,9 @@ def _within(rows: Sequence[OutcomeRow]) -> _Paid:
 
 
 def _worth(rows: Sequence[OutcomeRow]) -> float:
-    """What a clean success earns over an attempt that is none; 0 where one kind is missing."""
+    """Returns how much more reward a clean success earns; 0 if there are only clean or only
+    other rows.
+    """
     sides = [
         [float(r.reward or 0) for r in rows if bool(r.clean) is kind] for kind in (True, False)
     ]

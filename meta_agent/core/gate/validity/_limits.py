@@ -1,4 +1,4 @@
-"""The bounds of validity, and the lines of evidence that findings quote."""
+"""The limits of the validity checks, and the lines of evidence that findings quote."""
 
 from __future__ import annotations
 
@@ -11,31 +11,41 @@ from meta_agent.core.protocols import JSON
 
 LINES_SHOWN = 5
 SOME_HITS = 3
-"""What anybody's arm may show by chance or by a reader's mistake: fewer bar nothing."""
+"""Fewer hits than this prevent nothing: chance or a reader's mistake may explain them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidityLimits:
-    """The bounds a run declares before it looks. Shares are of rollouts unless said otherwise."""
+    """The limits of the validity checks, declared before results are looked at.
+
+    Shares are of rollouts (attempts) unless said otherwise.
+    """
 
     leak_share: float = 0.05
-    """Leaks among solved rollouts, above the baseline's share of them."""
+    """The share of leaks among solved rollouts that is tolerated above the baseline's."""
     tamper_share: float = 0.02
-    """Tampering among all rollouts that ended, above the baseline's share."""
+    """The share of tampering among all ended rollouts that is tolerated above the baseline's."""
     infra_share: float = 0.05
-    """Above it the evaluation is void; a single lost rollout never voids one."""
+    """The share of lost rollouts above which a comparison is void. One lost rollout never voids
+    it.
+    """
     balance_p: float = 0.001
-    """Two-sided p below which a difference between arms counts as unbalanced."""
+    """The two-sided p below which a difference between arms counts as unbalanced."""
     balance_gap: float = 0.02
-    """An imbalance smaller than this is let be, however certain."""
+    """An imbalance smaller than this share is ignored, however certain it is."""
     none_reward_gap: float = 0.05
-    """More missing rewards than the baseline has, by this much, is an artefact."""
+    """The rise in the share of missing rewards, over the baseline's, that is reported."""
     truncation_gap: float = 0.10
     divergence_sd: float = 0.20
-    """Reward gain, in the baseline's standard deviations, that clean success has to follow."""
+    """The gain in reward that clean success has to follow, in the baseline's standard
+    deviations.
+    """
     divergence_z: float = 3.0
     inversion_share: float = 0.50
-    """Share of (unclean, clean) pairs that the reward may order wrongly: half is a coin."""
+    """The share of (unclean, clean) pairs that the reward may order wrongly.
+
+    A random order has 0.5.
+    """
 
     def to_json(self) -> dict[str, JSON]:
         return asdict(self)
@@ -45,7 +55,9 @@ DEFAULT_LIMITS = ValidityLimits()
 
 
 def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
-    """The first few rows, by training seed, task and sample."""
+    """Returns one line for each of the first few rows, ordered by training seed, task and
+    sample.
+    """
     ordered = sorted(rows, key=lambda row: (row.training_seed, row.key))[:LINES_SHOWN]
     return tuple(
         f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}: "
@@ -55,9 +67,10 @@ def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
 
 
 def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
-    """By how much an arm exceeds its baseline: surely by more than the limit, perhaps, or not.
+    """Returns how grave it is that a share exceeds the baseline's.
 
-    Flagged rows count as no clean success whatever this says, so only a tendency is barred.
+    It is a veto if the excess is surely above the limit, `unproven` if it is likely, else a
+    warning. Flagged rows never count as clean success, whatever this returns.
     """
     if excess(after, before).low > limit:
         return "veto"
@@ -66,7 +79,9 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
 
 
 def share_sentence(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
-    """The sentence of a finding about shares."""
+    """Returns the message of a finding that compares a share with the baseline's and with a
+    limit.
+    """
     low, high = excess(after, before)
     beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""
     return (
@@ -76,6 +91,7 @@ def share_sentence(code: str, after: Counted, before: Counted, among: str, limit
 
 
 def numbers_of(after: Counted, before: Counted) -> dict[str, float]:
+    """Returns the counts and the 95 % interval of the excess over the baseline, by name."""
     low, high = excess(after, before)
     numbers = {"hits": after.hits, "n": after.n, "low": low, "high": high}
     return (

@@ -1,9 +1,9 @@
-"""What is kept of a rollout's record for the detectors that read records: a few hundred bytes.
+"""Summarises rollout records for the detectors that read records, a few hundred bytes for each.
 
-Records are long (a real agent's is 100 kB) and two arms hold thousands, so they are streamed: each
-is looked at once and forgotten. Of those to be graded again the first `DRAWN` by the hash of their
-name are kept, the solved ones first: a forged success is what anybody would gain from. The draw is
-the same however the records are split into files.
+Records are long (a real agent's is 100 kB) and two arms hold thousands. So they are streamed: each
+is read once and its text dropped. Some attempts are drawn to be graded again: the first `DRAWN` by
+the hash of their name, the solved ones first, since a forged success is what pays. The draw is the
+same however the records are split into files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from meta_agent.core.gate.validity._transcripts import traces
 from meta_agent.core.protocols import JSON, Rollout
 
 DRAWN: Final = 64
-"""How many stored attempts can be graded again."""
+"""The largest number of stored attempts that are graded again."""
 _SOLVED_SHARE: Final = 0.75
 _KINDS: Final = {
     "copied": "copied_answer",
@@ -31,7 +31,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One rollout, as far as detectors of records need it."""
+    """The summary of one rollout's record that the validity checks read."""
 
     name: str
     task_key: str
@@ -47,7 +47,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """A stored outcome with what the grader needs to say so again."""
+    """A stored outcome, with the inputs that the grader needs to compute it again."""
 
     rank: bytes
     name: str
@@ -58,14 +58,17 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything kept of some rollouts."""
+    """The summaries of some rollouts, and the attempts drawn from them to be graded again."""
 
     looks: tuple[Look, ...] = ()
     drawn: tuple[Graded, ...] = ()
 
 
 def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
-    """Reads records, one at a time; `views` are the tasks' own texts, by key."""
+    """Summarises rollout records, reading one at a time.
+
+    `views` maps task keys to the tasks' own texts.
+    """
     looks: list[Look] = []
     drawn: tuple[Graded, ...] = ()
     batch: list[Graded] = []
@@ -79,7 +82,7 @@ def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None)
 
 
 def merged(parts: Sequence[Seen]) -> Seen:
-    """Several files of one arm as if they were one."""
+    """Returns the summary of several files of one arm as if they were one file."""
     looks = tuple(look for part in parts for look in part.looks)
     return Seen(looks, _draw([graded for part in parts for graded in part.drawn]))
 
@@ -92,7 +95,10 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
 
 
 def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
-    """The attempts to grade again: three quarters of them solved, where there are enough."""
+    """Returns the attempts to grade again.
+
+    Three quarters of them are solved ones, if there are enough.
+    """
     solved = [attempt for attempt in records.drawn if attempt.outcome]
     failed = [attempt for attempt in records.drawn if not attempt.outcome]
     solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))
@@ -115,7 +121,7 @@ def _look(rollout: Rollout, view: str | None) -> Look:
 
 
 def name_of(rollout: Rollout) -> str:
-    """How findings name a rollout."""
+    """Returns the name by which findings call a rollout: its task, sample and seed."""
     return f"{rollout.task_key} sample {rollout.sample_idx} seed {rollout.seed}"
 
 
@@ -131,7 +137,7 @@ def _submission(rollout: Rollout) -> bytes:
 
 
 def _attempt(rollout: Rollout) -> bytes:
-    """Word for word the same attempt with the same ending has the same digest."""
+    """Returns a digest that is equal for attempts with the same messages and the same ending."""
     if not (rollout.rewards and rollout.messages):
         return b""
     ending = [rollout.outcome, rollout.stop_reason, rollout.turns, *rollout.flags]

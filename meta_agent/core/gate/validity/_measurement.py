@@ -1,4 +1,4 @@
-"""Detectors of bad measurement: lost rollouts, wrong denominators, different instruments."""
+"""Detects bad measurement: lost rollouts, wrong denominators, different graders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ def _unknown(arm: Arm) -> list[OutcomeRow]:
 
 
 def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
-    """Too many rollouts without an outcome: the evaluation measured the machines."""
+    """Vetoes a comparison if too many rollouts of an arm have no outcome.
+
+    Such a result would describe the machines instead of the candidate.
+    """
     lost, total = _unknown(arm), sum(1 for _ in arm.rows())
     if len(lost) <= max(1, limits.infra_share * total):
         return []
@@ -30,7 +33,10 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """One arm lost more rollouts than chance explains: hard tasks may have left with them."""
+    """Vetoes a comparison if one arm lost more rollouts than chance explains.
+
+    Hard tasks may be missing with them.
+    """
     lost, n = _counts(baseline), _counts(candidate)
     p = two_proportion_p(lost[0], lost[1], n[0], n[1])
     gap = abs(_share(*n) - _share(*lost))
@@ -53,7 +59,7 @@ def _share(hits: int, total: int) -> float:
 
 
 def denominator(arm: Arm) -> list[Finding]:
-    """Every planned rollout is present exactly once, in every training seed."""
+    """Vetoes an arm unless every planned rollout is present exactly once in every training seed."""
     lines = []
     for seed in sorted(arm.seeds):
         keys = Counter(row.key for row in arm.seeds[seed])
@@ -69,7 +75,7 @@ def denominator(arm: Arm) -> list[Finding]:
 
 
 def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
-    """Evaluation tasks whose content was trained on."""
+    """Vetoes a comparison if the content of an evaluation task was trained on."""
     trained = frozenset(train_hashes)
     shared = sorted({row.task_hash for row in arm.rows()} & trained)
     if not shared:
@@ -80,7 +86,7 @@ def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
 
 
 def comparable(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Same measuring instrument, same tasks, same training seeds."""
+    """Vetoes a comparison unless both arms have the same grader, tasks and training seeds."""
     findings = []
     hashes = [sorted({row.evaluator_hash for row in arm.rows()}) for arm in (baseline, candidate)]
     if hashes[0] != hashes[1] or len(hashes[0]) != 1:

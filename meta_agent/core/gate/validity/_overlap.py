@@ -1,12 +1,13 @@
-"""Training text in evaluation tasks, where hashes no longer agree: a blank, a case, a sentence.
+"""Finds training text in evaluation tasks whose hashes differ only by a blank, a case or a
+sentence.
 
-Content hashes find the very same task. A task whose wording was touched is found by its word
-13-grams, the length that the decontamination of GPT-3 used (Brown et al. 2020, appendix C). What
-stands in many tasks is their form and says nothing: such grams are left out. Memory is that of the
-evaluation texts; training texts stream by.
+Content hashes find the very same task. A task with changed wording is found by its word 13-grams,
+the length that the decontamination of GPT-3 used (Brown et al. 2020, appendix C). Grams that occur
+in many tasks are a common form and are left out. Memory is that of the evaluation texts; training
+texts are streamed.
 
-Not covered: paraphrases, translations, and short texts (below `SHORT` words nothing is said: the
-prompts of small suites are alike by nature).
+Not covered: paraphrases, translations, and texts below `SHORT` words, since the prompts of small
+suites are alike by nature.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, LINES_SHOWN, V
 GRAM = 13
 SHORT = 8
 SHARED = 0.5
-"""Share of an evaluation text's grams that must be known from training."""
+"""The share of an evaluation text's grams that must occur in training."""
 FORM_TASKS = 3
 FORM_SHARE = 0.01
 FORM_IN_TRAINING = 20
-"""A gram in more of the tasks than the share, and than the number, is their form. A text that was
-trained on several times is none, so of training tasks more are asked."""
+"""A gram in more training tasks than this, and than `FORM_SHARE` of them, is a common form.
+
+For evaluation tasks the number is `FORM_TASKS`. It is larger here, because a text that was trained
+on several times is no common form.
+"""
 TELLING = 5
-"""Grams of its own that a text needs before its share says something."""
+"""The number of grams outside the common form that a text needs before its share counts."""
 _WORD = re.compile(r"\w+")
 
 
@@ -39,9 +43,10 @@ def near_overlap(
     *,
     limits: ValidityLimits = DEFAULT_LIMITS,
 ) -> list[Finding]:
-    """Evaluation tasks whose text stands, more or less, in the training tasks (texts by key).
+    """Reports evaluation tasks whose text occurs almost word for word in the training tasks.
 
-    A few such tasks help both arms alike and are only told; beyond the limit for leaks they veto.
+    Both hold texts by task key. A few such tasks help both arms alike and give a warning. If their
+    share is surely above the limit for leaks, the finding is a veto.
     """
     evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
     trained = _trained_grams(
@@ -62,7 +67,7 @@ def near_overlap(
 def _trained_grams(
     evaluation_grams: Mapping[str, set[int]], train: Iterable[str]
 ) -> dict[int, bool]:
-    """Of every gram that is no mere form: whether training texts hold it."""
+    """Returns, for every gram that is no common form, whether training texts hold it."""
     counts = Counter(gram for grams in evaluation_grams.values() for gram in grams)
     most = max(FORM_TASKS, FORM_SHARE * len(evaluation_grams))
     candidates = {gram: False for gram, count in counts.items() if count <= most}

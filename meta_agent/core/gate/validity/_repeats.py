@@ -1,4 +1,4 @@
-"""Graders and rewards that do not repeat themselves: equals that were not treated alike."""
+"""Detects graders and rewards that treat equal attempts differently."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from meta_agent.core.gate.validity._looks import Graded, Look
 from meta_agent.core.protocols import JSON, Outcome
 
 Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
-"""The grader again; None where it could not be asked."""
+"""Grades a stored attempt again, given its task key and inputs. Returns None if it cannot."""
 UNREPEATABLE_SHARE = 0.05
-"""Of equals that were not treated alike: surely more is a veto."""
+"""The share of differently treated groups of equal attempts. If it is surely higher, it is a
+veto.
+"""
 ODD_SHARE = 0.01
-"""Surely less says little: one flaky test in fifty tasks disturbs both arms alike."""
+"""A share that is not surely above this only gives a warning.
+
+One flaky test in fifty tasks disturbs both arms alike.
+"""
 
 
 def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """The same submission at the same task, graded both ways, in whichever arm."""
+    """Reports equal submissions at the same task that were graded differently, in either arm."""
     graded, before = ([look for look in of if look.submission] for of in (looks, baseline))
     sides = (
         _Groups(of, lambda look: look.submission, lambda look: look.outcome)
@@ -31,7 +36,9 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Word for word the same attempt with the same ending, rewarded in two ways."""
+    """Reports attempts that are equal word for word, with the same ending, but have different
+    rewards.
+    """
     sides = (
         _Groups(
             (look for look in of if look.attempt),
@@ -45,7 +52,7 @@ def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide)
 
 
 class _Groups:
-    """Groups of equals, and which of them were not treated alike."""
+    """Groups of equal attempts, and which of the groups were treated differently."""
 
     def __init__(
         self,
@@ -68,7 +75,7 @@ class _Groups:
         return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
 
     def line(self, group: Sequence[Look]) -> str:
-        """Two of a group that were not treated alike."""
+        """Returns a line with two attempts of a group that were treated differently."""
         first, value = group[0], self.value
         other = next(look for look in group if value(look) != value(first))
         return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
@@ -77,7 +84,7 @@ class _Groups:
 def _differing(
     side: ArmSide, code: str, words: str, groups: _Groups, baseline: _Groups
 ) -> list[Finding]:
-    """Equals that were not treated alike, in more groups than the baseline by itself shows."""
+    """Reports groups of equal attempts that were treated differently, if the baseline has fewer."""
     after, before = groups.counted, baseline.counted
     if not after.hits:
         return []
@@ -94,9 +101,10 @@ def _differing(
 def disagreeing(
     stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
 ) -> list[Finding]:
-    """Stored outcomes that the sealed grader does not confirm: forged, or another grader's.
+    """Grades stored attempts again and reports outcomes that the sealed grader does not confirm.
 
-    A grader that does not repeat itself disagrees with either arm.
+    They were forged, or came from another grader. The finding is only `unproven` if the baseline's
+    outcomes disagree as often: then the grader is not repeatable.
     """
     checked = _graded_again(stored, regrade)
     odd = sorted(
@@ -119,7 +127,7 @@ def disagreeing(
 
 
 def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
-    """Each that could be graded again, and whether the grader says the same."""
+    """Returns each attempt that could be graded again, and whether the outcome is the same."""
     again = [(attempt, regrade(attempt.task_key, attempt.inputs)) for attempt in stored]
     return [
         (attempt, outcome.success == attempt.outcome)

@@ -1,4 +1,4 @@
-"""Detectors of a reward, or of rollout endings, that moved without the behaviour behind them."""
+"""Detects rewards, or endings of rollouts, that changed although the behaviour did not."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from meta_agent.core.gate.numbers._intervals import counted, excess, two_proport
 from meta_agent.core.gate.validity._limits import ValidityLimits, evidence_lines, severity_of
 
 MIN_SIDE = 10
-"""Clean and unclean attempts, below which nothing is said of their order over all tasks."""
+"""The least number of clean and of unclean attempts for a statement about their order over all
+tasks.
+"""
 MIN_MIXED = 7
-"""Tasks with both endings, below which nothing is said of the order within tasks."""
+"""The least number of tasks with both outcomes for a statement about the order within tasks."""
 WALL = "wall_limit"
 CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Changes in what could be measured, which look like changes in what was done."""
+    """Reports rewards that are newly missing, and attempts that are newly cut by a limit.
+
+    Both change what could be measured, and can look like a change in behaviour.
+    """
     findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
@@ -60,10 +65,10 @@ def _truncation_jump(
 
 
 def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """The clock cut the baseline more often, and without that it might be no worse.
+    """Reports that the time limit cut the baseline more often than the candidate.
 
-    A busy machine looks like a bad harness. Attempts that were cut count as solved here, so a gain
-    that outlasts that is only told.
+    A busy machine looks like a bad harness. If the gain remains when cut baseline attempts count as
+    solved, the finding is only a warning. Otherwise it is `unproven`.
     """
     before, after = _ended(baseline), _ended(candidate)
     cut = [counted((r.task_key, r.stop_reason == WALL) for r in rows) for rows in (before, after)]
@@ -81,7 +86,9 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """The reward went up and clean success did not, or the reward orders outcomes backwards."""
+    """Reports a reward that rose without clean success, or that ranks unclean attempts above
+    clean ones.
+    """
     findings = []
     if _same_reward(baseline, candidate):
         findings += _reward_without_success(baseline, candidate, limits)
@@ -89,7 +96,9 @@ def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
 
 
 def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Told wherever clean success did not follow, barred only where it surely fell."""
+    """Reports a reward that rose without clean success; a veto only if clean success surely
+    fell.
+    """
     before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < 2:
         return []
@@ -109,13 +118,13 @@ def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimit
 
 
 def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
-    """Whether clean success surely fell, attempts at one task taken together."""
+    """Returns True if clean success surely fell. Attempts at one task are taken together."""
     sides = [counted((row.task_key, bool(row.clean)) for row in rows) for rows in (before, after)]
     return excess(sides[1], sides[0]).high < 0
 
 
 def scored(arm: Arm) -> list[OutcomeRow]:
-    """Rows with an outcome and a reward that is a number."""
+    """Returns the rows that have an outcome and a finite reward."""
     return [row for row in _ended(arm) if row.reward is not None and math.isfinite(row.reward)]
 
 
@@ -130,7 +139,7 @@ def _moments(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
 
 
 def clean_share(rows: Sequence[OutcomeRow]) -> float:
-    """Of some rows, those that were solved cleanly."""
+    """Returns the share of rows that were solved cleanly."""
     return sum(bool(row.clean) for row in rows) / len(rows)
 
 
@@ -139,9 +148,10 @@ def _solved_share(rows: Sequence[OutcomeRow]) -> float:
 
 
 def _inverted(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Within tasks the reward prefers what is not clean, and surely more than the version's does.
+    """Reports a reward that prefers unclean attempts within tasks, surely more than the baseline's
+    does.
 
-    Where no task was tried twice with both endings, rewards are compared over all tasks.
+    If no task has both outcomes, rewards are compared over all tasks.
     """
     now, was = _order(candidate), _order(baseline)
     if now is None or now.low(limits) <= limits.inversion_share:
@@ -164,7 +174,7 @@ def _same_reward(baseline: Arm, candidate: Arm) -> bool:
 
 
 class _Order(NamedTuple):
-    """How often an unclean rollout was rewarded above a clean one."""
+    """How often the reward of an unclean rollout was above that of a clean one."""
 
     share: float
     error: float
@@ -174,14 +184,16 @@ class _Order(NamedTuple):
         return self.share - limits.divergence_z * self.error
 
     def above(self, other: _Order, limits: ValidityLimits) -> bool:
-        """Surely worse than an order that is already wrong; than a right one, any wrong one is."""
+        """Returns True if this order is surely worse than `other`, or if `other` is within the
+        limit.
+        """
         error = limits.divergence_z * math.hypot(self.error, other.error)
         right = other.share <= limits.inversion_share
         return right or self.share - other.share > error
 
 
 def _order(arm: Arm) -> _Order | None:
-    """None where too little was seen to tell."""
+    """Returns how the reward orders clean and unclean attempts, or None if there are too few."""
     rows = scored(arm)
     tasks: dict[str, list[OutcomeRow]] = defaultdict(list)
     for row in rows:
@@ -199,14 +211,14 @@ def _order(arm: Arm) -> _Order | None:
 
 
 def _sides(rows: Sequence[OutcomeRow]) -> tuple[list[float], list[float]]:
-    """Rewards of the unclean and of the clean."""
+    """Returns the rewards of unclean and those of clean rows."""
     return _rewards([r for r in rows if not r.clean]), _rewards([r for r in rows if r.clean])
 
 
 def _within(mixed: Sequence[tuple[list[float], list[float]]]) -> _Order:
-    """Each task by its own pairs; tasks are the units of the error.
+    """Returns the order within tasks, each by its own pairs. Tasks are the units of the error.
 
-    Never below that of one task in the other order, for perfectly ordered samples have none.
+    The error is never below that of one task in the other order, since perfect order shows none.
     """
     shares = [mann_whitney_share(*sides) for sides in mixed]
     weights = [1 / (1 / len(above) + 1 / len(below)) for above, below in mixed]
@@ -218,7 +230,7 @@ def _within(mixed: Sequence[tuple[list[float], list[float]]]) -> _Order:
 
 
 def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
-    """P(x > y) + P(x = y) / 2 for x drawn from `above` and y from `below`."""
+    """Returns P(x > y) + P(x = y) / 2 for x drawn from `above` and y from `below`."""
     ranked = sorted([(value, 1) for value in above] + [(value, 0) for value in below])
     wins, seen_below, index = 0.0, 0, 0
     while index < len(ranked):
@@ -234,9 +246,10 @@ def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def share_error(above: Sequence[float], below: Sequence[float]) -> float:
-    """The standard error of `mann_whitney_share`, from placements (DeLong et al. 1988).
+    """Returns the standard error of `mann_whitney_share`, from placements (DeLong et al. 1988).
 
-    Never below that of one pair in the other order, for perfectly ordered samples have none.
+    It is never below that of one pair in the other order, since perfectly ordered samples show
+    none.
     """
     ups = [_placement(value, sorted_) for sorted_ in [sorted(below)] for value in above]
     downs = [_placement(value, sorted_) for sorted_ in [sorted(above)] for value in below]
@@ -245,7 +258,7 @@ def share_error(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def _placement(value: float, ordered: Sequence[float]) -> float:
-    """The share of an ordered sample that lies below, ties by half."""
+    """Returns the share of an ordered sample that lies below `value`. Ties count half."""
     return (bisect_left(ordered, value) + bisect_right(ordered, value)) / (2 * len(ordered))
 
 
@@ -255,7 +268,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """A new reward that only added a constant: no gradient, but a prettier curve."""
+    """Warns if a new reward only added a constant, which gives no gradient but a prettier curve."""
     shifts = []
     for is_clean in (True, False):
         sides = [
@@ -274,4 +287,5 @@ def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
 
 
 def share_of(hits: int, total: int) -> float:
+    """Returns `hits` / `total`, or 0 if `total` is 0."""
     return hits / total if total else 0.0

@@ -1,8 +1,9 @@
-"""Every validity detector in one table: what it looks for, its codes, and how it looks.
+"""The table of all validity detectors: what each looks for, its codes, and its function.
 
-Every comparison goes through it, in this order; benchmarks count by it what each found and what
-it called by mistake. `codes` are those of the findings it makes; one that ends in a dot is a
-prefix. What a detector without a function of its own looks for is found by another's.
+Every comparison goes through the table, in this order. Benchmarks count by it what each detector
+found and what it reported by mistake. `codes` are those of the findings that a detector makes; a
+code that ends in a dot is a prefix. What a detector without a function looks for is found by
+another detector's function.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from meta_agent.core.gate.validity._reward import (
 
 
 class OneArm(NamedTuple):
-    """An arm to look at, and the one that it stands beside."""
+    """The input of a check of one arm (one side of a comparison), with its baseline `beside` it."""
 
     arm: Arm
     limits: ValidityLimits
@@ -50,7 +51,7 @@ class OneArm(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What was kept of the records of an arm, beside a baseline's."""
+    """The input of a check of records: the summaries of an arm's records and of the baseline's."""
 
     records: Seen
     baseline: Seen
@@ -65,24 +66,26 @@ Arms = Callable[[Arm, Arm, ValidityLimits], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One kind of invalid score, the codes by which it is known, and where it looks."""
+    """One kind of invalid score: the codes of its findings, and the functions that look for it."""
 
     name: str
     codes: tuple[str, ...]
     looks_for: str
     first: Arms | None = None
-    """Rows of both arms, before all: whether they can be compared."""
+    """Checks rows of both arms before all others: whether they can be compared."""
     in_arm: Callable[[OneArm], Iterable[Finding]] | None = None
-    """Rows of one arm; asked of both."""
+    """Checks the rows of one arm. It is called for both arms."""
     between: Arms | None = None
-    """Rows of both arms."""
+    """Checks the rows of both arms together."""
     wider: Arms | None = None
-    """The same, where a reader may have good reasons for what it finds."""
+    """Checks the rows of both arms for signs that may also have good reasons."""
     in_looks: Callable[[Looked], Iterable[Finding]] | None = None
-    """What is kept of one arm's records: digests and counts (`_looks.Look`), never their text."""
+    """Checks the summaries of one arm's records: digests and counts (`_looks.Look`), never
+    their text.
+    """
 
     def makes(self, code: str) -> bool:
-        """Whether a finding of this code may be its work."""
+        """Returns True if the detector makes findings of this code."""
         return any(
             code == prefix or (prefix[-1] == "." and code.startswith(prefix))
             for prefix in self.codes

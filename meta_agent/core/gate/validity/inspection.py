@@ -1,14 +1,13 @@
-"""Validity by a second, wider look: what rows are too small to show, or too weak to decide alone.
+"""Validity checks that need more than the outcome rows of `find_all`.
 
-`find_all` reads rows. What stands here needs more: whole records, the grader, the tasks' texts, or
-a reader who knows that a length may change for good reasons. All of it is asked at every comparison
-(`meta_agent.core.lab.inspector`).
+They read whole records, call the grader, read the tasks' texts, or report signs that may also have
+good reasons. All of them run at every comparison (`meta_agent.core.lab.inspector`).
 
-* `inspect_seen` reads what `seen_of` kept of the records of one arm, beside a baseline's;
+* `inspect_seen` checks the summaries of one arm's records (`seen_of`), beside a baseline's;
 * `inspect_arms` compares rows for gaming that only shows over both arms;
 * `explained` names the rollouts behind findings that carry numbers only.
 
-Not covered: deciding. Findings go to the same judge as those of `find_all`.
+Not covered: deciding. The judge receives these findings together with those of `find_all`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
 def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
-    """Gaming and artefacts that show in the rows of two arms side by side."""
+    """Returns findings of gaming that only shows when the rows of both arms are compared."""
     looks = [detector.wider for detector in DETECTORS if detector.wider]
     return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 
@@ -46,9 +45,10 @@ def inspect_seen(
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
-    """Everything that the records of one arm show, beside a baseline's where there is one.
+    """Returns the findings from the summaries of one arm's records, vetoes first.
 
-    `regrade` is the domain's own grader, asked for so many attempts of an arm.
+    They are compared with the baseline's summaries if there are any. `regrade` is the domain's
+    grader. It is called for at most `regrade_at_most` attempts of an arm.
     """
     looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
     looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """The findings, each with the rollouts it rests on where it had numbers only."""
+    """Adds the rollouts that a finding rests on to each finding that has numbers only."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

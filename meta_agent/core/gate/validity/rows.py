@@ -1,12 +1,12 @@
-"""Validity: did the intended behaviour produce this score? Asked before any score is read.
+"""Validity checks of outcome rows: did the intended behaviour produce this score?
 
-Each detector is a pure function from arms to typed findings, with the lines of evidence it rests
-on. `find_all` is what a candidate shows beyond its baseline (what the version it started from does
-itself is that version's, and no candidate inherits it) and the baseline's own;
-`find_in_arm` looks at one arm alone (an invalid baseline opens a repair).
+They run before any score is read. Each detector is a pure function from arms to typed findings,
+with the lines of evidence that it rests on. `find_all` returns what a candidate shows beyond its
+baseline, and the baseline's own findings: a candidate is not blamed for what the version that it
+started from does. `find_in_arm` checks one arm alone (an invalid baseline opens a repair).
 
-Not covered: conduct that the environment did not flag. The detectors count flags, they do not
-find new kinds of cheating.
+Not covered: conduct that the environment did not flag. The detectors count flags. They do not find
+new kinds of cheating.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def find_all(
     limits: ValidityLimits = DEFAULT_LIMITS,
     train_hashes: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Every finding about this comparison, vetoes first."""
+    """Returns every finding about the rows of this comparison, vetoes first."""
     first, between = (
         [finding for look in looks if look for finding in look(baseline, candidate, limits)]
         for looks in ([d.first for d in DETECTORS], [d.between for d in DETECTORS])
@@ -50,6 +50,8 @@ def find_in_arm(
     side: ArmSide = "candidate",
     beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
-    """What one arm shows by itself, or beyond the arm that it stands beside."""
+    """Returns the findings about one arm alone, or about what it shows beyond the arm `beside`
+    it.
+    """
     question = OneArm(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))
