@@ -1,7 +1,8 @@
-"""The durable journal of a workspace: steps, events, runs and money, in one SQLite file.
+"""The ledger: the durable journal of a workspace, with steps, events, runs and money, in SQLite.
 
-`Ledger.open(path)` owns it, `Ledger.open(path, owner_lock=False)` reads it beside a live run. Every
-durable step goes through `Ledger.once`, so that running the same command again resumes.
+`Ledger.open(path)` opens it as the one owner. `Ledger.open(path, owner_lock=False)` reads it beside
+a live run. Every durable step goes through `Ledger.once`, so that running the same command again
+resumes.
 """
 
 from meta_agent.core.ledger._crash import CRASH_VARIABLE, crash_point

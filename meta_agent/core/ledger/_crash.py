@@ -1,10 +1,10 @@
-"""Named places where a test may kill this process for good.
+"""Named places where a test may kill this process, to check that a run resumes.
 
 `META_AGENT_CRASH_AT="name"` kills at the first passage of `crash_point("name")`, `"name:3"` at the
 third. The signal is SIGKILL: no handler, no `finally`, no flush runs, exactly as in an OOM kill.
 Without the variable a crash point costs one dictionary look-up.
 
-Not covered: power loss. That a commit reaches the platter is SQLite's and the disk's promise.
+Not covered: power loss. Whether a commit reaches the disk is up to SQLite and the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _passages_lock = threading.Lock()  # guards the counter: training jobs pass cras
 
 
 def crash_point(name: str) -> None:
-    """Dies here if the environment says so."""
+    """Kills this process with SIGKILL if the variable `META_AGENT_CRASH_AT` names this place.
+
+    Only tests set that variable.
+    """
     point = os.environ.get(CRASH_VARIABLE)
     if not point:
         return

@@ -1,12 +1,13 @@
-"""The only file that talks to SQLite: one connection, short transactions, errors in plain words.
+"""The only file that talks to SQLite: one connection, short transactions, plain error messages.
 
 Promises: a transaction that returned is on disk (WAL with `synchronous=FULL` syncs each commit);
-one that raised changed nothing. After an I/O error the journal refuses further work, because pages
-of a failed sync may be marked clean and a retry would report a success that never happened.
+one that raised changed nothing. After an I/O error the journal refuses further work. Pages of a
+failed sync may be marked clean, so a retry would report a success that never happened.
 
-A reader that may not write beside the file reads a copy: WAL needs an index there.
+A reader that may not write beside the file reads a copy, since WAL needs an index file there.
 
-Does not cover: disks that lie about syncing, and other programs writing to the file.
+Does not cover: disks that report a sync that did not happen, and other programs writing to the
+file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PRIMARY_CODE_MASK: Final = 0xFF  # extended codes carry the detail in the highe
 
 
 class Journal:
-    """A SQLite file. Use `transaction()` to write and `rows()` to read."""
+    """An open SQLite file. `transaction()` writes and `rows()` reads."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
@@ -85,9 +86,15 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One atomic, durable write."""
+        """Yields the connection for one atomic, durable write. An exception in the block undoes it.
+
+        Raises IntegrityError if the file was opened for reading only.
+        """
         if not self.writable:
-            raise IntegrityError(f"{self.path} was opened for reading only")
+            raise IntegrityError(
+                f"a write to {self.path}, which was opened for reading only, was refused: this is "
+                "a bug, please report it"
+            )
         with self._lock, self._translated():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -99,11 +106,15 @@ class Journal:
                 raise
 
     def rows(self, query: str, arguments: Sequence[Cell] = ()) -> list[tuple[Cell, ...]]:
+        """Runs a query and returns all its rows."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
 
     def has(self, table: str) -> bool:
-        """Whether this ledger is young enough for a table (`LATER`)."""
+        """Returns True if the ledger has this table.
+
+        Ledgers of older versions lack the newest ones.
+        """
         return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:
@@ -127,7 +138,7 @@ class Journal:
 
 
 def _connect(path: Path, writable: bool, aside: ExitStack) -> sqlite3.Connection:
-    """Readers open read-write where they may: a reader of a live WAL must reach its index."""
+    """Opens the file. Readers open it read-write if they may, since a live WAL needs its index."""
     if writable:
         return _open(path, "rwc")
     for mode in ("rw", "ro"):
@@ -140,7 +151,7 @@ def _connect(path: Path, writable: bool, aside: ExitStack) -> sqlite3.Connection
 
 
 def _copy(path: Path, aside: ExitStack) -> Path:
-    """The file with what its WAL holds, where an index may be made."""
+    """Copies the file and its WAL to a temporary folder, where SQLite may write an index."""
     folder = Path(aside.enter_context(tempfile.TemporaryDirectory(prefix="meta-agent-ledger-")))
     wal = path.with_name(path.name + "-wal")
     for file in (path, *([wal] if wal.exists() else [])):

@@ -1,9 +1,10 @@
-"""The ledger: what was decided, done, measured and paid, in one file that survives a kill.
+"""The ledger records what was decided, done, measured and paid, in one file that survives a kill.
 
-Promises: a step recorded done stays done and its work never runs again; work in flight at a crash
-runs again, so it must be repeatable; two threads never run the same step at once. The first call
-and every later one return the same value (what JSON keeps of it). Finished steps are chained by
-their hashes, so that a change to one shows (`broken`), given a digest that is kept elsewhere.
+Promises: a step that is recorded as done stays done, and its work never runs again. Work that was
+in flight at a crash runs again, so it must be repeatable. Two threads never run the same step at
+once. The first call and every later one return the same value (as far as JSON can hold it).
+Finished steps are chained by their hashes. So a change to a step shows (`broken`), if a digest is
+stored elsewhere.
 
 Does not cover: the effects of a step's work outside this file. A step that moves a git ref or
 writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
@@ -38,7 +39,7 @@ from meta_agent.core.ledger.kinds import Kind
 
 
 class Ledger(Purse):
-    """One ledger file, owned by one process or read by many."""
+    """One ledger file, opened by its one owner or by a reader."""
 
     def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
         super().__init__(journal)
@@ -47,7 +48,11 @@ class Ledger(Purse):
 
     @classmethod
     def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
-        """Opens it as the one owner, or with `owner_lock=False` read-only beside a live run."""
+        """Opens a ledger as its one owner, or with `owner_lock=False` read-only beside a live run.
+
+        Raises ConfigError if the folder, or for a reader the file, does not exist. Raises
+        PreflightError if another process owns the ledger.
+        """
         path = Path(path)
         if owner_lock:
             return cls._open_owned(path)
@@ -70,11 +75,13 @@ class Ledger(Purse):
 
     @property
     def folder(self) -> Path:
-        """Where it lies: the workspace as it is now, which may have been moved since a run."""
+        """Returns the folder of the ledger: the workspace as it is now, which may have moved
+        since a run.
+        """
         return self._journal.path.parent.resolve()
 
     def close(self) -> None:
-        """Closes the file and lets the next owner in."""
+        """Closes the file and releases the owner's lock."""
         self._journal.close()
         if self._lock:
             self._lock.close()
@@ -88,9 +95,11 @@ class Ledger(Purse):
     # --- steps ---------------------------------------------------------------------------------
 
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Runs `work` unless `key` is recorded done; returns the recorded outcome either way.
+        """Runs `work` unless the step `key` is recorded as done.
 
-        The same key must always come with the same kind and intent: they say what the work is.
+        Returns the recorded outcome either way. The same key must always come with the same kind
+        and intent, which say what the work is. Raises IntegrityError if they differ from the
+        record.
         """
         with self._steps.alone(key):
             step = self._begin(key, kind, canonical(intent))
@@ -105,7 +114,9 @@ class Ledger(Purse):
             return cast("T", decode(outcome))
 
     def _begin(self, key: str, kind: str, intent: str) -> Step | None:
-        """The recorded step where it is done; else commits the intent (again) and returns None."""
+        """Returns the recorded step if it is done. Otherwise records its intent and returns
+        None.
+        """
         with self._journal.transaction() as db:
             step = self.step(key)
             if step is not None:
@@ -130,7 +141,9 @@ class Ledger(Purse):
             raise
 
     def _note_failure(self, key: str, error: str) -> None:
-        """On the step, where the next attempt wipes it off, and in the log, where it stays."""
+        """Records a failure on the step, where the next attempt erases it, and in the log,
+        where it stays.
+        """
         with self._journal.transaction() as db:
             db.execute("UPDATE steps SET error = ? WHERE key = ?", (error, key))
             db.execute(
@@ -155,19 +168,22 @@ class Ledger(Purse):
         return str(rows[0][0]) if rows else self._before_chains({but})
 
     def _before_chains(self, chained: Collection[str]) -> str:
-        """Over what was recorded by a version that made no chain."""
+        """Returns the digest over the steps that versions without a hash chain recorded."""
         old = (step for step in self.steps() if step.is_done and step.key not in chained)
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
-        """The chain's digest when this step was recorded: over it and all that came before."""
+        """Returns the hash chain's digest over this step and all steps recorded before it.
+
+        Returns None if the step is not in the chain.
+        """
         if not self._journal.has("chain"):
             return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else None
 
     def order(self) -> list[str]:
-        """The keys of all finished steps in the order in which they were recorded."""
+        """Returns the keys of all finished steps, in the order in which they were recorded."""
         chained: list[str] = []
         if self._journal.has("chain"):
             rows = self._journal.rows("SELECT key FROM chain ORDER BY seq")
@@ -179,7 +195,7 @@ class Ledger(Purse):
         return [*(str(key) for (key,) in before if key not in in_chain), *chained]
 
     def heads(self) -> frozenset[str]:
-        """Every digest of the chain."""
+        """Returns the digest of the hash chain after each finished step."""
         if not self._journal.has("chain"):
             return frozenset()
         return frozenset(
@@ -187,7 +203,10 @@ class Ledger(Purse):
         )
 
     def broken(self) -> str | None:
-        """The first step at which the journal is not what its chain was made over, or None."""
+        """Returns the key of the first step that was changed since it was recorded, or None.
+
+        It recomputes the hash chain over all finished steps.
+        """
         if not self._journal.has("chain"):
             return None
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
@@ -200,17 +219,17 @@ class Ledger(Purse):
         return None
 
     def step(self, key: str) -> Step | None:
-        """One step by its key, done or in flight."""
+        """Returns the step with this key, done or in flight, or None if there is none."""
         rows = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
         return Step.parse(rows[0]) if rows else None
 
     @property
     def owner(self) -> str | None:
-        """The process that works on this ledger now, which may be this one."""
+        """Returns the process id of the ledger's owner, which may be this process, or None."""
         return live_owner(self._journal.path)
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Steps in the order in which they first began."""
+        """Returns the steps of a run or a kind, in the order in which they first began."""
         where, arguments = _filter(run=run, kind=kind)
         return [
             Step.parse(row)
@@ -218,13 +237,16 @@ class Ledger(Purse):
         ]
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
-        """What came of the steps of a kind that are done; `holds` is its outcome in `kinds`."""
+        """Returns the outcomes of all finished steps of a kind.
+
+        `holds` is the type that `KINDS` names for the outcome.
+        """
         return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 
     # --- events --------------------------------------------------------------------------------
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Appends one line to the log; returns its number."""
+        """Appends an event to the log and returns its number."""
         with self._journal.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
@@ -233,6 +255,7 @@ class Ledger(Purse):
             return int(cursor.lastrowid or 0)
 
     def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
+        """Returns the events of a run or a kind, oldest first."""
         where, arguments = _filter(run=run, kind=kind)
         rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", arguments)
         return [Event.parse(row) for row in rows]
@@ -240,13 +263,17 @@ class Ledger(Purse):
     # --- runs ----------------------------------------------------------------------------------
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Begins a run or takes an unfinished one up again; steps and events carry its name."""
+        """Begins a run, or resumes an unfinished one. Later steps and events carry its name.
+
+        Raises IntegrityError if the run was started with other settings.
+        """
         with self._journal.transaction() as db:
             earlier = self.run(run_id)
             if earlier is not None and earlier.config_hash != config_hash:
                 raise IntegrityError(
                     f"run {run_id} was started with settings {earlier.config_hash[:12]}, "
-                    f"not {config_hash[:12]}"
+                    f"not {config_hash[:12]}: repeat its settings, or choose another run or "
+                    "workspace"
                 )
             db.execute(
                 "INSERT INTO runs (run, config_hash, config, starts, started_at) "
@@ -268,17 +295,20 @@ class Ledger(Purse):
             )
 
     def run(self, run_id: str) -> RunRow | None:
+        """Returns the row of a run, or None if the ledger has no such run."""
         rows = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
         return RunRow.parse(rows[0]) if rows else None
 
     def runs(self) -> list[RunRow]:
-        """All runs, oldest first."""
+        """Returns all runs, oldest first."""
         return [RunRow.parse(row) for row in self._journal.rows(RunRow.QUERY + "ORDER BY rowid")]
 
     def _existing_run(self, run_id: str) -> RunRow:
         row = self.run(run_id)
         if row is None:
-            raise IntegrityError(f"the ledger knows no run {run_id}")
+            raise IntegrityError(
+                f"the ledger has no run {run_id}; `meta-agent status` shows the runs that it has"
+            )
         return row
 
 
@@ -292,7 +322,7 @@ def _require_same_work(step: Step, kind: str, intent: str) -> None:
 
 
 def _filter(**columns: str | None) -> tuple[str, list[str]]:
-    """A WHERE clause over fixed column names; only the values come from outside."""
+    """Returns a WHERE clause over fixed column names, and its arguments."""
     values = {name: value for name, value in columns.items() if value is not None}
     if not values:
         return "", []

@@ -1,9 +1,8 @@
 """Locks: one process owns a ledger, and one thread works on a step.
 
-The owner holds an advisory file lock beside the database.
-
-The kernel drops the lock when the owner dies, however it dies, so nothing has to be cleaned up
-after a crash and a stale lock file means nothing.
+The owner holds an advisory file lock beside the database. The kernel drops the lock when the owner
+dies, however it dies. So nothing has to be cleaned up after a crash, and a stale lock file means
+nothing.
 
 Not covered: network file systems without working `flock`, and people who delete the lock file.
 """
@@ -25,7 +24,10 @@ _PATIENCE_SEC: Final = 0.2
 
 
 class OwnerLock:
-    """Held from construction to `close`."""
+    """The file lock of a ledger's owner, held from construction to `close`.
+
+    Raises PreflightError if another process holds it.
+    """
 
     def __init__(self, ledger_path: Path) -> None:
         self._path = ledger_path.with_name(ledger_path.name + ".lock")
@@ -38,14 +40,14 @@ class OwnerLock:
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
     def close(self) -> None:
-        """Lets the next owner in. The file stays: removing it would race with a waiting owner."""
+        """Releases the lock. The file stays, since removing it would race with a waiting owner."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def live_owner(ledger_path: Path) -> str | None:
-    """The process id of whoever owns the ledger right now; None where nobody does."""
+    """Returns the process id of the ledger's owner, or None if no process owns it now."""
     try:
         fd = os.open(ledger_path.with_name(ledger_path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -61,7 +63,7 @@ def live_owner(ledger_path: Path) -> str | None:
 
 
 def _acquire(fd: int) -> bool:
-    """Tries for a moment: `live_owner` of another process holds the lock for an instant."""
+    """Tries for a moment, since `live_owner` of another process holds the lock for an instant."""
     deadline = time.monotonic() + _PATIENCE_SEC
     while True:
         try:
@@ -86,7 +88,7 @@ def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
 
 
 class StepLocks:
-    """One lock for each step key: two threads that ask for one step get one piece of work.
+    """One lock for each step key, so that two threads that ask for a step do its work once.
 
     Does not cover: two threads that nest the same two keys in opposite order, which would wait for
     each other. Steps nest in one order: run, generation, candidate, arm.
@@ -99,11 +101,17 @@ class StepLocks:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Waits until no other thread works on `key`; refuses a step that asks for itself."""
+        """Waits until no other thread works on `key`, and holds it for the block.
+
+        Raises IntegrityError if this thread already holds it.
+        """
         me = threading.get_ident()
         with self._guard:
             if self._owners.get(key) == me:
-                raise IntegrityError(f"step {key} asks for itself while its work runs")
+                raise IntegrityError(
+                    f"step {key} asks for itself while its work runs; this is a bug, please report "
+                    "it"
+                )
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             with self._guard:

@@ -1,4 +1,4 @@
-"""The schema, as an append-only list. Never edit an entry that was released: add one."""
+"""The schema of the ledger as an append-only list. Never edit a released entry; add one."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ MIGRATIONS: Final[tuple[tuple[str, str], ...]] = (
     ),
 )
 LATER: Final = frozenset({"009_chain"})
-"""Migrations that a reader does without: an older workspace opens as it is."""
+"""Migrations that a reader can do without: an older workspace opens as it is."""

@@ -1,7 +1,7 @@
-"""Spend: reserved before a call, settled after it, never above a cap.
+"""Spend: money and tokens are reserved before a call and settled after it, never above a cap.
 
-A reservation that is never settled (we died during the call) keeps counting: the provider may have
-billed it. Amounts are whole nano-dollars; reservations round up.
+A reservation that is never settled (the process died during the call) keeps counting, since the
+provider may have billed it. Amounts are whole nano-dollars; reservations round up.
 
 Does not cover: estimating what a call may cost. The caller reserves the worst case.
 """
@@ -33,7 +33,7 @@ _Spent = tuple[str, int, int, int, int, int, int]
 
 
 class Purse:
-    """The money side of a ledger."""
+    """The part of a ledger that records money and tokens."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -42,7 +42,7 @@ class Purse:
     def _named_run(self, run: str | None) -> str:
         name = run or self._run
         if name is None:
-            raise IntegrityError("spend needs a run: call start_run first or name one")
+            raise IntegrityError("spend needs a run: call start_run first, or pass `run`")
         return name
 
     def set_cap(
@@ -61,8 +61,10 @@ class Purse:
             )
 
     def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
-        """Sets a call's worst case aside (`usd=None`: price unknown), or raises BudgetError and
-        sets nothing aside.
+        """Reserves a call's worst case and returns the reservation's number.
+
+        `usd=None` means that the price is unknown. Raises BudgetError, and reserves nothing, if a
+        cap would be crossed.
         """
         run = self._named_run(run)
         nano = _nano(usd, round_up=True)
@@ -78,7 +80,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed."""
+        """Replaces a reservation by what was billed. Raises IntegrityError if it is not open."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -88,25 +90,34 @@ class Purse:
                 (nano, tokens, reservation),
             ).rowcount
             if changed != 1:
-                raise IntegrityError(f"reservation {reservation} is not open: settled twice?")
+                raise IntegrityError(
+                    f"reservation {reservation} is not open: it was settled twice; this is a bug, "
+                    "please report it"
+                )
 
     def release(self, reservation: int) -> None:
-        """Forgets a reservation of a call for which nothing can have been billed."""
+        """Deletes a reservation of a call for which nothing was billed.
+
+        Raises IntegrityError if it is not open.
+        """
         with self._journal.transaction() as db:
             changed = db.execute(
                 "DELETE FROM spend WHERE id = ? AND settled = 0", (reservation,)
             ).rowcount
             if changed != 1:
-                raise IntegrityError(f"reservation {reservation} is not open: settled before?")
+                raise IntegrityError(
+                    f"reservation {reservation} is not open: it was settled before; this is a bug, "
+                    "please report it"
+                )
 
     def open_reservations(self, run: str | None = None) -> frozenset[int]:
-        """The calls of a run whose outcome nobody recorded: under way, or cut short by a crash."""
+        """Returns the reservations of calls that are under way, or were cut short by a crash."""
         query = "SELECT id FROM spend WHERE run = ? AND NOT settled"
         rows = self._journal.rows(query, (self._named_run(run),))
         return frozenset(cast("int", row[0]) for row in rows)
 
     def spend(self, run: str | None = None) -> dict[str, Spend]:
-        """What each role of a run has spent and still has set aside."""
+        """Returns what each role of a run has spent and still has reserved."""
         rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (self._named_run(run),)))
         return {
             role: Spend(usd / _NANO, tokens, open_usd / _NANO, open_tokens, calls, unpriced)
@@ -118,13 +129,18 @@ def _nano(usd: float | None, *, round_up: bool) -> int | None:
     if usd is None:
         return None
     if not math.isfinite(usd):
-        raise IntegrityError(f"an amount of money must be finite, not {usd}")
+        raise IntegrityError(
+            f"an amount of money must be finite, not {usd}: correct the price of the model"
+        )
     return math.ceil(usd * _NANO - 1e-3) if round_up else round(usd * _NANO)
 
 
 def _require_amount(nano: int | None, tokens: int) -> None:
     if (nano or 0) < 0 or tokens < 0:
-        raise IntegrityError(f"spend cannot be negative: {nano} nano-dollars, {tokens} tokens")
+        raise IntegrityError(
+            f"spend cannot be negative: {nano} nano-dollars, {tokens} tokens; correct the price or "
+            "the token count"
+        )
 
 
 def _require_room(

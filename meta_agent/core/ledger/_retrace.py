@@ -1,7 +1,7 @@
-"""`RetracedLedger`: a recorded run gone through again by the code that made it.
+"""`RetracedLedger` runs the code of a recorded run again and compares it with the record.
 
-Promises: a step that rests on others is computed again and set beside what was recorded; the walk
-itself goes on along the record, and sees of it only what was there at that moment. Nothing is
+Promises: a step that rests on other steps is computed again and compared with its record. The code
+then goes on with the recorded outcome, and reads only what was recorded by that moment. Nothing is
 written.
 
 Does not cover: steps whose work cannot be done again (`taken`): their outcomes are read.
@@ -18,15 +18,15 @@ from meta_agent.core.ledger._rows import RunRow, Step, T, canonical, decode, enc
 from meta_agent.core.ledger.kinds import Kind
 
 Compare = Callable[[Step, object, object], None]
-"""Hears of a step, its intent and its outcome as they are now."""
+"""Is called with a recorded step, and its intent and outcome as computed now."""
 
 
 class UnrecordedError(Exception):
-    """The walk came to a step that the journal does not have."""
+    """Raised when the code asks for a step that the ledger does not hold."""
 
 
 class RetracedLedger(Ledger):
-    """A read-only ledger whose `once` computes again."""
+    """A read-only ledger whose `once` computes a step again and compares it with the record."""
 
     def __init__(
         self, recorded: Ledger, run: str, taken: Collection[str], compare: Compare
@@ -35,11 +35,14 @@ class RetracedLedger(Ledger):
         self._run, self._taken, self._compare = run, taken, compare
         self._order = {key: place for place, key in enumerate(self.order())}
         self._seen = -1
-        """The place in the order up to which the walk has come."""
+        """The position in the recorded order of the last step that was reached."""
         self.walked: set[str] = set()
 
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """The recorded outcome, after the work was done again."""
+        """Does the work again, compares it with the record, and returns the recorded outcome.
+
+        Raises UnrecordedError if the ledger does not hold the step.
+        """
         step = super().step(key)
         if step is None or not step.is_done:
             raise UnrecordedError(key)
@@ -54,31 +57,31 @@ class RetracedLedger(Ledger):
         return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
-        """A step that was recorded by then."""
+        """Returns a step if it was recorded by the moment that is retraced, else None."""
         step = super().step(key)
         return step if step and self._was_there(step) else None
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Steps that were recorded by then."""
+        """Returns the steps that were recorded by the moment that is retraced."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
-        """A step, whenever it was recorded."""
+        """Returns a step whenever it was recorded, or None if there is none."""
         return super().step(key)
 
     def _was_there(self, step: Step) -> bool:
         return step.key in self._order and self._order[step.key] <= self._seen
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Nothing: what people were told is told already."""
+        """Does nothing and returns 0, since the events of the run are already recorded."""
         return 0
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Nothing: it has begun."""
+        """Returns the row of the recorded run. Nothing is written."""
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:
-        """Nothing: it has ended."""
+        """Does nothing, since the recorded run has ended."""
 
 
 def _outcome_of(work: Callable[[], object]) -> object:

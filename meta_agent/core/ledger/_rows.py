@@ -1,4 +1,4 @@
-"""What the ledger hands out: frozen rows, and the one way values become text and back."""
+"""The rows that the ledger returns, and the conversion of values to JSON text and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Never, Self, TypeVar, cast
 from meta_agent.core.ledger.kinds import KINDS
 
 Cell = str | int | float | bytes | None
-"""What SQLite hands out."""
+"""A value that SQLite returns."""
 T = TypeVar("T")
 
 FAILED: Final = "failed"  # the event of an attempt at a step that raised
@@ -21,7 +21,10 @@ DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One durable step. `finished_at` is None while its work is in flight (or was, at a crash)."""
+    """One durable step.
+
+    `finished_at` is None while its work is in flight, or if a crash cut it short.
+    """
 
     seq: int
     key: str
@@ -42,20 +45,21 @@ class Step:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Reads a row of `QUERY`."""
+        """Parses a row of `QUERY`."""
         return cls(*_decoded(row, 4, 9))
 
     @property
     def is_done(self) -> bool:
+        """Returns True if the step has finished."""
         return self.finished_at is not None
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """The outcome for who reads tolerantly: nothing where it is missing or no object."""
+        """Returns the outcome as a mapping, or an empty one if it is missing or no JSON object."""
         return fields_of(self.outcome)
 
     def outcome_as(self, holds: type[T]) -> T:
-        """The outcome of a step that is done; `holds` is what `kinds` says of it."""
+        """Returns the outcome of a finished step. `holds` is the type that `KINDS` names for it."""
         outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
         assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"
         return cast("T", self.outcome)
@@ -75,17 +79,21 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
+        """Parses a row of `QUERY`."""
         return cls(*_decoded(row, 4))
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """The payload, as `Step.fields`."""
+        """Returns the payload as a mapping, or an empty one if it is no JSON object."""
         return fields_of(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of the main command; resumed runs keep their row."""
+    """One run of `evolve`.
+
+    A resumed run keeps its row, and `starts` counts how often it was started.
+    """
 
     run: str
     config_hash: str
@@ -101,12 +109,13 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
+        """Parses a row of `QUERY`."""
         return cls(*_decoded(row, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What one role has spent. An unpriced call has tokens, and no usd: unknown is not zero."""
+    """What one role has spent. A call without a known price counts its tokens but no usd."""
 
     usd: float
     tokens: int
@@ -117,33 +126,37 @@ class Spend:
 
 
 def link(before: str, step: Step) -> str:
-    """The chain's digest over a finished step and all that was recorded before it."""
+    """Returns the hash chain's digest over a finished step and the digest before it."""
     text = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encode(value: object) -> str:
-    """JSON text, in the order given. NaN and infinities become null: JSON has no word for them."""
+    """Returns JSON text, in the order given. NaN and infinities become null, since JSON lacks
+    them.
+    """
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
 def canonical(value: object) -> str:
-    """JSON text that equal values share: what intents are compared by."""
+    """Returns JSON text with sorted keys, so that equal values have equal text."""
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def decode(text: str | None) -> object:
-    """The inverse of `encode`; None stays None."""
+    """Parses what `encode` wrote. Returns None for None."""
     return None if text is None else json.loads(text)
 
 
 def fields_of(value: object) -> Mapping[str, object]:
-    """What an object of JSON holds."""
+    """Returns the value if it is a JSON object, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def _decoded(row: tuple[Cell, ...], *json_columns: int) -> Iterator[Never]:
-    """A row's cells, which the schema's STRICT tables have in the types of the record's fields."""
+    """Yields a row's cells, with JSON columns parsed. STRICT tables ensure the types of the
+    others.
+    """
     for at, cell in enumerate(row):
         yield cast("Never", decode(cast("str | None", cell)) if at in json_columns else cell)
 

@@ -1,9 +1,9 @@
-"""Every kind of step that the journal holds: its key, who writes it, and what its outcome is.
+"""Every kind of step that the ledger holds: its key, who writes it, and the type of its outcome.
 
-The type checker knows no other kind, so none can be written or asked for by mistake; that this
-table is true of the code, `tests/ledger/test_kinds.py` reads off the source. Keys come after the
-run's id. An outcome may also hold `rollouts` and `train_steps`: what *this* step itself used, not
-what steps nested in it used. What older versions did not record is `NotRequired`.
+The type checker knows no other kind, so no other can be written or read by mistake. The test
+`tests/ledger/test_kinds.py` compares this table with the source. A step's key is the run's id and
+the key given here. An outcome may also hold `rollouts` and `train_steps`: what *this* step itself
+used, not what steps nested in it used. What older versions did not record is `NotRequired`.
 
 Does not cover: hostile ledgers. Reports read tolerantly (`reports.state`).
 """
@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class Refused(TypedDict):
-    """A draft that was never admitted."""
+    """A draft of a candidate that was refused before any check."""
 
     statement: str
     code: str
@@ -33,7 +33,7 @@ class Refused(TypedDict):
 
 
 class Share(TypedDict):
-    """What a member adds to its bundle: an explanation."""
+    """How much one candidate adds to a bundle of candidates: an explanation, not a proof."""
 
     candidate: str
     delta: float
@@ -42,7 +42,7 @@ class Share(TypedDict):
 
 
 class Measured(TypedDict):
-    """Shares with the number that they rest on."""
+    """The result of a version on a split: shares of 1, with the number of attempts behind them."""
 
     version: str
     split: str
@@ -53,7 +53,7 @@ class Measured(TypedDict):
 
 
 class Baseline(Measured):
-    """The first version as the search split sees it."""
+    """The result of the start version on the search split."""
 
     policy: str
     harness_commit: str
@@ -61,13 +61,13 @@ class Baseline(Measured):
 
 
 class Vault(Measured):
-    """A version on the vault, read once."""
+    """The result of a version on the vault, the split that is read once, at the end."""
 
     which: Literal["baseline", "final"]
 
 
 class Gap(TypedDict):
-    """A score that moved, and whether no metric moved with it."""
+    """A score that changed, and whether no diagnostic metric explains it."""
 
     unexplained: bool
     delta: float
@@ -75,7 +75,7 @@ class Gap(TypedDict):
 
 
 class Evidence(TypedDict):
-    """`evidence.Evidence`, with what validity says of the version itself."""
+    """What a generation reports about a version: metrics, alerts, findings and example attempts."""
 
     generation: int
     version: str
@@ -87,7 +87,10 @@ class Evidence(TypedDict):
 
 
 class Proposal(TypedDict):
-    """Ideas of a generation; `nothing` and `noted` are an analyst's words."""
+    """The candidates that were proposed in a generation.
+
+    `nothing` is the proposer's reason if it proposed none, and `noted` its remarks.
+    """
 
     generation: int
     candidates: list[str]
@@ -99,14 +102,14 @@ class Proposal(TypedDict):
 
 
 class Revision(TypedDict):
-    """A candidate that a person sent back, again."""
+    """The result of proposing a candidate again after a person sent it back."""
 
     admitted: bool
     refused: NotRequired[Refused]
 
 
 class Candidate(TypedDict):
-    """`protocols.Candidate`."""
+    """One proposed change: its commit, its base, its hypothesis and the paths that it changes."""
 
     id: str
     run: str
@@ -123,7 +126,7 @@ class Candidate(TypedDict):
 
 
 class Screen(TypedDict):
-    """A check before anything is measured."""
+    """The result of a check of a candidate before anything is measured."""
 
     candidate: str
     stage: Literal["static", "contract", "replay", "seed"]
@@ -133,7 +136,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """One look at what is claimed."""
+    """The result of one look at the comparison of a claimed change with the start."""
 
     candidate: str
     split: str
@@ -144,7 +147,7 @@ class Live(TypedDict):
 
 
 class Scored(TypedDict):
-    """What was predicted of a hypothesis's own metric, and what came."""
+    """The predicted and the measured change of the metric that a hypothesis names."""
 
     metric: str
     predicted: float
@@ -152,7 +155,7 @@ class Scored(TypedDict):
 
 
 class Verdict(TypedDict):
-    """`protocols.Verdict` of a candidate, and the stored arms that it rests on."""
+    """The verdict on a candidate, and where the rows that it rests on are stored."""
 
     candidate: str
     commit: str
@@ -166,14 +169,14 @@ class Verdict(TypedDict):
 
 
 class Discrimination(TypedDict):
-    """Whether a diagnostics candidate tells past versions apart."""
+    """The verdict on whether a candidate's diagnostic tells good past versions from bad ones."""
 
     candidate: str
     verdict: dict[str, object]
 
 
 class Decision(TypedDict):
-    """What a person said; none while it waits. Its intent holds what was asked."""
+    """A person's answer to a question of the run. The step's intent holds the question."""
 
     answer: Literal["APPROVE", "REVISE", "ABORT"]
     feedback: str
@@ -181,7 +184,7 @@ class Decision(TypedDict):
 
 
 class Merge(TypedDict):
-    """A candidate that `main` has."""
+    """A merge of a candidate into `main`."""
 
     candidate: str
     commit: str
@@ -194,7 +197,7 @@ class Merge(TypedDict):
 
 
 class Revert(TypedDict):
-    """Taken back by a person, outside any run."""
+    """A revert of a merged candidate by a person, outside any run."""
 
     candidate: str
     reverted: str
@@ -202,7 +205,9 @@ class Revert(TypedDict):
 
 
 class Cell(TypedDict):
-    """A bundle, or a bundle without a member, on the search split."""
+    """The result on the search split of a bundle of candidates, or of a bundle without one
+    member.
+    """
 
     generation: int
     name: str
@@ -217,7 +222,7 @@ class Cell(TypedDict):
 
 
 class Bundle(TypedDict):
-    """What a generation goes on from."""
+    """The bundle of candidates that a generation chose to continue from."""
 
     generation: int
     clean_success: float
@@ -228,7 +233,7 @@ class Bundle(TypedDict):
 
 
 class Staged(TypedDict):
-    """What joined the staging branch `lead`, unproven."""
+    """A change that joined the staging branch `lead`, where changes are not proven yet."""
 
     candidate: str | None
     generation: int
@@ -238,7 +243,9 @@ class Staged(TypedDict):
 
 
 class Handover(TypedDict):
-    """What a run gives to its owner."""
+    """The result that a run gives to its owner: a version, how well it is proven, and its
+    policy.
+    """
 
     version: str
     commit: str
@@ -250,7 +257,7 @@ class Handover(TypedDict):
 
 
 class Skill(TypedDict):
-    """A skill that this run wrote."""
+    """A skill (a lesson as a folder of text) that this run wrote."""
 
     name: str
     path: str
@@ -265,7 +272,7 @@ _Kept = TypedDict("_Kept", {"kept": NotRequired[list[object]]})  # noqa: UP013 -
 
 
 class Train(_Kept):
-    """`core.lab.measured.Trained` as it is stored. `kept` holds its `checkpoints`."""
+    """The result of one training run, as it is stored. `kept` holds its checkpoints."""
 
     policy: str
     path: str
@@ -278,7 +285,7 @@ class Train(_Kept):
 
 
 class Stored(TypedDict):
-    """`core.lab.measured.Evaluated`: where the attempts of an evaluation are stored."""
+    """Where the attempts of an evaluation are stored, with their counts."""
 
     shard: dict[str, object]
     planned: int
@@ -290,7 +297,7 @@ class Stored(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """The best on the search split, of a training that went on."""
+    """The checkpoint of a longer training that did best on the search split."""
 
     steps: int
     policy: str
@@ -299,7 +306,7 @@ class Checkpoint(TypedDict):
 
 
 class Visible(TypedDict):
-    """The minimum detectable effect of a run's budget."""
+    """The smallest gain that a run's budget can detect."""
 
     effect: float | None
     basis: str
@@ -307,7 +314,7 @@ class Visible(TypedDict):
 
 
 class Commit(TypedDict):
-    """Where a branch, or a run, stands."""
+    """The commit at which a branch or a run is."""
 
     commit: str
 
@@ -319,13 +326,17 @@ class Start(Commit):
 
 
 class Clock(TypedDict):
-    """Seconds since the epoch at a run's start."""
+    """The time at a run's start, in seconds since the epoch."""
 
     at: int
 
 
 class Drift(TypedDict):
-    """The start's attempts at a race's beginning and before its exam, compared."""
+    """A check that the model did not change during a run: success of the start version, twice.
+
+    `before` is its share of solved attempts early in the run, `after` the share before the final
+    comparison, and `p` the p-value of their difference.
+    """
 
     attempts: int
     before: float
@@ -334,13 +345,13 @@ class Drift(TypedDict):
 
 
 class Half(TypedDict):
-    """The half of a small set that a race searches on."""
+    """The half of a small task set on which edits are searched; the other half is for the proof."""
 
     search: list[str]
 
 
 class Rehearsed(TypedDict):
-    """What an author heard of an experiment."""
+    """The result of a proposer's experiment, as it was reported to the proposer."""
 
     ok: bool
     text: str
@@ -348,13 +359,16 @@ class Rehearsed(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """Who writes a kind, under which keys, and what comes of it (None: its writer's own record)."""
+    """Which files write a kind of step, under which keys, and the type of its outcome.
+
+    If `outcome` is None, the file that writes it defines the record.
+    """
 
     key: str
     writers: tuple[str, ...]
     outcome: type | None = None
     in_views: bool = False
-    """Whether views fold it into a `RunState`."""
+    """True if the views of a run's state include steps of this kind."""
 
 
 _V: Final = "core/loop/verbs"

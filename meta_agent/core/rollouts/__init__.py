@@ -1,4 +1,4 @@
-"""Rollouts: the record of one attempt, the runner that makes them, the store that keeps them."""
+"""Rollouts (attempts at tasks): their record, the runner that makes them, the store on disk."""
 
 from meta_agent.core.rollouts._attempt import Stamp
 from meta_agent.core.rollouts.record import (

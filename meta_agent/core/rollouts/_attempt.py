@@ -1,12 +1,12 @@
-"""One rollout in progress, on the host: what the guest asked, what it was told, and the ceilings.
+"""One rollout in progress, on the host: it answers the guest's calls and enforces the ceilings.
 
-Promises: ceilings are enforced here and nowhere in the guest; the messages kept are those that the
-policy saw; an infrastructure failure never becomes a score. Values from the guest are parsed on
-arrival and a malformed one is a `SandboxError` of kind `protocol`, since only a guest that left
-its own code can send it.
+The guest is the harness code in a sandbox. Promises: ceilings are enforced here and nowhere in the
+guest. The recorded messages are those that the policy saw. An infrastructure failure never becomes
+a score. Values from the guest are parsed on arrival. A malformed one raises a `SandboxError` of
+kind `protocol`, since only a guest that left its own code can send it.
 
 Does not cover: when calls are answered (`_lockstep.py`, `_free.py`). An attempt is used by one
-thread at a time, because a rollout has one call outstanding at a time; it needs no lock.
+thread at a time, because a rollout has one call outstanding at a time. So it needs no lock.
 """
 
 from __future__ import annotations
@@ -41,22 +41,24 @@ from meta_agent.core.protocols import (
 
 MAX_MESSAGES = 4096
 VIEW_MESSAGES, VIEW_CHARS = 256, 32_000
-"""How many messages, and characters of them, a row keeps of what the policy no longer saw."""
+"""The most messages, and characters, that a row records of what the policy no longer saw."""
 MAX_DETAIL_CHARS = 2500
 MAX_ARGUMENT_BYTES = 8 << 20
 MIN_ROOM_BYTES = 256 << 10  # of a conversation, however few tokens its model takes
 BYTES_PER_TOKEN = 16
-"""No tokenizer packs more text than this into one token of ordinary conversation."""
+"""An upper bound: no tokenizer packs more bytes of ordinary conversation into one token."""
 # What must stop the whole run instead of becoming one row's failure.
 HALTING = (BudgetError, IntegrityError)
 _OWN_DOING = ("oom", "timeout", "protocol")
-"""Ends of a task's sandbox that a command run there brings about, a failing machine hardly."""
+"""Kinds of sandbox failure that a command of the policy causes, and hardly ever a failing
+machine.
+"""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What every row of a run carries; policy and evaluator come from gateway and domain."""
+    """What identifies all rows of a run: the run, the version of the harness, and its commit."""
 
     run: str
     version: str
@@ -65,7 +67,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all attempts of one `Runner.run` share."""
+    """The settings that all attempts of one call of `Runner.run` share."""
 
     domain: Domain
     stamp: Stamp
@@ -76,7 +78,9 @@ class Terms:
 
 
 class Attempt:
-    """The host's half of one rollout."""
+    """The host's side of one rollout: it answers the guest's calls and fills the rollout's
+    record.
+    """
 
     __slots__ = (
         "_arguments",
@@ -132,7 +136,7 @@ class Attempt:
     # --- beginning ---
 
     def open(self) -> bool:
-        """Opens the environment; False (and the row has its ending) where that failed."""
+        """Opens the task's environment. Returns False, and ends the row, if that failed."""
         self._started = time.monotonic()
         try:
             self.env = self.terms.domain.open(self.plan.task)
@@ -144,7 +148,9 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """What the guest is told of this rollout."""
+        """Returns what the guest receives about this rollout: the task's key, its view, and the
+        tools.
+        """
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}
@@ -152,7 +158,10 @@ class Attempt:
     # --- model calls ---
 
     def ask(self, call: Call) -> GenerateRequest | None:
-        """The model request a call stands for, or None where a ceiling ends the rollout."""
+        """Returns the model request for a call of the guest, or None if a ceiling ends the rollout.
+
+        Raises SandboxError of kind `protocol` if the call is malformed.
+        """
         if self.done:
             self._stop("submitted")
         elif self.turn >= self.terms.ceilings.max_turns:
@@ -190,7 +199,9 @@ class Attempt:
         base, new = call.get("base"), call.get("new")
         context = self._context
         if type(base) is not int or not 0 <= base <= len(context) or type(new) is not list:
-            raise _protocol(f"model call with base {base!r:.40} of {len(context)} messages")
+            raise _protocol(
+                f"a model call goes on from message {base!r:.40}, of {len(context)} messages"
+            )
         if base + len(new) > MAX_MESSAGES:
             raise _protocol(f"{base + len(new)} messages in one call, the limit is {MAX_MESSAGES}")
         if removed := context[base:]:
@@ -200,7 +211,9 @@ class Attempt:
         self._sizes += map(_size, new)
 
     def _note_view(self, unchanged: int, removed: list[Message]) -> None:
-        """Records that this call does not go on from the one before; bounded for a whole row."""
+        """Records messages that the guest removed since the call before, up to a limit for the
+        row.
+        """
         recorded = [message for view in self.row.views for message in view.removed]
         full = (
             len(recorded) + len(removed) > VIEW_MESSAGES
@@ -216,11 +229,15 @@ class Attempt:
         if max_tokens is None:
             return ceiling
         if type(max_tokens) is not int or max_tokens < 1:
-            raise _protocol(f"max_tokens {max_tokens!r:.40}")
+            raise _protocol(f"max_tokens is {max_tokens!r:.40}, not a positive integer")
         return min(max_tokens, ceiling)
 
     def take(self, reply: GenerateReply, seconds: float) -> JSON:
-        """Books a reply and gives what the guest is answered: None ends the rollout."""
+        """Records the model's reply and its cost.
+
+        Returns the guest's answer, or None to end the rollout. `seconds` is the time that the call
+        took.
+        """
         self._model_sec += seconds
         self._book(reply)
         if reply.failure is not None:
@@ -248,7 +265,7 @@ class Attempt:
             self._usd += reply.usd
 
     def _see(self, reply: GenerateReply) -> None:
-        """Records what the policy saw in this call, and what it said."""
+        """Records what the policy saw in this call, and its reply."""
         message: Message = {"role": "assistant", "content": reply.content}
         if reply.tool_calls:
             message["tool_calls"] = list(reply.tool_calls)
@@ -259,10 +276,14 @@ class Attempt:
     # --- tool calls ---
 
     def use_tool(self, call: Call) -> JSON:
-        """Executes a tool call in the task's environment; None ends the rollout."""
+        """Runs a tool call in the task's environment.
+
+        Returns the result, or None to end the rollout. Raises SandboxError of kind `protocol` if
+        the call is malformed.
+        """
         tool, arguments = call.get("tool"), call.get("args")
         if type(tool) is not str or type(arguments) is not dict:
-            raise _protocol(f"tool call {tool!r:.80}")
+            raise _protocol(f"a tool call names {tool!r:.80}, or its arguments are no object")
         self._arguments += _size(arguments)
         if self._arguments > MAX_ARGUMENT_BYTES:
             self.fail("policy", f"more than {MAX_ARGUMENT_BYTES} bytes of tool arguments")
@@ -280,7 +301,7 @@ class Attempt:
 
     def _call_environment(self, tool: str, arguments: dict[str, JSON]) -> ToolResult | None:
         env = self.env
-        assert env is not None, "a guest is not told of an attempt that has no environment"
+        assert env is not None, "a guest receives only attempts that have an environment"
         if tool not in env.tools:
             return ToolResult(f"no tool {tool!r}; tools: {', '.join(env.tools)}", ok=False)
         try:
@@ -303,13 +324,13 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """The guest says the agent returned, or raised: then the harness is at fault."""
+        """Ends the rollout when the agent has returned. If it raised, the harness is at fault."""
         err = call.get("err")
         if err is None:
             self._stop(self._own_reason())
             return
         if not isinstance(err, Mapping):
-            raise _protocol(f"end {err!r:.80}")
+            raise _protocol(f"the end of a rollout holds the error {err!r:.80}, not an object")
         text = f"{err.get('type')}: {err.get('message')}\n{err.get('traceback') or ''}"
         self.fail("policy", text.strip())
 
@@ -321,7 +342,10 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the row without a grade. Only the policy's own failure has an outcome: False."""
+        """Ends the row without a grade.
+
+        The outcome is False if the policy failed, else None (unknown).
+        """
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])
@@ -388,7 +412,7 @@ class Attempt:
         return cost
 
     def release(self) -> None:
-        """Closes the environment; safe to call again."""
+        """Closes the environment. It can be called more than once."""
         env, self.env = self.env, None
         if env is None:
             return
@@ -398,7 +422,7 @@ class Attempt:
             _log.warning("closing the environment of %s failed: %s", self.key, error)
 
     def finish(self, tokens: TokenRecord | None) -> Rollout:
-        """The finished row, with its token row."""
+        """Returns the finished row, with the token record of its training data attached."""
         self.row.tokens = tokens
         return self.row
 
@@ -430,12 +454,15 @@ def _chars(messages: Sequence[Message]) -> int:
 
 def _message(value: JSON) -> Message:
     if type(value) is not dict or type(value.get("role")) is not str:
-        raise _protocol(f"message {value!r:.80}")
+        raise _protocol(f"the message {value!r:.80} is not an object with a role")
     return value
 
 
 def _size(value: JSON) -> int:
-    """About the bytes of a value from a guest; that of a text message costs no encoding."""
+    """Returns about how many bytes a value from the guest has.
+
+    A text message is not encoded for this.
+    """
     if type(value) is dict and type(content := value.get("content")) is str and len(value) == 2:
         return len(content)
     return len(json.dumps(value))
@@ -444,7 +471,7 @@ def _size(value: JSON) -> int:
 def _schemas(value: JSON) -> list[dict[str, JSON]] | None:
     if value is None or (type(value) is list and all(type(v) is dict for v in value)):
         return value
-    raise _protocol(f"tools {value!r:.80}")
+    raise _protocol(f"the tools {value!r:.80} are not a list of objects")
 
 
 def _describe(error: Exception) -> str:

@@ -1,15 +1,16 @@
-"""Free running: answers as they come, for model servers and environments that take their time.
+"""Free running: calls are answered as they come, for slow model servers and environments.
 
-A thread pool serves calls: every model call, tool call, opening and grading of a rollout occupies
+A thread pool serves calls. Every model call, tool call, opening and grading of a rollout occupies
 one thread, so at most `concurrency` are under way. At most `concurrency` rollouts are live: the
-guest asks leave to open each, and leave is given when one ends, so that a thousand planned
-rollouts do not start a thousand containers.
+guest asks before it opens each, and may open the next when one ends. So a thousand planned rollouts
+do not start a thousand containers.
 
-The time that a gateway of the run's own engines takes (`PatientGateway`) counts neither against the
-wall limit of an attempt nor, in sum over those that waited side by side, against the worker.
+A gateway with engines of the run (`PatientGateway`) may be slow. Its time does not count against
+the wall limit of an attempt. It does not count against the worker's time limit either, where time
+of calls that waited side by side is counted once.
 
-The lock guards `_live`, `_queue`, `_opened`, `_busy`, `_excused_until` and `fatal`; attempts need
-none: one call at a time each.
+The lock guards `_live`, `_queue`, `_opened`, `_busy`, `_excused_until` and `fatal`. Attempts need
+no lock, since each has one call at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class FreeRun:
-    """Serves one plan. `fatal` is what must be raised once the worker has come to rest."""
+    """Serves the calls of a worker that runs many rollouts at once, in threads.
+
+    `fatal` is the error to raise once the worker has stopped, or None.
+    """
 
     def __init__(
         self,
@@ -55,11 +59,17 @@ class FreeRun:
         self.fatal: BaseException | None = None
 
     def drain(self, *, broken: bool) -> None:
-        """Waits for calls under way; with a broken worker, those not yet begun are dropped."""
+        """Waits for calls under way.
+
+        If the worker is `broken`, calls that have not begun are dropped.
+        """
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """The sandbox's `CallServer`. A breach of protocol ends the worker at once."""
+        """Answers calls of the worker in threads. It is the sandbox's `CallServer`.
+
+        Raises SandboxError at once if a call breaks the protocol, which ends the worker.
+        """
         for call in calls:
             if isinstance(self.fatal, SandboxError):
                 raise self.fatal
@@ -73,14 +83,17 @@ class FreeRun:
                 self._pool.submit(self._work, call, answer)
 
     def _claim(self, call: Call) -> None:
-        """Each rollout is opened once; after that it has one call under way at a time."""
+        """Checks that each rollout is opened once, and then has one call under way at a time."""
         index, opens = call["cid"], call.get("kind") == "open"
         with self._lock:
             if self._may_ask(index, opens):
                 self._opened.add(index)
                 self._busy.add(index)
                 return
-            fault = SandboxError(f"a call for rollout {index!r:.40} out of turn", kind="protocol")
+            fault = SandboxError(
+                f"the worker sent a call for rollout {index!r:.40} out of turn; it is stopped",
+                kind="protocol",
+            )
             self.fatal = self.fatal or fault
         raise fault
 
@@ -121,7 +134,10 @@ class FreeRun:
             _send(answer, index, value, excused_sec)
 
     def _value(self, attempt: Attempt, call: Call) -> JSON:
-        """What the guest is answered. After a fatal error every rollout is ended, ungraded."""
+        """Returns the answer for the guest.
+
+        After a fatal error it is None, which ends every rollout.
+        """
         if self.fatal is not None:
             return None
         try:
@@ -143,7 +159,10 @@ class FreeRun:
             return attempt.end(call)
         if isinstance(kind, away.HostCall):
             return away.serve(attempt, call)
-        raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
+        raise SandboxError(
+            f"the worker sent a call of the unknown kind {kind!r:.40}; it is stopped",
+            kind="protocol",
+        )
 
     def _model(self, attempt: Attempt, call: Call) -> JSON:
         request = attempt.ask(call)

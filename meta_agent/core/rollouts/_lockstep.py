@@ -1,10 +1,10 @@
 """Lock-step: the deterministic way to serve many rollouts.
 
 Tool calls are answered at once, in index order. Model calls are held until every live rollout waits
-for the model; then one `gateway.generate` call, in index order, answers them all. So the batches
-the engine sees depend on the rollouts alone, never on timing.
+for the model. Then one `gateway.generate` call, in index order, answers them all. So the batches
+that the engine receives depend only on the rollouts, never on timing.
 
-Everything runs on the thread that reads the worker's frames; no lock is needed.
+Everything runs on the thread that reads the worker's frames, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from meta_agent.core.rollouts.away import serve as serve_away
 
 
 class LockStep:
-    """Serves one batch. `fatal` is what must be raised once the worker has come to rest."""
+    """Serves the calls of one batch of rollouts, which wait for each other before each model call.
+
+    `fatal` is the error to raise once the worker has stopped, or None.
+    """
 
     def __init__(
         self, gateway: Gateway, attempts: Sequence[Attempt], stopping: Callable[[], bool]
@@ -43,9 +46,11 @@ class LockStep:
         self.fatal: BaseException | None = None
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """The sandbox's `CallServer`. A failure of ours ends every rollout and is `fatal` then.
+        """Answers calls of the worker. It is the sandbox's `CallServer`.
 
-        A breach of protocol ends the worker at once: who left the guest could go on for long.
+        A failure of this process is stored as `fatal` and ends every rollout. Raises SandboxError
+        at once if a call breaks the protocol, since code that escaped the guest could go on for
+        long.
         """
         before = self._model_sec
         try:
@@ -60,7 +65,7 @@ class LockStep:
             answer(answers, excused_sec=self._model_sec - before)
 
     def drain(self, *, broken: bool) -> None:
-        """Nothing is under way once the worker's request has returned."""
+        """Does nothing: no call is under way once the worker's request has returned."""
 
     def _unanswered(self, calls: list[Call]) -> list[int]:
         call_ids = {call["cid"] for call in calls if call.get("kind") != "end"}
@@ -93,7 +98,10 @@ class LockStep:
         elif kind == "end":
             attempt.end(call)
         else:
-            raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
+            raise SandboxError(
+                f"the worker sent a call of the unknown kind {kind!r:.40}; it is stopped",
+                kind="protocol",
+            )
         self._live -= attempt.over
 
     def _serve_host(self, attempt: Attempt, call: Call, answers: list[Answer]) -> None:
@@ -107,7 +115,9 @@ class LockStep:
             if not attempt.over:
                 return attempt
         raise SandboxError(
-            f"a call for rollout {index!r:.40}, which asked nothing", kind="protocol"
+            f"the worker sent a call for rollout {index!r:.40}, which is over or waits for the "
+            "model; it is stopped",
+            kind="protocol",
         )
 
     def _generate(self, answers: list[Answer]) -> None:
@@ -131,7 +141,11 @@ class LockStep:
 def generate(
     gateway: Gateway, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
 ) -> Sequence[GenerateReply]:
-    """`gateway.generate`, where a gateway that fails as a whole fails each of its requests."""
+    """Calls `gateway.generate`. If the gateway fails, returns a failed reply for each request.
+
+    Raises Interrupted if `stopping` returns True. An error that must stop the run is raised, not
+    turned into replies.
+    """
     if stopping():
         raise Interrupted
     replies: Sequence[GenerateReply]
@@ -147,11 +161,14 @@ def generate(
             raise
         return [failed_reply(error)] * len(requests)
     if len(replies) != len(requests):
-        raise RuntimeError(f"gateway answered {len(replies)} of {len(requests)} requests")
+        raise RuntimeError(
+            f"the gateway returned {len(replies)} replies to {len(requests)} requests; it has to "
+            "return one for each"
+        )
     return replies
 
 
 def failed_reply(error: Exception) -> GenerateReply:
-    """An infrastructure failure of the model server, as a reply."""
+    """Returns a reply that stands for an infrastructure failure of the model server."""
     failure = RolloutFailure("infra", f"model: {type(error).__name__}: {error}")
     return GenerateReply("", "error", 0, 0, failure=failure)

@@ -1,11 +1,11 @@
-"""Attempts that are made away from the task's environment, by an agent in a sandbox of its own.
+"""Attempts by a command, such as a coding agent, that works in a sandbox apart from the task's.
 
-A session whose harness is a command stages the task's files there, and hands the sandbox over when
-the agent has ended; the environment takes what it grades from it. A ceiling that is reached on the
-way ends the agent first and the row afterwards, or the work would be lost.
+If a harness is a command, its session copies the task's files into that sandbox. When the agent has
+ended, the session hands the sandbox over, and the environment collects from it what it grades. A
+ceiling that is reached meanwhile first ends the agent and then the row, or the work would be lost.
 
-These calls come from a session on the host. Their kinds are members of an enumeration and not
-text, so that no frame of a sandbox can carry one.
+These calls come from a session on the host. Their kinds are members of an enumeration instead of
+text, so that no frame from a sandbox can carry one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_OUTPUT_CHARS = 4000
 
 
 class HostCall(Enum):
-    """What a session on the host may ask of an attempt, beside what a guest may."""
+    """The calls that a session on the host may make about an attempt, beside those of a guest."""
 
     LEAVE = "leave"  # answered by `Departure`, or None where the attempt is over
     RETURN = "return"  # with an `AgentEnd`: the row gets its ending
@@ -33,7 +33,7 @@ class HostCall(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What an agent takes along."""
+    """What an agent in a sandbox of its own starts with: files, and the limits of its attempt."""
 
     files: Mapping[str, bytes]
     wall_sec: float
@@ -43,7 +43,10 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How a command ended. Without a sandbox there is nothing left to grade but the start."""
+    """How the command of an agent ended.
+
+    If `sandbox` is None, only the unchanged start can be graded.
+    """
 
     argv: tuple[str, ...]
     exit_code: int
@@ -54,13 +57,13 @@ class AgentEnd:
 
     @property
     def summary(self) -> str:
-        """For the record: one line and the end of its output."""
+        """Returns a line with the exit code, and the end of the output, for the record."""
         how = f"{self.killed}, " if self.killed else ""
         return f"[{how}exit {self.exit_code}]\n{self.output[-MAX_OUTPUT_CHARS:]}"
 
 
 def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
-    """Answers a call of the host's own session."""
+    """Answers a call that the host's own session makes about an attempt. See `HostCall`."""
     if attempt.over:
         return None
     if call["kind"] is HostCall.LEAVE:
@@ -73,7 +76,10 @@ def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
 
 
 def leave(attempt: Attempt) -> Departure | None:
-    """The files to start from. An environment that cannot be left is the harness's mistake."""
+    """Marks that a command works on an attempt in its own sandbox. Returns its files and limits.
+
+    Returns None and fails the attempt if its environment does not support this.
+    """
     env: object = attempt.env
     limits = attempt.terms.ceilings
     if not isinstance(env, AwayEnvironment):
@@ -85,7 +91,7 @@ def leave(attempt: Attempt) -> Departure | None:
 
 
 def come_back(attempt: Attempt, end: AgentEnd) -> None:
-    """Takes the work in, notes how the agent ended, and gives the row its ending."""
+    """Collects the work of a command from its sandbox, records how it ended, and ends the row."""
     event = ToolEvent(
         max(0, attempt.turn - 1),
         "agent",
@@ -112,7 +118,10 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
-    """Whether the environment found anything to grade."""
+    """Lets the environment take the work out of the sandbox.
+
+    Returns True if there is work to grade.
+    """
     env: object = attempt.env
     if isinstance(env, WitnessEnvironment):
         env.saw(attempt.row.messages)

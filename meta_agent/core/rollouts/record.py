@@ -1,9 +1,9 @@
 """The rollout record as JSON, schema version 1, as it is stored and as harness code receives it.
 
-Promises: `from_json(to_json(r)) == r` for every rollout without tokens; a reader is tolerant of
-keys it does not know (a later version may add some) and strict about those it needs: a missing or
-mistyped one is an `IntegrityError` that names it. Token rows travel apart (`tokens_to_json`), since
-only training reads them and they are most of the bytes.
+Promises: `from_json(to_json(r)) == r` for every rollout without tokens. A reader ignores keys that
+it does not know, since a later version may add some. If a required key is missing or has the wrong
+type, it raises an `IntegrityError` that names the key. Token rows are stored separately
+(`tokens_to_json`), since only training reads them and they are most of the bytes.
 
 Does not cover: files (`store.py`) and the formats of other tools.
 """
@@ -57,7 +57,10 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """The record without its token row. Shares the rollout's containers: do not edit it."""
+    """Returns the record without its token row.
+
+    It shares the rollout's lists and dicts: do not edit it.
+    """
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),
@@ -84,7 +87,11 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
 
 
 def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
-    """One line of a shard, newline included; with the token row where diagnostics will read it."""
+    """Returns a rollout as one JSON line of a shard, newline included.
+
+    With `tokens` it holds the token row too, for diagnostics that read it. Raises IntegrityError if
+    the rollout holds what JSON cannot.
+    """
     record = to_json(rollout)
     if tokens and rollout.tokens is not None:
         record["tokens"] = tokens_to_json(rollout.tokens)
@@ -92,17 +99,25 @@ def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
         text = json.dumps(record, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         name = f"{rollout.task_key}#{rollout.sample_idx}"
-        raise IntegrityError(f"rollout {name} holds what JSON cannot carry: {error}") from error
+        raise IntegrityError(
+            f"rollout {name} cannot be stored as JSON: {error}; let the code that made the value "
+            "use JSON types and finite numbers"
+        ) from error
     return text.encode() + b"\n"
 
 
 def from_json(record: JSON) -> Rollout:
-    """Parses one record, or raises `IntegrityError` naming the key at fault."""
+    """Parses one record. Raises IntegrityError that names the key at fault."""
     if not isinstance(record, dict):
-        raise IntegrityError(f"a rollout record must be an object, not {type(record).__name__}")
+        raise IntegrityError(
+            f"a rollout record must be an object, not {type(record).__name__}; restore the file"
+        )
     if record.get("schema_version") != SCHEMA_VERSION:
         version = record.get("schema_version")
-        raise IntegrityError(f"rollout schema_version {version!r}; this version reads 1")
+        raise IntegrityError(
+            f"a rollout has schema_version {version!r}, this version reads 1; open it with the "
+            "version of meta-agent that wrote it"
+        )
     rollout = Rollout(**_read(record, _IDENTITY))
     _read_story(rollout, record)
     _read_scores(rollout, record)
@@ -137,15 +152,17 @@ def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
 
 
 def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
-    """A token row as JSON."""
+    """Returns a token row (ids, mask and log-probabilities) as JSON."""
     return _written(tokens, _TOKENS)
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
-    """Parses a token row; its four lists must agree in length."""
+    """Parses a token row. Raises IntegrityError if its lists differ in length."""
     row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
-        raise IntegrityError("a token row's completion_ids, mask and logprobs differ in length")
+        raise IntegrityError(
+            "completion_ids, mask and logprobs of a token row differ in length; restore the file"
+        )
     return row
 
 
@@ -180,11 +197,13 @@ def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
     try:
         value = record[name]
     except (KeyError, TypeError):
-        raise IntegrityError(f"a rollout record has no {name}") from None
+        raise IntegrityError(f"a rollout record has no {name}; restore the file") from None
     # bool is an int in Python and never one in a record
     if type(value) is kind or (kind is float and type(value) is int):
         return value
-    raise IntegrityError(f"a rollout record's {name} is {value!r:.80}, not {kind.__name__}")
+    raise IntegrityError(
+        f"a rollout record's {name} is {value!r:.80}, not {kind.__name__}; restore the file"
+    )
 
 
 def _maybe(record: dict[str, JSON], name: str, kind: type) -> Any:
@@ -197,7 +216,8 @@ def _one_of(record: dict[str, JSON], name: str, allowed: frozenset[str]) -> Any:
     value = _need(record, name, str)
     if value not in allowed:
         raise IntegrityError(
-            f"a rollout record's {name} is {value!r}, not one of {sorted(allowed)}"
+            f"a rollout record's {name} is {value!r}, not one of {sorted(allowed)}; restore the "
+            "file"
         )
     return value
 
@@ -206,5 +226,8 @@ def _numbers(record: dict[str, JSON], name: str) -> dict[str, float]:
     values: dict[str, float] = _need(record, name, dict)
     for key, value in values.items():
         if type(value) not in (int, float) or not math.isfinite(value):
-            raise IntegrityError(f"a rollout record's {name}[{key!r}] is {value!r:.80}")
+            raise IntegrityError(
+                f"a rollout record's {name}[{key!r}] is {value!r:.80}, not a finite number; "
+                "restore the file"
+            )
     return values

@@ -1,14 +1,14 @@
-"""The runner: a plan in, one row per planned rollout out, whatever happened.
+"""The runner makes rollouts: it returns one row for each planned rollout, whatever happened.
 
-Harness code runs in the sandbox and asks; this process, which is trusted, answers: the gateway
-speaks for the policy, the task's environment executes tool calls, the sealed grader has the last
-word. Promises: rows in plan order; ceilings enforced here; an infrastructure failure is a typed
-row with `outcome` None, never a zero and never a gap; code of the harness that raises is a failure
-of the policy. A budget that is exhausted, an integrity error and a bug of ours stop the run
-instead.
+Harness code runs in the sandbox and makes calls. This process, which is trusted, answers them: the
+gateway generates the policy's replies, the task's environment executes tool calls, and the sealed
+grader decides. Promises: rows are in plan order. Ceilings are enforced here. An infrastructure
+failure is a typed row with `outcome` None, never a zero and never missing. Harness code that raises
+is a failure of the policy. A budget that is exhausted, an integrity error and a bug of this package
+stop the run instead.
 
-Does not cover: rewards (the harness's, via `HarnessSession`), retries (the gateway's), and a worker
-that died: the rows it leaves say so, and the caller opens another sandbox.
+Does not cover: rewards (the harness computes them, via `HarnessSession`), retries (the gateway's),
+and a worker that died: its rows say so, and the caller opens another sandbox.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GRACE_SEC: Final = 60.0  # on top of the ceilings, before a silent worker is giv
 
 
 class AgentSession(Protocol):
-    """The part of `HarnessSession` that running needs."""
+    """The part of `HarnessSession` that the runner needs: running the agent on tasks."""
 
     def rollout(
         self,
@@ -52,7 +52,7 @@ class AgentSession(Protocol):
 
 
 class Runner:
-    """Rolls a harness and a policy out on tasks.
+    """Makes rollouts of a harness and a policy on tasks.
 
     Args:
         domain: tasks, environments and the sealed grader.
@@ -86,11 +86,12 @@ class Runner:
         batch_size: int | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Rollout]:
-        """One row per planned rollout, in plan order.
+        """Makes the planned rollouts and returns one row for each, in plan order.
 
         Sampling defaults to the domain's, which is how a policy is measured; training passes the
-        recipe's. `batch_size` bounds the rollouts in lock-step at once. Once `stopping` is true,
-        the next model call raises Interrupted. Any thread may call this, one at a time.
+        recipe's. `batch_size` limits how many rollouts run in lock-step at once. Once `stopping`
+        returns True, the next model call raises Interrupted. Any thread may call this, but one at a
+        time.
         """
         terms = self._terms(temperature, top_p)
         attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]
@@ -101,7 +102,10 @@ class Runner:
         return rows
 
     def _batch_size(self, planned: int) -> int:
-        """In lock-step a whole batch is open at once; costly environments say how many."""
+        """Returns how many rollouts run at once.
+
+        In lock-step, a whole batch is open at the same time.
+        """
         if not self._gateway.lock_step:
             return planned or 1
         return Capabilities.of(self._domain).open_at_once or LOCK_STEP_BATCH
@@ -177,7 +181,7 @@ class Runner:
 
 
 def _fail_rest(attempts: Sequence[Attempt], error: BaseException | None) -> None:
-    """Gives every attempt without an ending the one that the worker's end means for it."""
+    """Ends every attempt that is still open, by the reason for which the worker ended."""
     for attempt in attempts:
         if isinstance(error, GuestError):
             attempt.fail("policy", f"{error}\n{error.guest_traceback}")

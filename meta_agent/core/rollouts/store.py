@@ -1,13 +1,14 @@
 """`RolloutStore`: rollouts on disk as zstd JSON lines, with a manifest of hashes.
 
-A shard is up to three files: rows, token rows, and the manifest `NAME.shard.json`, written last.
-Data files carry their content's hash in their name, so a crash between two steps leaves either the
-old shard or the new one, never a mixture; writing the same name again replaces the shard.
+A shard is a named set of rollouts in up to three files: rows, token rows, and the manifest
+`NAME.shard.json`, written last. Data files have their content's hash in their name. So a crash
+between two steps leaves either the old shard or the new one, never a mixture. Writing the same name
+again replaces the shard.
 
-Promises: each file is written aside, synced, renamed, and its directory synced, before the manifest
-names it; a reader checks the hash before it yields the first row, and `IntegrityError` names the
-file that differs; memory does not grow with the number of rows. Does not cover: two writers of one
-name at the same time (the ledger's steps have one), and deleting old runs.
+Promises: each file is written aside, synced and renamed, and its directory synced, before the
+manifest names it. A reader checks the hash before it yields the first row, and `IntegrityError`
+names the file that differs. Memory does not grow with the number of rows. Does not cover: two
+writers of one name at the same time (the ledger's steps allow one), and deleting old runs.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One compressed file of a shard; `path` is relative to the store."""
+    """One compressed file of a shard (a stored set of rollouts). `path` is relative to the store.
+
+    `count` is its number of lines, and `bytes` its size on disk.
+    """
 
     path: str
     sha256: str
@@ -51,7 +55,11 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """What identifies a shard, its token rows included: enough to find and verify it."""
+    """The name, files and hashes of a shard, a stored set of rollouts: enough to find and verify
+    it.
+
+    `tokens` describes its file of token rows, if it has one.
+    """
 
     name: str
     path: str
@@ -62,17 +70,22 @@ class ShardRef:
 
     @property
     def rows(self) -> DataFile:
+        """Returns the file that holds the rollouts."""
         return DataFile(self.path, self.sha256, self.count, self.bytes)
 
 
 class RolloutStore:
-    """Shards under one directory."""
+    """Stores named sets of rollouts (shards) in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
 
     def write(self, name: str, rollouts: Iterable[Rollout]) -> ShardRef:
-        """Stores rollouts under a name such as `run/g1/c0-search`; durable once it returns."""
+        """Stores rollouts under a name such as `run/g1/c0-search`.
+
+        They are on disk once it returns. A shard of that name is replaced. Raises ValueError if the
+        name has other characters.
+        """
         target = self._target(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         rows, tokens = _ShardFile(target, "rollouts"), _ShardFile(target, "tokens")
@@ -87,15 +100,17 @@ class RolloutStore:
         return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
-        """Takes a shard over from another store on this disk; IntegrityError if it is not that.
+        """Moves a shard here from another store on this disk.
 
-        Cut short anywhere, it is finished by doing it again.
+        Raises IntegrityError if its hash is not `sha256`. If the process dies on the way, calling
+        this again finishes the move.
         """
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:
             raise IntegrityError(
-                f"{other.directory} has {ref.sha256[:12] if ref else 'nothing'} as {name}, "
-                f"{sha256[:12]} was announced"
+                f"{other.directory} holds {ref.sha256[:12] if ref else 'nothing'} under the name "
+                f"{name}, but the process that wrote it reported {sha256[:12]}; run the same "
+                "command again"
             )
         self._target(name).parent.mkdir(parents=True, exist_ok=True)
         for file in filter(None, (ref.rows, ref.tokens)):
@@ -121,10 +136,11 @@ class RolloutStore:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
-        """The shard of that name, or None."""
+        """Returns the shard of that name, or None if there is none."""
         return self._manifest(name)
 
     def names(self) -> list[str]:
+        """Returns the names of all shards, sorted."""
         manifests = self.directory.rglob("*.shard.json")
         return sorted(
             path.relative_to(self.directory).as_posix().removesuffix(".shard.json")
@@ -132,11 +148,14 @@ class RolloutStore:
         )
 
     def read(self, shard: ShardRef | str, *, tokens: bool = False) -> list[Rollout]:
-        """All rollouts of a shard, with their token rows where asked for."""
+        """Returns all rollouts of a shard, with their token rows if `tokens` is True."""
         return list(self.iter(shard, tokens=tokens))
 
     def iter(self, shard: ShardRef | str, *, tokens: bool = False) -> Iterator[Rollout]:
-        """Streams a shard's rollouts; the hash is checked before the first one."""
+        """Yields the rollouts of a shard. The file's hash is checked before the first one.
+
+        Raises IntegrityError if a file is missing or differs from its manifest.
+        """
         ref = self._resolve(shard)
         token_rows = self._token_rows(ref) if tokens else iter(())
         following = next(token_rows, None)
@@ -148,7 +167,7 @@ class RolloutStore:
             yield rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
-        """Streams a shard's rows as JSON lines, newline included, without decoding them."""
+        """Yields a shard's rows as JSON lines, newline included, without decoding them."""
         return self._lines(self._resolve(shard).rows)
 
     def _token_rows(self, ref: ShardRef) -> Iterator[tuple[int, TokenRecord]]:
@@ -167,14 +186,19 @@ class RolloutStore:
                 count += 1
                 yield line
         if count != file.count:
-            raise IntegrityError(f"{path} holds {count} rows, its manifest says {file.count}")
+            raise IntegrityError(
+                f"{path} holds {count} rows, its manifest says {file.count}; restore it from a copy"
+            )
 
     def _resolve(self, shard: ShardRef | str) -> ShardRef:
         if isinstance(shard, ShardRef):
             return shard
         ref = self._manifest(shard)
         if ref is None:
-            raise IntegrityError(f"{self._manifest_path(shard)} is missing: no shard {shard!r}")
+            raise IntegrityError(
+                f"{self._manifest_path(shard)} is missing, so there are no rollouts {shard!r}; "
+                "restore it from a copy"
+            )
         return ref
 
     def _manifest(self, name: str) -> ShardRef | None:
@@ -196,7 +220,7 @@ class RolloutStore:
 
 
 class _ShardFile:
-    """A compressed file in the making; nothing of it stays unless it is kept."""
+    """A compressed file that is being written. It is deleted unless `keep` is called."""
 
     def __init__(self, target: Path, kind: str) -> None:
         self._target, self._kind = target, kind
@@ -241,24 +265,35 @@ def _verify(path: Path, file: DataFile) -> None:
             while chunk := raw.read(_READ_BYTES):
                 digest.update(chunk)
     except FileNotFoundError:
-        raise IntegrityError(f"{path} is missing; its manifest says {file.sha256}") from None
+        raise IntegrityError(
+            f"{path} is missing, its manifest says {file.sha256}; restore it from a copy"
+        ) from None
     if digest.hexdigest() != file.sha256:
         actual = digest.hexdigest()
-        raise IntegrityError(f"{path} has sha256 {actual}, its manifest says {file.sha256}")
+        raise IntegrityError(
+            f"{path} has sha256 {actual}, its manifest says {file.sha256}; restore it from a copy"
+        )
 
 
 def _parse(text: bytes, path: str) -> JSON:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise IntegrityError(f"{path} holds a line that is not JSON: {error}") from error
+        raise IntegrityError(
+            f"{path} holds a line that is not JSON: {error}; restore it from a copy"
+        ) from error
 
 
 def _ref_from_json(record: JSON, path: Path) -> ShardRef:
     try:
         if record.pop("schema_version") != SCHEMA_VERSION:
-            raise IntegrityError(f"{path} has another schema_version than {SCHEMA_VERSION}")
+            raise IntegrityError(
+                f"{path} has another schema_version than {SCHEMA_VERSION}; open it with the "
+                "version of meta-agent that wrote it"
+            )
         tokens = record.pop("tokens")
         return ShardRef(**record, tokens=None if tokens is None else DataFile(**tokens))
     except (AttributeError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{path} is not a shard manifest: {error!r}") from error
+        raise IntegrityError(
+            f"{path} is not a manifest of stored rollouts: {error!r}; restore it from a copy"
+        ) from error
