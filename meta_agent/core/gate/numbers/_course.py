@@ -66,8 +66,7 @@ class Course:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigError(
-                f"a verdict rests on the rule {self.rule!r}; this version supports only "
-                f"{', '.join(RULES)}",
+                f"a verdict rests on the rule {self.rule!r}; known are {', '.join(RULES)}",
                 hint="recompute the verdict with the version of meta-agent that made it",
             )
         if self.maximum < 2 or not 0 < self.target < 1:
