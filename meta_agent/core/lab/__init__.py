@@ -1,1 +1,1 @@
-"""The lab measures: it checks sources, trains and evaluates harness versions, and grades again."""
+"""The lab measures harness versions: it checks sources, trains, evaluates, and grades again."""

@@ -1,4 +1,4 @@
-"""What a lab asks of rollouts and harnesses on the way: heard, lost, scored, named, accepted."""
+"""Checks and helpers of the lab for rollouts: lost ones, refused requests, rewards, recipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meta_agent.core.protocols import JSON, PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner, ShardRef
 
 _OUTSIDE: Final = ("model: ", "open: ")
-"""Begin the losses that code in a sandbox cannot bring about at will."""
+"""The beginnings of the details of losses that code in a sandbox cannot cause on purpose."""
 
 
 def accepted_recipe(trainer: Trainer, session: HarnessSession) -> dict[str, JSON]:
@@ -26,7 +26,10 @@ def accepted_recipe(trainer: Trainer, session: HarnessSession) -> dict[str, JSON
 
 
 def require_heard(rollouts: Sequence[Rollout]) -> None:
-    """A model server that refuses every rollout's request measures nothing."""
+    """Raises CandidateError if the model server refused the request of every rollout.
+
+    Such a measurement says nothing.
+    """
     refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
     if refused and len(refused) == len(rollouts):
         raise CandidateError(
@@ -36,11 +39,11 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 
 
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
-    """Which rollouts are made once more, by index: those that machines lost, however few.
+    """Returns the indices of rollouts to make once more: those that machines lost, however few.
 
-    All are made again, and only where too many were lost, where a repetition of a part may differ
-    (`whole`), and where a sandbox failed: the code in it could choose like that which of its
-    attempts get a second chance.
+    All are made again if too many were lost and either a part may not be repeated alone (`whole`),
+    or a sandbox failed. The code in that sandbox could otherwise choose which of its attempts get a
+    second chance.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
@@ -51,7 +54,7 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
 
 
 class Again(Runner):
-    """A runner that makes what machines lost once more, drawn as it was before."""
+    """A runner that makes lost rollouts once more, with the same random numbers."""
 
     def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
         rollouts = super().run(plan, **how)
@@ -63,15 +66,18 @@ class Again(Runner):
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
-    """Raises where too many are lost: the run stops here, and nothing is recorded."""
+    """Raises InfrastructureError if machines lost too many rollouts.
+
+    The run stops, recording nothing.
+    """
     missing = _lost(rollouts)
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
         return
     raise InfrastructureError(
-        f"{len(missing)} of {len(rollouts)} rollouts of {what} were lost to machines, twice; at "
-        f"most {LOST_SHARE:.0%}, or one, may be: {_detail(rollouts[missing[0]])[:300]}",
-        hint="the same command measures it again (recorded replies are kept); meta-agent doctor "
-        "--live, or meta-agent tasks check FILE, may say what is wrong",
+        f"{len(missing)} of {len(rollouts)} rollouts of {what} were lost to machines, twice; the "
+        f"limit is {LOST_SHARE:.0%}, or one: {_detail(rollouts[missing[0]])[:300]}",
+        hint="run the same command again to measure it anew; meta-agent doctor --live, or "
+        "meta-agent tasks check FILE, may say what is wrong",
     )
 
 
@@ -86,6 +92,7 @@ def _detail(rollout: Rollout) -> str:
 
 
 def shard_reference(shard: ShardRef) -> JSON:
+    """Returns the name and hash of a stored set of rollouts, as the ledger records them."""
     return {"name": shard.name, "sha256": shard.sha256}
 
 
@@ -95,7 +102,9 @@ def counted(
     rollouts: Sequence[Rollout],
     seed: int,
 ) -> JSON:
-    """An evaluation as the journal keeps it; `seed` is that of the policy's training."""
+    """Returns the result of an evaluation as the ledger stores it. `seed` is that of the
+    training.
+    """
     solved = sum(bool(rollout.outcome) for rollout in rollouts)
     clean = sum(rollout.clean for rollout in rollouts)
     rollout_count = len(rollouts)
@@ -105,7 +114,9 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Fills in what the harness's own reward says, so that the gate can compare it to the truth."""
+    """Adds the harness's own rewards to the rollouts, so that the gate can compare them to the
+    outcomes.
+    """
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

@@ -1,8 +1,8 @@
-"""Arms as the ledger keeps them, and the rows that they stand for.
+"""Arms as the ledger stores them, and the rows behind them.
 
-A *shard* here is what a step recorded of it: `{"name", "sha256"}`, or a list of such where the
-samples of a task were bought at several times. A file that is not the recorded one is an
-`IntegrityError`, never other rows.
+An arm is one side of a comparison. A *shard* is a stored set of rollouts, recorded as `{"name",
+"sha256"}`, or as a list of these if attempts were made at several times. If a file differs from the
+recorded hash, reading it raises `IntegrityError`.
 
 Not covered: making arms (`live`).
 """
@@ -22,7 +22,7 @@ from meta_agent.core.rollouts import RolloutStore
 
 @dataclass(frozen=True, slots=True)
 class ArmRef:
-    """An arm as the ledger keeps it: which shards hold its rows, by training seed."""
+    """A reference to the stored rollouts of an arm (one side of a comparison), by training seed."""
 
     name: str
     planned: int
@@ -44,29 +44,31 @@ class ArmRef:
 
 
 def parts_of(shard: JSON) -> list[JSON]:
-    """The recorded files behind a shard, in the order in which they were bought."""
+    """Returns the recorded files of a shard, in the order in which they were made."""
     return list(shard) if isinstance(shard, list) else [shard]
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
-    """The rollouts of a recorded shard. Raises IntegrityError where a file is another one."""
+    """Returns the rollouts of a recorded shard. Raises IntegrityError if a file differs."""
     return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
 
 
 def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
-    """Streams the rollouts of one recorded file."""
+    """Yields the rollouts of one recorded file. Raises IntegrityError if it is missing or
+    differs.
+    """
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
         raise IntegrityError(
             f"the rollouts {part['name']} are {shard.sha256[:12] if shard else 'missing'}, "
             f"the ledger recorded {part['sha256'][:12]}",
-            hint="restore the workspace from a copy, or start anew with --workspace DIR",
+            hint="restore the workspace from a copy, or start a new one with --workspace DIR",
         )
     return store.iter(shard)
 
 
 def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
-    """The outcome rows of an arm, from its shards."""
+    """Returns the outcome rows of an arm (one side of a comparison), from its stored rollouts."""
     rows = {
         seed: tuple(row_of(rollout, training_seed=seed) for rollout in load_shard(store, shard))
         for seed, shard in ref.shards.items()
@@ -75,13 +77,15 @@ def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
 
 
 def behaviour_hash(tree: HarnessTree) -> str:
-    """A hash of the files that can change what a policy does or learns: all but diagnostics."""
+    """Returns a hash of the files that can change what a policy does or learns: all but
+    diagnostics.
+    """
     watching = set(parse_contract(tree).files_of("diagnostics", tree))
     return _digest(tree, (path for path in tree.files if path not in watching))
 
 
 def reward_hash(tree: HarnessTree) -> str:
-    """Names the reward code, so that rewards on different scales are never compared."""
+    """Returns a hash of the reward code, so that rewards on different scales are never compared."""
     return _digest(tree, parse_contract(tree).files_of("reward", tree))
 
 

@@ -1,7 +1,7 @@
-"""Stored records cut or changed after the fact: what ceilings and probes are made of.
+"""Changes of stored rollout records: they are cut short or extended, for probes of a reward.
 
-Promises: a record goes in as it is stored and another comes out; nothing is shared between the two
-that anybody writes to. Outcome, flags and verifier inputs change only where a function says so.
+Promises: a function returns a new record. It changes none and shares nothing that anybody writes
+to. Outcome, flags and verifier inputs change only if a function says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def shortened(record: Mapping[str, JSON], turns: int, stop: str) -> Record:
-    """The record as if it had ended after so many model calls."""
+    """Returns the record as if it had ended with the reason `stop` after `turns` model calls."""
     events = [event for event in record["tool_events"] if event["turn"] < turns]
     messages = _first_turns(record["messages"], turns)
     cost = dict(record["cost"])
@@ -32,7 +32,7 @@ def shortened(record: Mapping[str, JSON], turns: int, stop: str) -> Record:
 
 
 def _first_turns(messages: Sequence[Record], turns: int) -> list[Record]:
-    """Up to the reply of that many model calls, and what its tools said."""
+    """Returns the messages up to the reply of that many model calls, and its tools' results."""
     turn, first = 0, []
     for message in messages:
         if message.get("role") == "assistant":
@@ -46,7 +46,7 @@ def _first_turns(messages: Sequence[Record], turns: int) -> list[Record]:
 def extended(
     record: Mapping[str, JSON], messages: Sequence[Record], events: Sequence[Record], turns: int
 ) -> Record:
-    """The record with more messages and tool events at its end."""
+    """Returns the record with more messages, tool events and turns at its end."""
     return {
         **record,
         "messages": [*record["messages"], *messages],
@@ -56,5 +56,5 @@ def extended(
 
 
 def message_record(role: str, text: str) -> Record:
-    """One message."""
+    """Returns one message as a record."""
     return {"role": role, "content": text}

@@ -1,6 +1,6 @@
-"""Where units are carried out.
+"""Where units of work (trainings and evaluations) are executed.
 
-Not covered: units themselves (`units`), and a cluster (`cluster`).
+Not covered: the units themselves (`units`), and a cluster (`cluster`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from meta_agent.core.protocols import JSON, HarnessTree
 
 
 class Executor(Protocol):
-    """Carries units out, as many at a time as `width` says. Any thread may hand one over."""
+    """Executes units of work, at most `width` at a time. Any thread may hand one over."""
 
     width: int
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """The unit's outcome; its files lie at `outputs` once this returns.
+        """Executes a unit and returns its outcome. Its files are at `outputs` afterwards.
 
-        A failure of the unit raises as it does in `Apparatus.carry_out`, wherever it ran.
+        A failure raises the same error as `Apparatus.carry_out`, wherever the unit ran.
         """
         ...
 
@@ -28,7 +28,7 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """In this process and children of it."""
+    """Executes units of work in this process and its children."""
 
     def __init__(
         self, apparatus: Apparatus, width: int, stopping: Callable[[], bool] = lambda: False

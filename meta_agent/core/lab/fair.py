@@ -1,6 +1,7 @@
-"""Whose fault a failure is: the machines', which get one more try, or the harness's, a result.
+"""Decides whose fault a failure is: a machine's, which gets one more try, or the harness's.
 
-Not covered: single rollouts that infrastructure spoiled. They are rows, and the gate counts them.
+A failure of the harness is a result. Not covered: single rollouts that infrastructure spoiled. They
+are rows, and the gate counts them.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _BY_GUEST: Final = ("timeout", "oom", "died", "protocol")
-"""Ends of a sandbox that the code in it can bring about."""
+"""Kinds of sandbox failure that the code in the sandbox can cause."""
 _MESSAGE_CHARS: Final = 2000
 
 
 def fairly(work: Callable[[], T]) -> T:
-    """Does `work`, once more where infrastructure failed; the first failure is logged.
+    """Calls `work`, and once more if infrastructure failed. The first failure is logged.
 
-    A sandbox that comes to the same kind of end twice was ended by the code in it: that is a
-    `CandidateError`. Two unlike ends are the machines', and condemn nobody.
+    If the sandbox fails twice in the same way, the code in it is at fault: raises CandidateError.
+    Two different failures are the machines' fault, and the second is raised.
     """
     try:
         return work()
     except (SandboxError, TrainingError) as error:
         first = error
-        _log.warning("done once more, for infrastructure failed: %s", error)
+        _log.warning("done once more, because infrastructure failed: %s", error)
     try:
         return work()
     except SandboxError as error:
@@ -43,7 +44,7 @@ def fairly(work: Callable[[], T]) -> T:
 
 
 def or_refusal(work: Callable[[], JSON]) -> JSON:
-    """The outcome of `work`, or `{"refused": {message, reason}}` where the harness failed."""
+    """Returns the outcome of `work`, or `{"refused": {message, reason}}` if the harness failed."""
     try:
         return fairly(work)
     except CandidateError as error:

@@ -1,11 +1,11 @@
-"""The one place where two stored arms become findings: the loop asks it, and so does `verify`.
+"""Checks whether a comparison of two stored arms is valid, for the loop and for `verify` alike.
 
-What a verdict's validity rests on must be the same whoever computes it, so the detectors are called
-here and nowhere else: `gate/validity/detectors.py` lists them. Records are streamed from their
-shards, each shard once however often its arm is compared.
+An arm is one side of a comparison. What a verdict's validity rests on must be the same whoever
+computes it. So the detectors are called only here; `gate/validity/detectors.py` lists them. Records
+are streamed from their files, each file once however often its arm is compared.
 
-Grading again is asked of every domain, of as many attempts an arm as it says (`regrade_at_most`),
-and of each submission once.
+The domain's grader grades stored attempts again, at most `regrade_at_most` of an arm and each
+submission once.
 
 Not covered: findings from before anything was measured (static and contract checks).
 """
@@ -58,10 +58,11 @@ def findings_about(
     labels: Labels | None = None,
     limits: ValidityLimits = DEFAULT_LIMITS,
 ) -> tuple[Finding, ...]:
-    """Every detector of the table on (baseline, candidate), with the rollouts behind it.
+    """Runs every validity detector on (baseline, candidate).
 
-    `overlap` is what the texts of the tasks show, which is the same in every comparison; `labels`
-    what tasks say of themselves, for the guards of slices.
+    Returns findings that name the rollouts. `overlap` holds findings about the texts of the tasks,
+    which are the same in every comparison. `labels` holds labels of tasks, such as their
+    repository, for the guards of slices.
     """
     findings = (
         *find_all(*arms, limits=limits, train_hashes=train_hashes),
@@ -79,7 +80,7 @@ def findings_about(
 
 
 class Inspector:
-    """Finds what makes a comparison of two stored arms invalid."""
+    """Finds what makes a comparison of two stored arms (its two sides) invalid."""
 
     def __init__(
         self, store: RolloutStore, domain: Domain, limits: ValidityLimits = DEFAULT_LIMITS
@@ -92,7 +93,10 @@ class Inspector:
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Every finding about (baseline, candidate); `arms` are their rows where already read."""
+        """Returns every finding about (baseline, candidate).
+
+        Pass `arms` if their rows are already read.
+        """
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(
             (before, after),
@@ -108,14 +112,20 @@ class Inspector:
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """The same, and every veto that the candidate earns by itself: nothing is inherited."""
+        """Returns every finding about (baseline, candidate), and every veto of the candidate alone.
+
+        So a fault that the baseline has too still counts against the candidate.
+        """
         findings = self.between(refs, arms)
         codes = {finding.code for finding in findings if finding.side != "baseline"}
         vetoes = (veto for veto in self.within(refs[1]) if veto.severity == "veto")
         return (*findings, *(veto for veto in vetoes if veto.code not in codes))
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
-        """What one arm shows by itself: an invalid version is repaired first."""
+        """Returns the findings about one arm alone, without a baseline.
+
+        A version that is invalid by itself is repaired first.
+        """
         arm, trained = load_arm(self._store, ref), self._trained
         findings = inspect_seen(
             self._records(ref),
@@ -136,7 +146,7 @@ class Inspector:
         return self._seen[part["sha256"]]
 
     def _regrade(self, key: str, inputs: Mapping[str, JSON]) -> Outcome | None:
-        """None where the machine failed, which says nothing about what is stored."""
+        """Grades a stored attempt again. Returns None if the machine failed, which says nothing."""
         submission = key, json.dumps(inputs, sort_keys=True, default=str)
         if submission not in self._again:
             try:
@@ -158,12 +168,12 @@ class Inspector:
 
     @cached_property
     def _labels(self) -> Labels:
-        """Of the tasks that decide; arms on another split have no slices."""
+        """Returns the labels of the confirm tasks. Arms on another split have no slices."""
         return dict(slices_of(self._domain, "confirm"))
 
     @cached_property
     def _overlap(self) -> list[Finding]:
-        """Of all tasks that are not trained on: a property of the domain, not of an arm."""
+        """Returns findings on texts that occur in training and evaluation tasks of the domain."""
         if isinstance(self._domain, Halves):
             return []
         tasks = [task for split in SPLITS if split != "train" for task in self._domain.tasks(split)]
@@ -172,6 +182,6 @@ class Inspector:
 
 
 def text_of(task: Task) -> str:
-    """All that an agent reads of a task, but for the tools, which many tasks share."""
+    """Returns all text of a task that an agent reads, except the tools, which many tasks share."""
     fields = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
     return "\n".join(leaf for leaf in leaves(fields) if isinstance(leaf, str))

@@ -1,22 +1,22 @@
-"""The measuring apparatus of a run: trains and evaluates harness versions, each exactly once.
+"""The lab of a run: it trains and evaluates harness versions, each exactly once.
 
-A measurement is keyed by what decides it: the harness's files (diagnostics aside, which only
-watch), the base policy, the training seed, the steps, the split. So two arms share what they have
-in common, a merge commit whose files equal its candidate's reuses the candidate's runs, and a
-killed run redoes only what was in flight. Both arms of a comparison see the same tasks, samples and
-seeds; random numbers are keyed by them (common random numbers).
+A measurement has a key of what determines it: the harness's files (without diagnostics, which only
+watch), the base policy, the training seed, the steps, the split. So two arms (sides of comparisons)
+share what they have in common. A merge commit with the same files as its candidate reuses the
+candidate's measurements. A killed run repeats only what was in flight. Both arms of a comparison
+get the same tasks, samples and seeds, and random numbers are keyed by them (common random numbers).
 
-Each job has a policy and a sandbox of its own; a child has a fixed thread count, so how many run
-at a time changes the wall clock and nothing else. A frozen policy is not trained (`steps` 0), and
-each evaluation keeps as many rollouts under way as its server is allowed. Tasks and samples of
-tasks are bought in blocks, each its own step, so a second look reuses the rows of the first, and
-every candidate those of the baseline.
+Each job has its own policy and sandbox. A child process has a fixed thread count, so the number of
+jobs at a time changes only the wall-clock time. A frozen policy is not trained (`steps` 0), and
+each evaluation runs as many rollouts at once as its server allows. Tasks and samples are measured
+in blocks, each a step of the ledger. So a second look reuses the rows of the first, and every
+candidate those of the baseline.
 
-A harness that cannot be measured (its code raises, its recipe is refused, its sandbox dies twice)
-is a result as well: it is recorded like any other, and raised as `CandidateError` whenever the
-measurement is asked for. Machines that fail get one more try; failing again, they stop the run.
-So do rollouts that were lost on the way: they are made once more, and of what others are compared
-to (`require`) at most a twentieth, or one, may be missing then.
+A harness may be impossible to measure: its code raises, its recipe is refused, or its sandbox dies
+twice. This is a result too. It is recorded, and raised as `CandidateError` whenever the measurement
+is asked for. Machines that fail get one more try; if they fail again, they stop the run. Lost
+rollouts are made once more as well. Of a version that others are compared to (`require`), at most a
+twentieth, or one, may be missing then.
 
 Not covered: what the numbers mean (`gate`), and which arms to run (`core.loop`).
 """
@@ -64,12 +64,14 @@ from meta_agent.core.rollouts import RolloutStore
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
 TURNS: Final = 8
-"""About how often versions that are compared take turns, where blocks do not become too small."""
+"""About how many blocks alternate between versions that are compared, if blocks stay large
+enough.
+"""
 SMALLEST_TURN: Final = 8
 
 
 class Lab:
-    """Trains and evaluates through the ledger."""
+    """Trains and evaluates harness versions. Each result is recorded in the ledger and reused."""
 
     def __init__(
         self,
@@ -101,17 +103,20 @@ class Lab:
     # --- what callers ask for ------------------------------------------------------------------
 
     def label(self, tree: HarnessTree, name: str) -> None:
-        """What people call this harness in progress reports; the first name stays."""
+        """Sets the name of a harness in progress reports. The first name stays."""
         self._labels.setdefault(behaviour_hash(tree), name)
 
     def require(self, tree: HarnessTree) -> None:
-        """Others are compared to this harness: losing too much of it stops the run, resumable."""
+        """Marks a harness that others are compared to.
+
+        The run stops if too many of its rollouts are lost.
+        """
         self._required.add(behaviour_hash(tree))
 
     def prepare(self, jobs: Sequence[Job]) -> None:
-        """Runs the jobs, as many at a time as there are workers. The first failure is raised.
+        """Runs the jobs, as many at a time as there are workers, and raises the first failure.
 
-        Not that of a harness, though: whoever asks for its measurement gets that.
+        A failure of a harness is not raised here, but when its measurement is asked for.
         """
         with ThreadPoolExecutor(self._executor.width) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
@@ -131,7 +136,9 @@ class Lab:
         split: Split,
         limit: int,
     ) -> ArmRef:
-        """One version measured over these training seeds."""
+        """Measures one version with several training seeds, and returns it as an arm of a
+        comparison.
+        """
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
 
@@ -144,7 +151,7 @@ class Lab:
         split: Split,
         limit: int,
     ) -> ArmRef:
-        """One version on the base policy as it is, with these attempts at each task."""
+        """Measures one version with the untrained base policy, with these attempts at each task."""
         base = self.train(tree, seed=0, steps=0)
         evaluations = [
             self.evaluate(tree, base, split=split, limit=limit, samples=some) for some in samples
@@ -161,9 +168,10 @@ class Lab:
         limit: int,
         order: str,
     ) -> list[ArmRef]:
-        """The same of several versions, their attempts made by turns, at `extra` tasks one more.
+        """Measures several versions with the base policy, and alternates between them.
 
-        A policy behind a server may change while it is asked: then it changes for all of them.
+        Each version gets `samples` attempts at each task, and one more at `extra` tasks. A policy
+        behind a server may change over time; by turns, it changes for all versions alike.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
@@ -179,7 +187,9 @@ class Lab:
     def _turns(
         self, samples: int, extra: int, split: Split, limit: int, order: str
     ) -> Iterator[tuple[range, Part]]:
-        """Passes over the tasks in blocks that are not small, the last one over some of them."""
+        """Yields blocks of attempts: passes over all tasks, and the last pass over `extra` of
+        them.
+        """
         tasks = min(limit, len(self.domain.tasks(split)))
         size = max(SMALLEST_TURN, -(-(tasks * samples + extra) // TURNS))
         for sample, most in enumerate([*[tasks] * samples, extra]):
@@ -188,23 +198,25 @@ class Lab:
                 yield range(sample, sample + 1), Part(order, range(start, stop))
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
-        """An arm from evaluations by training seed."""
+        """Returns an arm (one side of a comparison) made of evaluations by training seed."""
         planned = max(evaluation.planned for evaluation in measured.values())
         shards = {seed: evaluation.shard for seed, evaluation in measured.items()}
         return ArmRef(name, planned, reward_hash(tree), shards)
 
     def rows(self, ref: ArmRef) -> Arm:
-        """The outcome rows that an arm refers to."""
+        """Returns the outcome rows of an arm (one side of a comparison)."""
         return load_arm(self.store, ref)
 
     def trained(self, job: Job) -> bool:
-        """Whether the training of a job is recorded: asking for its measurement costs little."""
+        """Returns True if the training of a job is recorded, so that its measurement costs
+        little.
+        """
         name = _train_name(job.tree, job.seed, job.steps)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.is_done)
 
     def measured(self, job: Job) -> bool:
-        """Whether all of a job is recorded: asking for it costs nothing."""
+        """Returns True if all of a job is recorded, so that its measurement costs nothing."""
         if not self.trained(job):
             return False
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
@@ -213,27 +225,36 @@ class Lab:
         return step is not None and step.is_done
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
-        """How many attempts one at each task, untrained, would have to make: 0 if recorded."""
+        """Returns how many attempts are needed to measure the base policy once per task: 0 if
+        recorded.
+        """
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
         return 0 if step and step.is_done else len(self._tasks(split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
-        """The keys of a split's tasks in the order in which parts of it are bought."""
+        """Returns the keys of a split's tasks, in the order in which parts of the split are
+        measured.
+        """
         return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
 
     def measure(self, job: Job) -> Evaluated:
-        """Trains (where `steps` > 0), then evaluates."""
+        """Trains a policy if `steps` > 0, then evaluates it.
+
+        Raises CandidateError if the harness cannot be measured.
+        """
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 
     def rollouts(self, shard: JSON) -> list[Rollout]:
-        """The rollouts of a stored shard, which must be the very one that was recorded."""
+        """Returns the rollouts of a recorded shard. Raises IntegrityError if a file differs."""
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """The training whose policy made a recorded evaluation; None where none is recorded."""
+        """Returns the training of the policy behind a recorded evaluation, or None if there is
+        none.
+        """
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -247,7 +268,7 @@ class Lab:
     # --- the two measurements ------------------------------------------------------------------
 
     def untrained(self, seed: int = 0) -> Trained:
-        """The base policy as it is."""
+        """Returns the base policy as it is, as a training of 0 steps."""
         return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
 
     def train(
@@ -259,10 +280,12 @@ class Lab:
         keep_every: int = 0,
         onto: Trained | None = None,
     ) -> Trained:
-        """Trains a policy under a harness for `steps` optimiser steps: the base, or `onto`.
+        """Trains a policy under a harness for `steps` optimiser steps, starting from the base or
+        `onto`.
 
-        With `keep_every`, checkpoints on the way are kept, too (`Trained.on_the_way`). Training
-        that goes on from `onto` has a fresh optimiser and a fresh curriculum history.
+        With `keep_every`, checkpoints are kept every so many steps (`Trained.on_the_way`). Training
+        from `onto` begins with a fresh optimiser and curriculum history. Raises CandidateError if
+        the harness fails.
         """
         if steps == 0:
             return onto or self.untrained(seed)
@@ -288,10 +311,11 @@ class Lab:
         part: Part | None = None,
         again: str = "",
     ) -> Evaluated:
-        """Rolls a policy out under a harness on the first `limit` tasks of a split.
+        """Lets a policy attempt the first `limit` tasks of a split under a harness.
 
-        `samples` says which attempts at each task, `part` which of those tasks (None: all), `again`
-        names a repetition, which is to give the same rows.
+        `samples` are the numbers of the attempts at each task, `part` selects some of the tasks
+        (None: all). `again` names a repetition, which has to give the same rows. Raises
+        CandidateError if the harness fails.
         """
         name = self._eval_name(tree, trained, split, limit, samples, part) + again
         outcome = self._once(
@@ -317,7 +341,7 @@ class Lab:
         return f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{block}"
 
     def close(self) -> None:
-        """Ends what carries the measurements out."""
+        """Ends the processes that execute measurements."""
         self._executor.close()
 
     # --- inside --------------------------------------------------------------------------------
@@ -329,7 +353,10 @@ class Lab:
     def _once(
         self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], JSON]
     ) -> JSON:
-        """`Ledger.once`, where a harness that fails is an outcome; a drain takes effect here."""
+        """Calls `Ledger.once`, with a failure of the harness as an outcome.
+
+        Raises it as CandidateError. Raises Interrupted if the run is asked to stop.
+        """
         if self._stopping():
             raise Interrupted
         key = f"{self.settings.run}/{name}"
@@ -404,7 +431,7 @@ def _pack_hash(tree: HarnessTree) -> str:
 
 
 def _placed(outcome: JSON, checkpoints: Path) -> JSON:
-    """With the whole path of weights, which an outcome names relative to the run's checkpoints."""
+    """Returns the outcome with an absolute path of its weights, which is stored relative."""
     return {**outcome, "path": str(checkpoints / outcome["path"])}
 
 

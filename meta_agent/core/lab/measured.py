@@ -51,7 +51,7 @@ class Trained(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """One policy on one split: where its rollouts are stored, and the counts."""
+    """The result of one policy on one split: where its rollouts are stored, and the counts."""
 
     shard: JSON
     planned: int
@@ -60,7 +60,7 @@ class Evaluated(NamedTuple):
     seed: int
     rollouts: int = 0
     served: Sequence[str] = ()
-    """What a server called the model behind these attempts, with its fingerprint."""
+    """The model names and fingerprints that a server reported for these attempts."""
 
 
 class Part(NamedTuple):

@@ -1,10 +1,9 @@
 """`RecordedLab`: a lab that measures nothing and reads what was measured.
 
-Where a lab would train or roll out, this one opens what is stored under that name and says what it
-is: the weights by their content, the rows by theirs. Each row has to be the one that was planned
-there: its task, attempt and seed, a harness whose files behave as those of the commit asked about,
-and weights that are the training's. So another candidate's rows, or another checkpoint's, are no
-measurement of this one, whoever wrote the journal.
+When a lab would train or evaluate, this one opens what is stored under that name and identifies it
+by content, both weights and rows. Each row has to be the planned one: its task, attempt and seed, a
+harness whose files behave like those of the given commit, and weights of that training. So another
+candidate's rows, or another checkpoint's, do not pass as a measurement, whoever wrote the ledger.
 
 Not covered: whether these weights would do the same again.
 """
@@ -30,7 +29,9 @@ from meta_agent.core.rollouts import ShardRef
 
 
 class RecordedLab(Lab):
-    """Gives what is stored, or raises IntegrityError with the first thing that is not as it was."""
+    """A lab that returns stored measurements, and raises IntegrityError if one is not as
+    planned.
+    """
 
     ledger: RetracedLedger
 
@@ -83,7 +84,10 @@ class RecordedLab(Lab):
         shard, behaviour = self._shard(f"eval-{name}"), behaviour_hash(tree)
         rows = list(self.store.iter(shard, tokens=True))
         if len(rows) != len(plan):
-            raise IntegrityError(f"{shard.name} has {len(rows)} attempts, {len(plan)} were planned")
+            raise IntegrityError(
+                f"{shard.name} has {len(rows)} attempts, {len(plan)} were planned; restore the "
+                "workspace from a copy"
+            )
         for row, planned in zip(rows, plan, strict=True):
             acted = {"policy": self._policy(trained, row)}
             self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
@@ -91,7 +95,9 @@ class RecordedLab(Lab):
         return {**counted(shard, plan, rows, trained.seed), **served}
 
     def _opened(self, outcome: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
-        """The weights of that name as they are now. A workspace may have moved since."""
+        """Returns the outcome with the weights as they are now. The workspace may have moved
+        since.
+        """
         policy, stored = self._identity_of(folder), str(outcome["path"])
         same_place = Path(stored).parts[-3:] == folder.parts[-3:]
         return {**outcome, "policy": policy, "path": stored if same_place else str(folder)}
@@ -103,7 +109,9 @@ class RecordedLab(Lab):
     def _shard(self, name: str) -> ShardRef:
         shard = self.store.find(f"{self.settings.run}/{name}")
         if shard is None:
-            raise IntegrityError(f"no rollouts {name} are stored")
+            raise IntegrityError(
+                f"no rollouts {name} are stored; restore the workspace from a copy"
+            )
         return shard
 
     def _identity(self, name: str, split: Split) -> dict[str, JSON]:
@@ -111,7 +119,9 @@ class RecordedLab(Lab):
         return {**stamp, "evaluator_hash": self.domain.evaluator_hash}
 
     def _policy(self, trained: Trained, row: Rollout) -> str:
-        """Of weights trained here their content; the base is one and the same throughout."""
+        """Returns the expected name of the policy: of the training, or of the base, which never
+        changes.
+        """
         if trained.steps:
             return trained.policy
         self._base = self._base or row.policy
@@ -121,11 +131,14 @@ class RecordedLab(Lab):
         about = f"{row.version}: attempt {row.sample_idx} at {row.task_key}"
         for name, value in expected.items():
             if (actual := getattr(row, name)) != value:
-                raise IntegrityError(f"{about} has the {name} {actual}, not {value}")
+                raise IntegrityError(
+                    f"{about} has the {name} {actual}, not {value}; restore the workspace from a "
+                    "copy"
+                )
         if self._behaviour(row.harness_commit) != behaviour:
             raise IntegrityError(
-                f"{about} was made with the files of {row.harness_commit[:12]}, which behave "
-                "otherwise than those that are asked about"
+                f"{about} was made with the files of {row.harness_commit[:12]}, which differ from "
+                "those of the version to be verified; restore the workspace from a copy"
             )
 
 

@@ -1,8 +1,8 @@
 """Static checks: what can be said of a candidate without running a line of it.
 
-Sources are untrusted text here: they are parsed with a size cap in front and never imported. A
-finding is a veto where the candidate could not work or broke its bounds, and a warning where a
-reader should look: harness code runs in a sandbox, so an odd import is a smell, not a breach.
+Sources are untrusted text here: they are parsed with a size limit and never imported. A finding is
+a veto if the candidate could not work or left its bounds, and a warning if a reader should look.
+Harness code runs in a sandbox, so an odd import is suspicious but no breach.
 
 Not covered: whether the code does what its hypothesis says (contract tests, replay, live).
 """
@@ -43,7 +43,9 @@ DIAGNOSTIC_NAMES: Final = ("NAME", "LAYER", "THRESHOLDS", "measure")
 
 
 class Contract(Protocol):
-    """The part of `HarnessContract` that a static check needs."""
+    """The members of `HarnessContract` that a static check uses: which paths may change, and
+    how.
+    """
 
     @property
     def entry(self) -> tuple[str, str] | None: ...
@@ -64,10 +66,11 @@ def static_check(
     *,
     factors: tuple[Factor, ...] = (),
 ) -> list[Finding]:
-    """All findings about the change from `base` to `candidate`, vetoes first.
+    """Returns all findings about the change from `base` to `candidate`, vetoes first.
 
-    `contract` is the base's: a candidate cannot loosen its own bounds. `factors` is the label of a
-    combined change; without one it may touch one factor only.
+    `contract` is the base's, so a candidate cannot loosen its own bounds. A factor is a group of
+    files that a change may touch, such as the reward. `factors` are those of a combined change;
+    without them the change may touch one factor only.
     """
     changed = changed_paths(base, candidate)
     present = {path: candidate.files[path] for path in changed if path in candidate.files}
@@ -82,7 +85,7 @@ def static_check(
 
 
 def changed_paths(base: HarnessTree, candidate: HarnessTree) -> list[str]:
-    """Paths that were added, edited or removed, sorted."""
+    """Returns the paths that were added, edited or removed, sorted."""
     both = set(base.files) | set(candidate.files)
     return sorted(path for path in both if base.files.get(path) != candidate.files.get(path))
 
@@ -97,7 +100,9 @@ def _finding(code: str, severity: Severity, message: str, lines: Iterable[str] =
 def _bounds(
     changed: list[str], contract: Contract, factors: tuple[Factor, ...]
 ) -> Iterator[Finding]:
-    """Only editable paths, and one factor, or those of the label."""
+    """Yields a veto if a path is not editable, or belongs to a factor that the change may not
+    touch.
+    """
     try:
         contract.check_paths(changed)
         if factors:
@@ -165,7 +170,7 @@ def _data_file(path: str, text: str) -> Iterator[Finding]:
 
 
 def _python(text: str) -> ast.Module | str:
-    """The syntax tree, or what is wrong with the text."""
+    """Returns the syntax tree, or a sentence on what is wrong with the text."""
     try:
         return parse_python(text)
     except SyntaxError as error:
@@ -239,7 +244,7 @@ def _removed_but_required(
 def _same_meaning(
     base: HarnessTree, candidate: HarnessTree, changed: list[str]
 ) -> Iterator[Finding]:
-    """An edit of comments or layout only: it cannot move the metric it predicts."""
+    """Yields a veto if only comments or layout changed, which cannot move any metric."""
     if changed and all(_same_code(base.files.get(p), candidate.files.get(p), p) for p in changed):
         yield _finding("no_effect", "veto", "the change leaves every program and setting as it was")
 

@@ -1,7 +1,7 @@
-"""What the lab asks of a policy that acts, and of one that is trained.
+"""Protocols for the policies that a lab measures and trains.
 
-A lab measures through `Policies` and does not know what stands behind it: a child process that
-holds weights, engines that serve them, or a model behind somebody's server.
+A lab measures through `Policies` and does not know what implements it: a child process that holds
+weights, engines that serve them, or a model behind somebody's server.
 
 Not covered: how a policy is trained (an extension, see `meta_agent.policies`).
 """
@@ -27,7 +27,7 @@ from meta_agent.core.protocols import (
 )
 
 TRAIN_STEP_SEC: Final = 1800.0
-"""How long one optimiser step may take."""
+"""The most seconds that one optimiser step may take."""
 
 
 class RollsOut(Protocol):
@@ -45,7 +45,7 @@ class RollsOut(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """A trained policy and what was seen on the way."""
+    """The result of a training: the checkpoint, metrics by step, and some rollouts."""
 
     checkpoint: Checkpoint
     metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
@@ -55,30 +55,33 @@ class TrainResult:
 
 
 class TrainingRequest(NamedTuple):
-    """How long a training is, and which of its rollouts and weights are kept."""
+    """How long a training is, and which of its rollouts and weights are stored."""
 
     seed: int
     steps: int
     output: Path
     """The folder of the trained weights."""
     keep_steps: int = 0
-    """How many of the first and of the last steps keep their rollouts."""
+    """The rollouts of so many of the first and of the last steps are stored."""
     keep_every: int = 0
-    """Steps between the checkpoints that are kept on the way; 0: none are."""
+    """Steps between the checkpoints that are stored on the way. 0 means none."""
     seal_every: int = 0
-    """Steps between the seals from which a killed training resumes; 0: none are made."""
+    """Steps between the saved states from which a killed training resumes. 0 means none."""
     min_exact: float = 0.0
-    """The least share of the sampled tokens that has to be in rows."""
+    """The least share of the sampled tokens that needs a token record."""
 
 
 class Trainer(Protocol):
-    """Trains one policy. Nobody else uses its weights in the meantime."""
+    """Trains one policy. Nothing else uses its weights in the meantime."""
 
     gateway: Gateway
-    """The rollouts of the training ask it."""
+    """The model gateway of the policy in training, for its rollouts."""
 
     def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Returns the recipe with what the run's settings add. Raises ConfigError if refused."""
+        """Returns the recipe completed with the run's settings.
+
+        Raises ConfigError if it is refused.
+        """
         ...
 
     def train(
@@ -92,19 +95,20 @@ class Trainer(Protocol):
         on_metrics: Callable[[dict[str, JSON]], None],
         stopping: Callable[[], bool],
     ) -> TrainResult:
-        """Trains and writes the checkpoint. `on_metrics` receives each step's row.
+        """Trains the policy and writes the checkpoint.
 
-        Raises CandidateError if the harness is at fault. Once `stopping` returns True, a training
-        that makes seals makes one and raises Interrupted.
+        `on_metrics` receives the metrics of each step. Raises CandidateError if the harness is at
+        fault. Once `stopping` returns True, a training that saves its state saves it and raises
+        Interrupted.
         """
         ...
 
 
 class Policies(Protocol):
-    """Gives gateways to policies. Any thread may ask for one."""
+    """Opens policies for measurements and trainings. Any thread may ask for one."""
 
     lock_step: bool
-    """Whether rollouts of a plan are answered together, so that a part of it is another plan."""
+    """True if the rollouts of a plan are answered together, so that a part may give other rows."""
 
     def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
         """Opens the policy at `path` for one measurement, which is named `label`."""
@@ -126,14 +130,16 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns the kept training rollouts of the first, or of the last, `count` steps."""
+    """Returns those of the stored training rollouts that belong to the first, or last, `count`
+    steps.
+    """
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
     return [rollout for rollout in rollouts if step_of(rollout) in chosen]
 
 
 def step_of(rollout: Rollout) -> int:
-    """The optimiser step, from 1, whose event a training rollout belongs to."""
+    """Returns the optimiser step, counted from 1, that a training rollout belongs to."""
     return int(rollout.group_id.split("/")[1]) + 1
 
 
@@ -153,7 +159,7 @@ def require_begun(rollouts: Sequence[Rollout]) -> None:
 
 
 def settings_of(recipe: Any) -> dict[str, JSON]:
-    """Returns a recipe as a mapping without the settings that are None."""
+    """Returns a training recipe as a mapping, without the settings that are None."""
     if isinstance(recipe, Mapping):
         values = dict(recipe)
     else:

@@ -1,12 +1,12 @@
 """Units of work: one training or one evaluation, as a function from JSON to JSON and files.
 
-A unit says all that decides what comes of it beside the run's settings: the harness by the hash of
-its pack, the policy that it starts from, the seed, the tasks. What comes of it is an outcome (JSON;
-paths in it are relative to the run's checkpoints) and files that `Outputs` says the place of:
-weights with a manifest of hashes, and a shard of rollouts. So a unit can be carried out in this
-process or on another machine, and again after it was lost.
+A unit and the run's settings determine the result. The unit holds the hash of the harness's pack
+(its files as one file), the policy to start from, the seed and the tasks. The result is an outcome
+(JSON, with paths relative to the run's checkpoints) and files, placed by `Outputs`: weights with a
+manifest of hashes, and a shard of rollouts. So a unit can be executed in this process or on another
+machine, and again after it was lost.
 
-Not covered: where units are carried out and how often (`executor`), and what is recorded (`live`).
+Not covered: where units are executed and how often (`executor`), and what is recorded (`live`).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from meta_agent.core.protocols import (
 from meta_agent.core.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
 
 EXEMPLAR_STEPS: Final = 3
-"""How many of the first and of the last training steps keep their rollouts for the evidence."""
+"""The rollouts of so many of the first and last training steps are stored as evidence."""
 SANDBOX_SEC: Final = 3600.0
-"""The life of a sandbox in which nothing is trained."""
+"""How long a sandbox lives, in seconds, if nothing is trained in it."""
 ONE_SAMPLE: Final = range(1)
 
 Report = Callable[[int, Mapping[str, JSON]], None]
-"""Is given an optimiser step's number and its row of metrics."""
+"""Receives the number of an optimiser step and its metrics."""
 
 
 class TrainUnit(NamedTuple):
-    """A training of `steps` optimiser steps onto the policy at `path`."""
+    """A training of the policy at `path` for `steps` optimiser steps."""
 
     name: str
     harness: str  # sha256 of its pack
@@ -78,7 +78,7 @@ class TrainUnit(NamedTuple):
 
 
 class EvalUnit(NamedTuple):
-    """Rollouts of the policy at `path` on tasks of a split."""
+    """An evaluation of the policy at `path` on tasks of a split."""
 
     name: str
     harness: str  # sha256 of its pack
@@ -102,7 +102,7 @@ Unit = TrainUnit | EvalUnit
 
 
 def unit_from_json(record: Mapping[str, JSON]) -> Unit:
-    """The inverse of `to_json`."""
+    """Parses what a unit's `to_json` returned."""
     values = {name: value for name, value in record.items() if name != "kind"}
     if record["kind"] == "train":
         return TrainUnit(**values)
@@ -111,29 +111,34 @@ def unit_from_json(record: Mapping[str, JSON]) -> Unit:
 
 
 def pack_of(tree: HarnessTree) -> bytes:
-    """A harness as one file; its sha256 is what units name it by."""
+    """Returns the files of a harness as one file. Units identify the harness by its sha256."""
     files = {path: base64.b64encode(tree.files[path]).decode() for path in sorted(tree.files)}
     return json.dumps({"commit": tree.commit, "tree": tree.tree_hash, "files": files}).encode()
 
 
 def tree_of(pack: bytes, sha256: str) -> HarnessTree:
-    """The inverse of `pack_of`. Raises IntegrityError where it is another pack."""
+    """Unpacks what `pack_of` returned. Raises IntegrityError if its hash is not `sha256`."""
     if (actual := hashlib.sha256(pack).hexdigest()) != sha256:
-        raise IntegrityError(f"the harness pack has sha256 {actual[:12]}, wanted is {sha256[:12]}")
+        raise IntegrityError(
+            f"the packed harness has sha256 {actual[:12]}, not {sha256[:12]}; it was damaged on "
+            "the way, so run the same command again"
+        )
     record = json.loads(pack)
     files = {path: base64.b64decode(text) for path, text in record["files"].items()}
     return HarnessTree(record["commit"], record["tree"], files)
 
 
 class Outputs(NamedTuple):
-    """Where the files of a unit go."""
+    """Where the files of a unit of work are written."""
 
     checkpoints: Path
     store: RolloutStore
 
 
 def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
-    """The first `limit` tasks of a split, or some of them in the order of `part`."""
+    """Returns the first `limit` tasks of a split, or those of them that `part` selects, in its
+    order.
+    """
     tasks = domain.tasks(split)[:limit]
     if part is None:
         return tasks
@@ -143,7 +148,7 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 
 
 class Apparatus:
-    """Carries units out: a domain, policies, and sandboxes for harnesses."""
+    """Executes trainings and evaluations with a domain, policies, and sandboxes for harnesses."""
 
     def __init__(
         self,
@@ -163,9 +168,10 @@ class Apparatus:
         report: Report,
         stopping: Callable[[], bool],
     ) -> JSON:
-        """The outcome of a unit; `tree` is the harness that it names. Any thread may call this.
+        """Executes a unit and returns its outcome. `tree` is the harness that the unit names.
 
-        Once `stopping` is true, a training that makes seals makes one and raises Interrupted.
+        Any thread may call this. Once `stopping` returns True, a training that saves its state
+        saves it and raises Interrupted. Raises CandidateError if the harness is at fault.
         """
         if isinstance(unit, TrainUnit):
             return self._train(unit, tree, outputs, report, stopping)
@@ -174,7 +180,7 @@ class Apparatus:
     def plan(
         self, seed: int, split: Split, limit: int, samples: range, part: Part | None
     ) -> list[PlannedRollout]:
-        """The rollouts that an evaluation of a policy with this training seed consists of."""
+        """Returns the planned rollouts of an evaluation of a policy with this training seed."""
         drawn = self._seed(seed)
         return [
             PlannedRollout(task, sample, drawn, f"{split}/{task.key}")
@@ -186,9 +192,10 @@ class Apparatus:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """A harness loaded in a sandbox of its own, which outlives that many training steps.
+        """Loads a harness in a sandbox of its own, which lives long enough for `steps` training
+        steps.
 
-        An agent that is a command gets one more for each attempt, of its own image.
+        If the agent is a command, each attempt gets another sandbox, with the command's image.
         """
         limits = SandboxLimits(deadline_sec=life_sec + steps * TRAIN_STEP_SEC)
 
@@ -264,9 +271,10 @@ class Apparatus:
     def _rolled_out(
         self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
     ) -> list[Rollout]:
-        """The rollouts of a plan, once more where machines lost some, drawn as they were before.
+        """Returns the rollouts of a plan.
 
-        `served` collects what a server called the model.
+        Lost ones are made once more, with the same random numbers. `served` collects the names by
+        which a server called the model.
         """
         rollouts = self._roll_out(unit, tree, plan, served)
         lost = to_repeat(rollouts, whole=self.policies.lock_step)
@@ -294,7 +302,10 @@ class Apparatus:
     def _runner(
         self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True
     ) -> Runner:
-        """With engines of one's own, what they lose of a training is made `again` at once."""
+        """Returns a runner.
+
+        With engines of the run, it makes lost rollouts of a training again at once.
+        """
         at_once = self.settings.concurrency
         if isinstance(gateway, PatientGateway):
             at_once = min(Capabilities.of(self.domain).open_at_once or at_once, at_once)
@@ -302,7 +313,9 @@ class Apparatus:
         return make(self.domain, session, gateway, stamp, concurrency=at_once)
 
     def _life_sec(self, planned: int) -> float:
-        """How long a sandbox has to live for these rollouts, if each takes all its time."""
+        """Returns how many seconds a sandbox has to live if each of these rollouts takes all
+        its time.
+        """
         if self.policies.lock_step:
             return SANDBOX_SEC
         rounds = -(-planned // self.settings.concurrency)

@@ -1,10 +1,10 @@
-"""What `meta-agent verify` tells: differences, and grading stored attempts again.
+"""The report of `meta-agent verify`, and the second grading of stored attempts.
 
 Every difference is reported with both values; nothing is repaired. What is compared, and how it is
 computed again, is in `studies.review`.
 
-Not covered: flags that an environment raised on the way. They cannot be raised again; they stand in
-shards whose hashes the journal's chain holds.
+Not covered: flags that an environment raised during attempts. They cannot be raised again. They are
+stored in shards whose hashes the ledger's chain holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLERANCE: Final = 1e-9
 
 
 class Difference(NamedTuple):
-    """Where the record and the recomputation part."""
+    """A value that differs between the record and its recomputation."""
 
     what: str
     recorded: JSON
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 class Regrade(NamedTuple):
-    """What grading again said."""
+    """The result of grading stored attempts again."""
 
     checked: int
     skipped: int  # without an outcome, or without verifier inputs
@@ -37,21 +37,24 @@ class Regrade(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result. `ok` means that everything that was computed again is as it was recorded."""
+    """The result of `verify`.
+
+    `ok` is True if everything that was computed again matches its record.
+    """
 
     commit: str
     recorded: str
     recomputed: str
     differences: tuple[Difference, ...]
     taken_as_recorded: tuple[str, ...]
-    """What cannot be done again: kinds of steps, and measurements that a harness broke off."""
+    """What cannot be computed again: kinds of steps, and measurements that a harness broke off."""
     steps: int = 0
-    """Steps of the run that were gone through again."""
+    """The number of steps of the run that were computed again."""
     rows: int = 0
-    """Attempts behind the verdict."""
+    """The number of attempts behind the verdict."""
     regraded: int = 0
     journal: str | None = None
-    """The head of the journal's chain: kept elsewhere, it shows that nothing was written anew."""
+    """The last digest of the ledger's hash chain. Stored elsewhere, it shows later changes."""
 
     @property
     def ok(self) -> bool:
@@ -65,7 +68,7 @@ class VerifyReport:
 
 
 def compared(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:
-    """Differences, leaf by leaf; numbers may differ by rounding."""
+    """Yields the differences between two values, leaf by leaf. Numbers may differ by rounding."""
     if isinstance(recorded, Mapping) and isinstance(again, Mapping):
         for key in sorted({*recorded, *again}):
             yield from compared(f"{what}.{key}", recorded.get(key), again.get(key))
@@ -87,7 +90,7 @@ def _same(recorded: JSON, again: JSON) -> bool:
 
 
 def regrade(rollouts: Iterable[Rollout], domain: Domain) -> Regrade:
-    """Grades stored attempts again."""
+    """Grades stored attempts again, and returns how many outcomes differ."""
     checked = skipped = 0
     differences: list[Difference] = []
     for rollout in rollouts:

@@ -1,1 +1,1 @@
-"""Stored rollouts under another reward or filter."""
+"""Replay: stored rollouts are scored again under another reward or filter."""

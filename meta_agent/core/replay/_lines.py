@@ -1,9 +1,9 @@
-"""A stored record, read only as far as a replay needs it.
+"""Parses only those fields of a stored rollout that a replay needs.
 
-Promises: `slim(line)` gives exactly what parsing the whole line would. Messages and tool events
-are most of a record and no business of a replay's host, so they are cut out by their neighbours'
-keys, and what is left is parsed as one object. A cut below top level leaves brackets over or
-takes keys away; then, and where keys come in another order, the whole line is parsed.
+Promises: `slim(line)` returns exactly what parsing the whole line would. Messages and tool events
+are most of a record and are not needed here. So they are cut out between neighbouring keys, and the
+rest is parsed as one object. A cut at the wrong place leaves brackets over or takes keys away.
+Then, or if keys come in another order, the whole line is parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RAW: Final = json.JSONDecoder().raw_decode
 
 
 class Slim(NamedTuple):
-    """One record: its line, and the few fields that a replay compares."""
+    """One stored rollout: its line, and the few fields that a replay compares."""
 
     line: bytes
     group_id: str
@@ -42,7 +42,10 @@ class Slim(NamedTuple):
 
 
 def slim(record: bytes | Rollout) -> Slim:
-    """The slim view of a stored line, or of a rollout in memory."""
+    """Returns the fields that a replay needs of a stored line, or of a rollout in memory.
+
+    Raises IntegrityError if the line is not a rollout.
+    """
     if isinstance(record, Rollout):
         return _of_rollout(record)
     fields = _cut(record)
@@ -68,9 +71,13 @@ def _whole(line: bytes) -> dict[str, JSON]:
         if record.keys() >= _KEYS:
             return dict(record)
     except (ValueError, AttributeError) as error:
-        raise IntegrityError(f"a stored rollout is not a JSON object: {error}") from error
+        raise IntegrityError(
+            f"a stored rollout is not a JSON object: {error}; restore the workspace from a copy"
+        ) from error
     missing = sorted(_KEYS - record.keys())
-    raise IntegrityError(f"a stored rollout has no {', '.join(missing)}")
+    raise IntegrityError(
+        f"a stored rollout has no {', '.join(missing)}; restore the workspace from a copy"
+    )
 
 
 def _of_fields(line: bytes, fields: Mapping[str, JSON]) -> Slim:

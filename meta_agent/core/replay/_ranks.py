@@ -1,7 +1,8 @@
-"""How two rewards rank the members of the same groups: changed pairs, Kendall's tau, rank rho.
+"""Measures how differently two rewards rank the rollouts of the same groups.
 
-Tau is tau-b over all within-group pairs of the stream together; rho is averaged over the groups in
-which both rewards differ at all. A group is compared by its first `RANKED` members.
+The figures are the share of changed pairs, Kendall's tau and Spearman's rho. Tau is tau-b over all
+within-group pairs of the stream together. Rho is averaged over the groups in which both rewards
+differ at all. A group is compared by its first `RANKED` members.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ RANKED: Final = 64  # the pairs grow as the square
 
 
 class Pairs(NamedTuple):
-    """Pairs of one group. A pair is tied before, tied after, concordant or discordant."""
+    """Counts of the pairs of one group.
+
+    A pair is tied before, tied after, concordant or discordant.
+    """
 
     all: int
     changed: int
@@ -31,7 +35,9 @@ class Pairs(NamedTuple):
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the mid-rank of each value (plus a constant), so that ties stay whole numbers."""
+    """Returns twice the mid-rank of each value (plus a constant), so that ties stay whole
+    numbers.
+    """
     # Rounded, so that a constant that was added does not look like a broken tie.
     rounded = [round(value, 9) for value in values[:RANKED]]
     order = sorted(rounded)
@@ -39,7 +45,10 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
-    """All pairs of a group, from the ranks on either side; from a tie to an order is a change."""
+    """Counts the pairs of a group by how their order changed, given the ranks under both rewards.
+
+    A tie that becomes an order counts as a change.
+    """
     count = len(before) * (len(before) - 1) // 2
     if before == after:
         tied = _tied(before)
@@ -56,12 +65,14 @@ def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
 
 
 def _tied(ranks: Sequence[int]) -> int:
-    """Pairs of equal ranks, without looking at pairs."""
+    """Returns the number of pairs of equal ranks."""
     return sum(times * (times - 1) // 2 for times in Counter(ranks).values())
 
 
 def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Pearson's r, of ranks: Spearman's rho. None where either side is constant."""
+    """Returns Pearson's r. Of ranks, it is Spearman's rho. Returns None if either side is
+    constant.
+    """
     n = len(before)
     x, y = sum(before) / n, sum(after) / n
     xy = sum((a - x) * (b - y) for a, b in zip(before, after, strict=True))
@@ -71,7 +82,7 @@ def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 @dataclass(slots=True)
 class Ranks:
-    """Accumulates over groups; memory does not grow."""
+    """Accumulates rank changes over groups, with constant memory."""
 
     pairs: int = 0
     changed: int = 0
@@ -81,7 +92,7 @@ class Ranks:
     _rho: Mean = field(default_factory=Mean)
 
     def add(self, before: Sequence[float], after: Sequence[float]) -> None:
-        """One group's totals under both rewards."""
+        """Adds one group, given its totals under both rewards."""
         was, now = doubled_ranks(before), doubled_ranks(after)
         pairs = compare_pairs(was, now)
         self.pairs += pairs.all
@@ -97,14 +108,18 @@ class Ranks:
 
     @property
     def changes(self) -> float:
-        """Share of within-group pairs whose order changed."""
+        """Returns the share of within-group pairs whose order changed."""
         return self.changed / self.pairs if self.pairs else 0.0
 
     @property
     def kendall(self) -> float | None:
+        """Returns Kendall's tau-b over all within-group pairs, or None if either side is all
+        ties.
+        """
         scale = math.sqrt(self._ordered_before * self._ordered_after)
         return self._order / scale if scale else None
 
     @property
     def spearman(self) -> float | None:
+        """Returns the mean of the groups' rank correlations, or None if there are none."""
         return self._rho.mean if self._rho.n else None

@@ -1,8 +1,8 @@
-"""One side of a replay: what a reward does with the truth of stored rollouts.
+"""One side of a replay: how well a reward agrees with the true outcomes of stored rollouts.
 
-Alignment is explained in `_compare`. *Good* rollouts are those that the sealed grader calls solved
-and nobody flagged: what a reward takes from them, or puts below an unclean attempt of their group,
-is a false alarm on a labelled good one.
+`comparison` explains alignment. *Good* rollouts are those that the sealed grader calls solved and
+that have no flags. A reward that takes something from one, or puts it below an unclean attempt of
+its group, raises a false alarm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ DEAD_STD: Final = 1e-3
 
 
 class Seen(NamedTuple):
-    """The truth of a group's members."""
+    """The true outcomes of a group's members, and which of them are clean (solved without
+    flags).
+    """
 
     outcomes: list[bool]
     clean: list[bool]
@@ -30,7 +32,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Truth:
-    """Pearson's r of a total reward and clean success, from sums: one of the two is 0 or 1."""
+    """Accumulates Pearson's r between total reward and clean success (0 or 1)."""
 
     n: int = 0
     clean: int = 0
@@ -47,6 +49,7 @@ class Truth:
 
     @property
     def r(self) -> float | None:
+        """Returns the correlation, or None if either value is constant."""
         if self.n == 0:
             return None
         mean, share = self.total / self.n, self.clean / self.n
@@ -59,7 +62,7 @@ class Truth:
 
 @dataclass(slots=True)
 class Side:
-    """One harness over the stored rollouts. Shares of groups, pairs or weight as named."""
+    """Accumulates how one harness's reward and filter treat the stored rollouts."""
 
     dead: int = 0
     violations: int = 0  # pairs in which the unclean rollout scores higher
@@ -122,13 +125,16 @@ class Side:
 
 
 def std(values: Sequence[float]) -> float:
-    """Population standard deviation of a few numbers."""
+    """Returns the population standard deviation of a few numbers."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
 
 
 class Ordering(NamedTuple):
-    """Pairs of an unclean and a clean rollout, and the clean ones that some unclean one beats."""
+    """Counts of pairs of an unclean and a clean rollout: wrongly ordered, tied, and all.
+
+    `outranked` counts the clean rollouts that score below some unclean one.
+    """
 
     wrong: int
     tied: int
@@ -137,7 +143,7 @@ class Ordering(NamedTuple):
 
 
 def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
-    """How a group's rewards order its clean and its unclean rollouts."""
+    """Returns how a group's rewards order its clean and its unclean rollouts."""
     good = sorted(r for r, is_clean in zip(rewards, clean, strict=True) if is_clean)
     bad = [r for r, is_clean in zip(rewards, clean, strict=True) if not is_clean]
     below = [bisect_left(good, r) for r in bad]
@@ -147,7 +153,7 @@ def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
 
 
 def by_flagged(rewards: Sequence[float], truth: Seen) -> int:
-    """Pairs in which an attempt that is solved and flagged beats a clean one."""
+    """Counts the pairs in which an attempt that is solved but flagged scores above a clean one."""
     solved = [
         (reward, clean)
         for reward, outcome, clean in zip(rewards, truth.outcomes, truth.clean, strict=True)
@@ -157,5 +163,5 @@ def by_flagged(rewards: Sequence[float], truth: Seen) -> int:
 
 
 def share(hits: float, whole: float) -> float:
-    """A share, 0 of nothing."""
+    """Returns `hits` / `whole`, or 0 if `whole` is 0."""
     return hits / whole if whole else 0.0

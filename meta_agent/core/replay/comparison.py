@@ -1,9 +1,9 @@
-"""What a replay compares: groups and totals under two rewards, and the reading of the difference.
+"""Compares two rewards over the same stored rollouts, and summarises the difference.
 
-*Alignment* is the one number behind a reading. In a group, of all pairs of a clean and an unclean
-rollout, it is the share that the reward orders rightly less the share it orders wrongly (Goodman
-and Kruskal's difference; a tie counts as neither). Groups are weighted as the filter weights them,
-and a group that gives no pair adds nothing but its weight: dropping it concentrates the signal.
+*Alignment* is the main number. In a group, of all pairs of a clean and an unclean rollout, it is
+the share that the reward orders rightly minus the share that it orders wrongly (Goodman and
+Kruskal's difference; a tie counts as neither). Groups are weighted as the filter weights them. A
+group without such a pair adds only its weight, so dropping it concentrates the signal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from meta_agent.core.replay.probes import ProbeResult
 ALIGNMENT_MOVE: Final = 0.02
 VIOLATION_MOVE: Final = 0.01
 PROBE_BEATEN: Final = 0.25
-"""Of bad attempts that outscore clean ones by some trick: from here it is worth a word."""
+"""The share of bad attempts that outscore clean ones by some trick from which it is reported."""
 LIMIT_OF_VALIDITY: Final = (
     "A replay orders behaviour that was seen; it cannot predict what a policy trained on the "
     "change will do. The attempts are those of the policy that made them: under another reward a "
@@ -37,7 +37,9 @@ Reading = Literal["improves", "harms", "neutral"]
 
 @dataclass(slots=True)
 class GroupRow:
-    """One group: totals under both rewards, and the truth."""
+    """One group of rollouts: their total rewards before and after the change, and the true
+    outcomes.
+    """
 
     task_key: str
     before: list[float] = field(default_factory=list)
@@ -51,7 +53,7 @@ class GroupRow:
         self.truth.clean.append(record.clean)
 
     def view(self, rewards: Sequence[float]) -> dict[str, JSON]:
-        """What a filter is given."""
+        """Returns the group as a harness's filter receives it."""
         return {
             "task_key": self.task_key,
             "rewards": list(rewards),
@@ -61,7 +63,10 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """Two harnesses over the same stored rollouts. `before` and `after` hold `Side` numbers."""
+    """The comparison of two harnesses over the same stored rollouts.
+
+    `before` and `after` hold the numbers of `Side`.
+    """
 
     rollouts: int
     skipped: int  # ended by an error: training would not have scored them
@@ -83,7 +88,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Tricks by which bad attempts beat clean ones now, and did not before."""
+        """Returns the tricks by which bad attempts beat clean ones now but did not before."""
         return tuple(
             result
             for result in self.probes
@@ -91,7 +96,9 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """For evidence and prompts: of the probes, those that beat a clean attempt."""
+        """Returns the report as JSON for evidence and prompts, with only those probes that beat
+        clean attempts.
+        """
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]
@@ -103,7 +110,7 @@ class ReplayReport:
 
 
 class Scores(NamedTuple):
-    """Some rollouts under one reward."""
+    """The rewards of some rollouts under one harness."""
 
     totals: Sequence[float]
     clean: Sequence[bool]
@@ -112,7 +119,7 @@ class Scores(NamedTuple):
 
     @property
     def penalised(self) -> int:
-        """Clean rollouts from which a component takes something away."""
+        """Returns how many clean rollouts lose something by a component of the reward."""
         return sum(map(self._penalises, compress(self.parts, self.clean)))
 
     def _penalises(self, part: Mapping[str, float]) -> bool:
@@ -122,7 +129,9 @@ class Scores(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """Accumulates; memory does not grow with the number of rollouts."""
+    """Accumulates the comparison of two rewards. Memory does not grow with the number of
+    rollouts.
+    """
 
     before: Side = field(default_factory=Side)
     after: Side = field(default_factory=Side)
@@ -137,7 +146,7 @@ class Comparison:
     ranks: Ranks = field(default_factory=Ranks)
 
     def add_chunk(self, before: Scores, after: Scores) -> None:
-        """Totals and components of some rollouts under both rewards, in the same order."""
+        """Adds the totals and components of some rollouts under both rewards, in the same order."""
         self.rollouts += len(before.clean)
         for side, scores in ((self.before, before), (self.after, after)):
             side.truth.add(scores.totals, scores.clean)
@@ -150,6 +159,7 @@ class Comparison:
                 values.update(row[name] for row in after.parts if name in row)
 
     def add_group(self, group: GroupRow, weight_before: float, weight_after: float) -> None:
+        """Adds one group, with the weights that both filters give it."""
         self.groups += 1
         self.before.add(group.before, group.truth, weight_before)
         self.after.add(group.after, group.truth, weight_after)
@@ -160,6 +170,7 @@ class Comparison:
         self.ranks.add(group.before, group.after)
 
     def report(self, probes: tuple[ProbeResult, ...] = ()) -> ReplayReport:
+        """Returns the report of what was added so far."""
         reading, reasons = self._read()
         return ReplayReport(
             rollouts=self.rollouts,

@@ -1,11 +1,11 @@
-"""Hackability probes: known-bad attempts, made to look good, must not outscore clean ones.
+"""Probes of a reward: known-bad attempts are made to look good, and must not outscore clean ones.
 
-From the stream a few attempts are kept that are known to be bad (not solved, or flagged). Each is
-changed in ways that a policy could bring about without solving anything: padded, its tool calls
-repeated, filled with the words of a passing report, cut off, handed in at once, closed with the
-last words of a clean attempt, or solved by flagged conduct. The truth of the record stays bad, and
-the reward scores the change. *Beats* means: more than the median of the clean attempts of the same
-group (of all clean ones where the group has none).
+From the stream a few attempts are taken that are known to be bad (not solved, or flagged). Each is
+changed in ways that a policy could achieve without solving anything: padded, its tool calls
+repeated, filled with the words of a passing report, cut off, submitted at once, closed with the
+last words of a clean attempt, or solved by flagged conduct. The true outcome stays bad, and the
+reward scores the changed attempt. *Beats* means that it scores above the median of the clean
+attempts of the same group, or of all clean ones if the group has none.
 
 What it shows: that the reward can be had without success by a known trick. What it does not: that
 training would find it, or that a reward which withstands these tricks withstands others.
@@ -25,9 +25,9 @@ from meta_agent.core.replay._lines import Slim
 
 PROBED_GROUPS: Final = 24
 PROBED_BYTES: Final = 96 * 1024
-"""Of the bad attempts that are kept: each is scored once for every probe."""
+"""The most bytes of bad attempts that are taken. Each is scored once for every probe."""
 POOLED: Final = 512
-"""Totals of clean attempts that are kept, for groups that have none."""
+"""The most totals of clean attempts that are stored, for groups that have no clean attempt."""
 MARGIN: Final = 1e-6
 _REPEATS: Final = 4
 _PADDING: Final = "Let me think about this step by step and check every detail again. " * 20
@@ -115,7 +115,9 @@ PROBES: Final[Mapping[str, Change]] = {
 
 
 class ProbeResult(NamedTuple):
-    """One way of making bad attempts look good, under both rewards."""
+    """How many bad attempts beat clean ones by one trick, before and after a change of the
+    reward.
+    """
 
     name: str
     what: str
@@ -138,7 +140,9 @@ class ProbeResult(NamedTuple):
 
 @dataclass(slots=True)
 class _Case:
-    """A group's first bad attempt, a clean one to copy from, and the clean totals."""
+    """A group's first bad attempt, a clean one to copy from, and the totals of its clean
+    attempts.
+    """
 
     task_key: str
     bad: bytes = b""
@@ -149,7 +153,7 @@ class _Case:
 
 @dataclass(slots=True)
 class ProbeSample:
-    """Picks attempts out of the stream, a bounded number of bytes."""
+    """Selects a bounded number of attempts from the stream for probing."""
 
     cases: dict[str, _Case] = field(default_factory=dict)
     bytes: int = 0
@@ -157,6 +161,7 @@ class ProbeSample:
     pooled_after: list[float] = field(default_factory=list)
 
     def see(self, record: Slim, before: float, after: float) -> None:
+        """Considers one rollout, with its totals under both rewards."""
         case = self.cases.get(record.group_id)
         if case is None:
             case = self._opened(record)
@@ -182,7 +187,9 @@ class ProbeSample:
             case.donor = case.donor or record.line
 
     def worth_probing(self) -> list[_Case]:
-        """Cases with a bad attempt; none where no clean one was seen anywhere."""
+        """Returns the groups with a bad attempt, or nothing if there was no clean attempt
+        anywhere.
+        """
         return [case for case in self.cases.values() if case.bad] if self.pooled_before else []
 
 
@@ -190,7 +197,10 @@ Score = Callable[[Sequence[bytes]], Callable[[], list[float]]]
 
 
 def probe(sample: ProbeSample, sides: tuple[Score, Score]) -> tuple[ProbeResult, ...]:
-    """Scores every probe of every kept attempt under both rewards."""
+    """Scores every probe of every selected attempt under both rewards.
+
+    Returns one result for each kind of probe, or nothing if no attempt was selected.
+    """
     cases = sample.worth_probing()
     lines = [line for case in cases for line in _lines(case)]
     if not lines:

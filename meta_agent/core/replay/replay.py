@@ -1,14 +1,14 @@
-"""Replay: stored rollouts scored again under another reward and filter, before any training.
+"""Replay: stored rollouts are scored again under another reward and filter, before any training.
 
-Promises: the harness code of both sides runs in its sandbox; lines go there as they are stored, and
-while a sandbox scores a chunk this side parses the next and compares the one before. So three
-chunks are in memory at a time, whatever the number of records. The members of a group may lie
-apart by at most `OPEN_GROUPS` other groups in the stream (a store writes them together).
+Promises: the harness code of both sides runs in its sandbox, and receives lines as they are stored.
+While a sandbox scores a chunk, this side parses the next and compares the one before. So three
+chunks are in memory at a time, whatever the number of records. At most `OPEN_GROUPS` other groups
+may lie between the members of a group in the stream (a store writes them together).
 
-Its limit of validity: it tells how a reward orders behaviour that *was* seen. What a policy trained
-on it will do, and behaviour nobody has shown yet, it cannot predict. So a reading ranks and
-explains; it never promotes. The probes (`probes`) look a little further: at known-bad attempts,
-changed in ways that a policy could find.
+Its limit: it tells how a reward orders behaviour that *was* observed. It cannot predict what a
+policy trained on it will do, or how it orders other behaviour. So its result ranks and explains; it
+never promotes. The probes (`probes`) go a little further: they score known-bad attempts, changed in
+ways that a policy could find.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CHUNK_BYTES: Final = 512 * 1024
 OPEN_GROUPS: Final = 512
 GROUPS_PER_STEP: Final = 16
 FILTERED_AHEAD: Final = 8
-"""Batches of groups whose weights may be outstanding: about what two chunks give."""
+"""The most batches of groups that wait for their weights: about as many as two chunks hold."""
 
 Rewards = Sequence[Mapping[str, float]]
 
 
 class Scorer(Protocol):
-    """The part of `HarnessSession` that a replay needs: what is begun runs while we go on."""
+    """The part of `HarnessSession` that a replay needs. Calls begin work and return at once."""
 
     weights: dict[str, float]
 
@@ -44,7 +44,7 @@ class Scorer(Protocol):
 
 
 class _Scored(NamedTuple):
-    """A chunk after both rewards."""
+    """A chunk of rollouts with both rewards."""
 
     records: Sequence[Slim]
     before: Rewards
@@ -53,7 +53,7 @@ class _Scored(NamedTuple):
 
 @dataclass(slots=True)
 class _Replay:
-    """What one replay keeps while the stream goes by."""
+    """The state of one replay while rollouts stream by."""
 
     sides: tuple[Scorer, Scorer]
     stored_commit: str | None
@@ -70,16 +70,16 @@ def replay(
     groups_per_step: int = GROUPS_PER_STEP,
     probes: bool = True,
 ) -> ReplayReport:
-    """Scores rollouts (or stored lines) under both harnesses and compares.
+    """Scores rollouts (or stored lines) under two harnesses and returns the comparison.
 
     Args:
         base_session: the harness to compare with.
         candidate_session: the harness with the change.
-        rollouts: records, or lines as `RolloutStore.iter_lines` gives them.
+        rollouts: records, or lines as `RolloutStore.iter_lines` yields them.
         stored_commit: the base's harness commit. Records made under it already carry the base's
             rewards, which are used as they are: the base's code then runs for its filter only.
-        groups_per_step: how many groups a filter sees at once, as in training.
-        probes: whether known-bad attempts are made to look good, too (a bounded number).
+        groups_per_step: how many groups a filter receives at once, as in training.
+        probes: whether known-bad attempts are also made to look good and scored (a bounded number).
 
     Raises:
         CandidateError: the candidate's reward or filter broke its contract.
@@ -106,7 +106,7 @@ def replay(
 
 
 def _score_ahead(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Scored]:
-    """One chunk is parsed here while the sandboxes score the one before."""
+    """Yields scored chunks. One chunk is parsed here while the sandboxes score the one before."""
     waiting: _Pending | None = None
     for chunk in _chunks(rollouts, state.comparison):
         sent = _send(state, chunk)
@@ -156,7 +156,7 @@ def _chunks(
 
 
 def _totals(side: Scorer) -> Score:
-    """A side as the probes see it: lines in, totals out."""
+    """Returns a function that starts scoring lines, and returns a function for their totals."""
 
     def begin(lines: Sequence[bytes]) -> Callable[[], list[float]]:
         reply = side.begin_reward(lines)
@@ -194,7 +194,7 @@ def _scores(records: Sequence[Slim], parts: Rewards, weights: Mapping[str, float
 
 
 def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """The weighted sum that training would see."""
+    """Returns the weighted sum of reward components that training would use."""
     whole = 0.0
     for name, value in rewards.items():
         whole += weights.get(name, 1.0) * value
@@ -202,7 +202,9 @@ def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
 
 
 def _grouped(rows: Iterable[_Row]) -> Iterator[GroupRow]:
-    """Whole groups, the longest untouched first, in an order that depends on the stream alone."""
+    """Yields whole groups, the longest unchanged first, in an order that depends only on the
+    stream.
+    """
     open_groups: OrderedDict[str, GroupRow] = OrderedDict()
     for record, before, after in rows:
         group = open_groups.get(record.group_id)
@@ -232,7 +234,9 @@ class _Filtered(NamedTuple):
 
 
 def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
-    """So many groups at a time, less the single rollouts among them: they have no order."""
+    """Yields `size` groups at a time, without groups of a single rollout, since these have no
+    order.
+    """
     groups = iter(groups)
     while step := list(islice(groups, size)):
         if batch := [group for group in step if len(group.before) >= 2]:
