@@ -47,9 +47,9 @@ _WORDS: Final = {
 
 
 def begin(folder: Path) -> dict[str, JSON]:
-    """Writes those of both files that the folder lacks. Returns their paths and the next commands.
+    """Writes an example grader and an example task file, unless the folder has them.
 
-    Raises ConfigError if both exist.
+    Returns their paths and the next commands. Raises ConfigError if both exist.
     """
     texts = {GRADER: _GRADER, TASKS: _TASKS}
     missing = [name for name in texts if not (folder / name).exists()]

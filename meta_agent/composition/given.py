@@ -83,7 +83,9 @@ def _line(row: Mapping[str, JSON]) -> str:
     try:
         return json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"use plain JSON values in tasks ({error}): {row!r:.120}") from error
+        raise ConfigError(
+            f"a task cannot be written as JSON, use plain values ({error}): {row!r:.120}"
+        ) from error
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from meta_agent.sandboxes import reap
 
 
 def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
-    """Returns what carries out the units of a run. It is the `build` of `open_cluster`.
+    """Returns what a cluster node needs to carry out parts of a run; `open_cluster` calls it there.
 
     Raises ConfigError if a training does not fit into the memory of this node.
     """

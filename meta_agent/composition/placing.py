@@ -89,9 +89,10 @@ def gpus_of(config: RunConfig) -> int:
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
-    """Returns how trainings are placed. Raises ConfigError if an `hf:` training does not fit here.
+    """Returns how many trainings run at once, and on which devices.
 
-    With another executor, devices and memory are those of its nodes, and nothing is refused here.
+    Raises ConfigError if an `hf:` training does not fit into this machine's memory. With another
+    executor, devices and memory are those of its nodes, and nothing is refused here.
     """
     if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)

@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
-        """What it changes of the owner's files; None removes."""
+        """Returns the owner's files that the step changes, by path; None removes a file."""
         paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}
