@@ -1,1 +1,3 @@
-"""What a merge rests on: the loop, the lab that measures, the gate, the history and the ledger."""
+"""The trusted core that merges rest on: the loop, the lab that measures, the gate and the
+ledger.
+"""

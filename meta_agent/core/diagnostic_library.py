@@ -1,10 +1,12 @@
-"""A small library of numbers about attempts, for when the score moved and no metric says why.
+"""A small library of metrics about attempts, for when the score changed and no metric says why.
 
-Each is an expression over one rollout's record. None reads the outcome, the reward or a flag: a
-number that restates the score explains nothing. The host measures all of them on stored rollouts of
-past versions and hands back those that tell good versions from bad ones, as `Lead`s.
+Each metric is an expression over one rollout's record. None reads the outcome, the reward or a
+flag, since a number that restates the score explains nothing. The host measures all of them on
+stored rollouts of past versions. It returns those that tell good versions from bad ones, as
+`Lead`s.
 
-Promises: `source_of` gives a whole diagnostic as harnesses hold them; stdlib-only.
+Promises: `source_of` returns a whole diagnostic in the form that harnesses hold; it uses only the
+stdlib.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import Final, NamedTuple
 
 VALUE: Final = "mean"
 EXPLAIN_GAP: Final = "explain-gap"
-"""The rule that proposes a number of this library."""
+"""The name of the rule that proposes a metric of this library."""
 
 
 class Metric(NamedTuple):
-    """A number about one attempt."""
+    """A number that is computed for one attempt, with a phrase on what it measures."""
 
     name: str
     says: str
@@ -26,6 +28,7 @@ class Metric(NamedTuple):
 
     @property
     def diagnostic(self) -> str:
+        """Returns the name of the diagnostic that measures it."""
         return f"lead_{self.name}"
 
 
@@ -58,7 +61,7 @@ LIBRARY: Final[tuple[Metric, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A number of the library that tells past versions apart, and where the line would be."""
+    """A metric that tells good past versions from bad ones, with the threshold between them."""
 
     metric: Metric
     threshold: float
@@ -72,11 +75,12 @@ class Lead:
 
     @property
     def source(self) -> str:
+        """Returns the source code of a diagnostic that measures it."""
         return source_of(self.metric, self.threshold, "above" if self.higher_is_bad else "below")
 
 
 def source_of(metric: Metric, threshold: float, direction: str) -> str:
-    """The diagnostic that measures it."""
+    """Returns the source code of a diagnostic that measures this metric against a threshold."""
     return _TEMPLATE.format(
         says=metric.says,
         name=metric.diagnostic,

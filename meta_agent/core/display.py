@@ -1,7 +1,7 @@
-"""What a run tells people (`Display`), and what it asks them (`DecisionView`).
+"""What a run shows to people (`Display`), and what it asks them (`DecisionView`).
 
 A decision is a step of kind `decision` in the ledger. While nobody has made it, the step has no
-outcome, and its intent says what is asked. Steps of older versions are read as far as possible.
+outcome, and its intent holds the question. Steps of older versions are read as far as possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ASKS: Final[Mapping[str, str]] = {
 
 
 class Reply(NamedTuple):
-    """What a person said."""
+    """A person's answer to a question of the run, with optional feedback."""
 
     answer: Answer
     feedback: str = ""
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """One question to a person, with the answer where there is one."""
+    """One question of a run to a person, with the answer if there is one."""
 
     key: str
     gate: str  # a `Gate`; other words from other versions are shown as they are
@@ -49,6 +49,7 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
+        """Parses a step of kind `decision`."""
         intent: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
         reply = step.fields
         verdict = intent.get("verdict")
@@ -67,16 +68,17 @@ class DecisionView:
 
     @property
     def waits(self) -> bool:
+        """Returns True if nobody has answered."""
         return self.answer is None
 
     @property
     def asks(self) -> str:
-        """The question in words."""
+        """Returns the question in words."""
         return f"{self.subject}: {_ASKS.get(self.gate, self.gate)}"
 
     @property
     def answer_sentence(self) -> str:
-        """The answer in words: `a person: APPROVE (test)`."""
+        """Returns the answer in words, such as `a person: APPROVE (test)`."""
         feedback = f": {self.feedback}" if self.feedback else ""
         return f"{self.by or A_PERSON}: {self.answer or 'not decided yet'} ({self.gate}){feedback}"
 
@@ -100,7 +102,7 @@ class Question(NamedTuple):
 
 
 class Display(Protocol):
-    """What the loop tells people. Any thread may call it."""
+    """Shows people how a run goes, and asks them. Any thread may call it."""
 
     def begin(self, headline: Sequence[str]) -> None:
         """Says what is about to run: policy, agent and keys, one fact a line."""

@@ -1,4 +1,4 @@
-"""What this package is called where it is installed from, its version, and what its parts need."""
+"""The name of this package on the package index, its version, and what its parts need."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ RUN_NEEDS: Final = frozenset(
 
 
 def install(extra: str = "") -> str:
-    """The command that installs this package, or a part of it."""
+    """Returns the command that installs this package, or one of its extras."""
     return f"pip install '{NAME}[{extra}]'" if extra else f"pip install {NAME}"

@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, also after a power cut on an honest disk.
+"""Writes files that exist whole or not at all, even after a power cut.
 
-A file is written beside its target, synced, and renamed; the directory is synced so that the new
-name survives too. Does not cover: a disk that lies about a sync.
+A file is written beside its target, synced, and renamed. The directory is synced so that the new
+name survives too. Does not cover: a disk that reports a sync that did not happen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Makes what a file holds durable; of a directory, the names in it."""
+    """Makes the content of a file durable, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -22,7 +22,7 @@ def sync(path: Path) -> None:
 
 
 class AtomicFile:
-    """A binary sink that hashes as it writes and appears under its name only when published."""
+    """A binary file that hashes as it is written, and gets its name only when it is published."""
 
     def __init__(self, directory: Path, label: str) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{label}.", suffix=".part", dir=directory)
@@ -32,18 +32,18 @@ class AtomicFile:
         self.size = 0
 
     def write(self, data: bytes) -> int:
-        """Appends; the signature that stream writers expect."""
+        """Appends data and returns how many bytes were written."""
         self._digest.update(data)
         self.size += len(data)
         return self._handle.write(data)
 
     @property
     def sha256(self) -> str:
-        """The hash of what was written so far."""
+        """Returns the hash of what was written so far."""
         return self._digest.hexdigest()
 
     def publish(self, name: str) -> Path:
-        """Syncs the content and gives it its name, replacing what stood there."""
+        """Syncs the content and gives it its name. Replaces a file of that name."""
         assert self._temporary is not None, "published or discarded before"
         target = self._temporary.with_name(name)
         self._handle.flush()
@@ -55,7 +55,7 @@ class AtomicFile:
         return target
 
     def discard(self) -> None:
-        """Removes what was not published. Safe after `publish`."""
+        """Deletes the file if it was not published. It can be called after `publish`."""
         self._handle.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ class AtomicFile:
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Writes a small file durably; what a crash left half written is overwritten."""
+    """Writes a small text file durably. It replaces what a crash left half written."""
     part = part_of(path)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -75,5 +75,5 @@ def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Where `write_whole` writes before the file has its name."""
+    """Returns the path to which `write_whole` writes before the file gets its name."""
     return path.with_name(f".{path.name}.part")

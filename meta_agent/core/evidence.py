@@ -1,8 +1,8 @@
-"""`Evidence`: what a generation's rollouts say, as plain numbers by layer, with alerts.
+"""`Evidence`: what a generation's rollouts show, as plain numbers by layer, with alerts.
 
-A metric's full name is `layer.name`, e.g. `signal.dead_group_ratio`; `clean_success` and
-`success` alone mean the score layer. Numbers only, so that two versions can be compared metric by
-metric and a hypothesis can name the one it must move.
+A layer is a group of metrics. A metric's full name is `layer.name`, e.g. `signal.dead_group_ratio`.
+`clean_success` and `success` alone mean the score layer. There are only numbers, so that two
+versions can be compared metric by metric, and a hypothesis can name the metric that it must move.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAYERS = ("score", "signal", "behaviour", "conversation", "version", "measured")
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A metric beyond its threshold, or a rule that fired. `source` says whose number it is."""
+    """A metric beyond its threshold, or a rule that fired. `source` says who defined the metric."""
 
     metric: str  # full name, or "rule.NAME"
     value: float
@@ -37,7 +37,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The layers of one version. `version` holds the changes against the baseline's metrics."""
+    """The metrics of one version by layer, with alerts.
+
+    The layer `version` holds the changes against the baseline's metrics.
+    """
 
     score: Mapping[str, float]
     signal: Mapping[str, float]
@@ -53,15 +56,18 @@ class Evidence:
     notes: tuple[str, ...] = ()
     domain: str = ""
     quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For what the conversation audit counts: attempts that show it."""
+    """Attempts that show what the conversation audit counts, by what it counts."""
 
     @property
     def trained(self) -> bool:
-        """Whether the policy that was read had been trained under this version."""
+        """Returns True if the policy behind these numbers was trained under this version."""
         return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
-        """A metric by full name; a bare name is looked for layer by layer. None if absent."""
+        """Returns a metric by its full name, or by a bare name from the first layer that has it.
+
+        Returns None if there is no such metric.
+        """
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
             value: float | None = getattr(self, layer).get(rest)
@@ -69,7 +75,7 @@ class Evidence:
         return next((getattr(self, at)[name] for at in LAYERS if name in getattr(self, at)), None)
 
     def metrics(self) -> dict[str, float]:
-        """All measured metrics by full name: every layer but `version`."""
+        """Returns all measured metrics by full name: those of every layer but `version`."""
         return {
             f"{layer}.{name}": value
             for layer in LAYERS
@@ -78,7 +84,7 @@ class Evidence:
         }
 
     def alert(self, metric: str) -> Alert | None:
-        """The alert on this metric or rule, if it was raised."""
+        """Returns the alert on this metric or rule, or None if none was raised."""
         return next((alert for alert in self.alerts if alert.metric == metric), None)
 
     def to_json(self) -> dict[str, JSON]:
@@ -112,7 +118,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class Mean:
-    """Mean and variance (Welford). Values that are not finite are counted apart."""
+    """Accumulates mean and variance (Welford). `refused` counts values that are not finite."""
 
     n: int = 0
     mean: float = 0.0
@@ -130,7 +136,7 @@ class Mean:
 
     @property
     def std(self) -> float:
-        """Population standard deviation."""
+        """Returns the population standard deviation, or 0 without values."""
         return math.sqrt(max(0.0, self._m2) / self.n) if self.n else 0.0
 
     @property

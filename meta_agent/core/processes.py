@@ -80,7 +80,8 @@ def run(
 
 
 def inherited(also: Collection[str] = ()) -> dict[str, str]:
-    """The variables of this process that any program may see, and those that begin as `also` says.
+    """Returns the variables of this process that any program may see, and those that begin as
+    `also` says.
 
     A name that matches `_SECRET_NAME` is never among them.
     """

@@ -1,7 +1,7 @@
-"""What a proposer is given, and what it hands back.
+"""What a proposer receives, and what it returns. A proposer suggests changes of the harness.
 
-`Proposer` is all that the loop knows. Rules and language models stand behind it. A draft of either
-is a pack from a sandbox, which only the quarantine turns into a candidate.
+`Proposer` is all that the loop knows. Rules and language models implement it. A draft of either is
+a git pack from a sandbox, which becomes a candidate only after quarantine checks.
 
 Does not cover: whether a draft is admitted, tested or any good.
 """
@@ -37,7 +37,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TriedIdea:
-    """One earlier hypothesis and what came of it, as the ledger knows it."""
+    """An earlier hypothesis and its verdict, as the ledger records them."""
 
     rule: str
     base: str
@@ -47,8 +47,10 @@ class TriedIdea:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it; `KEPT` or `TRIED`
-    while a bundle was measured and the claim is to come: what was gone on from has it, or not.
+    """One earlier proposal and its verdict.
+
+    `verdict` is `REFUSED` if no candidate came of it. While a bundle is measured and not yet
+    proven, it is `KEPT` if the next version builds on it, else `TRIED`.
     """
 
     name: str
@@ -68,7 +70,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSource:
-    """What the files are made of."""
+    """What the evidence files for a proposer are made of."""
 
     version: str
     evidence: Evidence
@@ -76,7 +78,7 @@ class EvidenceSource:
     rollouts: Sequence[Rollout]
     train_metrics: Sequence[Mapping[str, JSON]] = ()
     untrained: Evidence | None = None
-    """The base policy under the version, with the first groups of its training."""
+    """The metrics of the base policy under the version, from the first groups of its training."""
     before: Sequence[Rollout] = ()
     """The base policy's attempts."""
     past: Sequence[PastAttempt] = ()
@@ -86,26 +88,30 @@ class EvidenceSource:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the evaluator and the environment tell anybody: limits and tool names."""
+    """The limits, tool names and settings of a run that a proposer may know."""
 
     ceilings: Ceilings | None = None
     tools: Sequence[str] = ()  # as the environment documents them
     train_tasks: int = 0
     leads: Sequence[Lead] = ()
-    """Numbers that tell past versions apart, best first, where a gap asks for one."""
+    """Metrics that tell past versions apart, best first, if a change of the score is
+    unexplained.
+    """
     weights: Literal["nano", "full", "lora", "frozen"] = "nano"
-    """How the policy learns: our own small model, all pretrained weights, adapters, or not."""
+    """How the policy learns: the small built-in model, all pretrained weights, adapters, or not
+    at all.
+    """
     temperature: float | None = None
-    """At which the evaluator samples the policy."""
+    """The temperature at which the evaluator samples the policy."""
     solutions: Callable[[], Sequence[tuple[str, str]]] = tuple
     """Requests of training tasks with replies that solve them, in the order of the task file."""
     attempts: Callable[[], Sequence[Rollout]] = tuple
-    """The version's attempts on the search and train splits, read when somebody asks."""
+    """Reads the version's attempts on the search and train splits when it is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a check of a draft found, as text for whoever is making it."""
+    """The result of a check of a draft, as text for its author."""
 
     ok: bool
     text: str
@@ -113,7 +119,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class EditTrial:
-    """An experiment that rolls an edit out: whose policy acts, on how many tasks of which split."""
+    """An experiment with an edit: which policy acts, on how many tasks of which split."""
 
     policy: Literal["base", "trained"]
     split: Literal["search", "train"]
@@ -122,85 +128,94 @@ class EditTrial:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the experiments of one dialogue may take; without attempts there are none."""
+    """How many attempts the experiments of one dialogue may use. With 0 there are no
+    experiments.
+    """
 
     attempts: int = 0
     declared: int = 0
-    """What all dialogues of the generation may take together."""
+    """How many attempts all dialogues of the generation may use together."""
     steps: int = 0
-    """Of a short training."""
+    """Optimiser steps of a short training."""
     version: int = 0
-    """Attempts for the version's side of the first short training."""
+    """Attempts for the unchanged version in the first short training."""
     edit: int = 0
-    """Attempts for an edit's side of each."""
+    """Attempts for an edit in each short training."""
     cell: int = 0
-    """Attempts for a cell of the bundle, which the search's share pays for, too."""
+    """Attempts to measure a bundle of edits, which the search's share pays for, too."""
 
 
 class CloneSource(NamedTuple):
-    """A sandbox in which one candidate is made, and what to clone into it."""
+    """A sandbox in which one candidate is made, and the repository to clone into it."""
 
     sandbox: Sandbox
     repo: HarnessRepo
     base: str
     """The commit of the version that the candidate starts from."""
     when: int
-    """Dates the candidate's first commit, in seconds since the epoch."""
+    """The date of the candidate's first commit, in seconds since the epoch."""
 
 
 class HostServices(Protocol):
-    """What the host does for an agent that proposes; any thread may ask."""
+    """What the host does for a proposer on request. Any thread may call it."""
 
     def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
         """Opens a sandbox for candidate `index`. It is closed when the context ends."""
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
-        """The commit message with its trailers."""
+        """Returns the commit message of a candidate with its trailers."""
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Static checks and contract tests of a draft, in a fresh sandbox."""
+        """Runs static checks and contract tests of a draft in a fresh sandbox."""
         ...
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Stored training rollouts scored again under a draft's reward and filter."""
+        """Scores stored training rollouts again under a draft's reward and filter."""
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """What is left for experiments, in equal parts for those whose dialogues begin now."""
+        """Returns what is left for experiments, in equal parts for the dialogues that begin now."""
         ...
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """The attempts of an experiment (None: a short training) with an edit that passes all
-        checks. CandidateError says why this one does not.
+        """Returns how many attempts an experiment with an edit takes (`trial` None: a short
+        training).
+
+        Raises CandidateError if the edit does not pass all checks.
         """
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Carries it out in sandboxes, once: asked again it is read from the journal."""
+        """Carries an experiment out in sandboxes. A repeated call returns the recorded result."""
         ...
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> Sequence[Mapping[str, bool] | None]:
-        """Whether the base policy solves cleanly under each of these, by task: the first `tasks`
-        of the search split (None: all), one attempt each. None where one cannot be measured.
+        """Returns, for each harness, whether the base policy solves each task cleanly, one attempt
+        each.
+
+        The tasks are the first `tasks` of the search split (None: all). A harness that cannot be
+        measured gives None.
         """
         ...
 
     def tell(self, text: str) -> None:
-        """A line for whoever watches the run. Called from one thread, in the same order always."""
+        """Shows a line to people who watch the run. One thread calls it, always in the same
+        order.
+        """
         ...
 
     def stopping(self) -> bool:
-        """Whether the user asked to stop."""
+        """Returns True if the user asked to stop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Everything a meta-agent is told about one generation."""
+    """Everything that a proposer receives about one generation."""
 
     generation: int
     k: int
@@ -212,22 +227,27 @@ class Brief:
     skills: Sequence[Skill]
     host: HostServices
     files: Callable[[], Files] = dict
-    """The evidence as files, made when somebody reads them (see `evidence_files`)."""
+    """Makes the evidence as files when it is called (see `evidence_files`)."""
     terms: tuple[str, ...] = ()
-    """How candidates will be judged in this run, in sentences."""
+    """Sentences on how candidates will be judged in this run."""
     factors: tuple[Factor, ...] = FACTORS
-    """What a change may be about in this run: a frozen policy leaves out what acts by training."""
+    """The factors (groups of harness files) that a change may touch. A frozen policy has fewer."""
     situation: Situation | None = None
     untrained: Evidence | None = None
-    """What the base policy does under this harness; None where nothing is trained."""
+    """The metrics of the base policy under this harness, or None if nothing is trained."""
     bundled: bool = False
-    """Whether ideas that merge are tried together and each left out, or one at a time."""
+    """True if ideas are tried together, and once without each.
+
+    False if they are tried one at a time.
+    """
     feedback: tuple[str, ...] = ()
     """What people said about earlier candidates of this run, oldest first."""
 
     @property
     def invalid(self) -> bool:
-        """The version's own score is not what it seems: repair it first."""
+        """Returns True if the version's own score is invalid, so that it has to be repaired
+        first.
+        """
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -246,7 +266,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An attempt that made no draft. `code` is a stable word, `reason` a sentence."""
+    """A proposal that made no draft. `code` is a stable word, `reason` a sentence."""
 
     index: int
     statement: str
@@ -261,22 +281,22 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What a meta-agent made of a brief."""
+    """What a proposer returned: drafts and refused proposals."""
 
     attempts: Sequence[Draft | Refused] = ()
     """At most `brief.k`, by index."""
     nothing: str = ""
-    """Why there is nothing to try from this version, where that is what it found."""
+    """The proposer's reason if it found nothing to try from this version."""
     noted: str = ""
-    """What it wants to be remembered in later generations."""
+    """What the proposer wants to remember in later generations."""
 
 
 RULES: Final = "rules"
-"""The author of a proposer that asks no language model."""
+"""The author's name of a proposer that asks no language model."""
 
 
 class Proposer(Protocol):
-    """Reads a version's evidence and hands back drafts."""
+    """Reads a version's evidence and returns drafts of changes."""
 
     @property
     def author(self) -> str:
@@ -284,7 +304,9 @@ class Proposer(Protocol):
         ...
 
     def propose(self, brief: Brief) -> Proposed:
-        """Returns drafts. A repeated call costs nothing: what models said is recorded."""
+        """Returns drafts. A repeated call costs nothing, since the replies of models are
+        recorded.
+        """
         ...
 
     def revise(
@@ -295,7 +317,7 @@ class Proposer(Protocol):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Returns a candidate again, as candidate `index`, after what a person said of it.
+        """Makes candidate `index` again, given a person's feedback on it.
 
         `edits` is what the candidate changed against the version (None: removed). Never called if
         the author is `RULES`.
@@ -313,6 +335,7 @@ class Proposer(Protocol):
     ) -> SkillDraft:
         """Returns the draft of a skill in the author's words.
 
-        `prediction` says what was predicted of the hypothesis's metric, and what came of it.
+        `prediction` says which change of the hypothesis's metric was predicted, and which was
+        measured.
         """
         ...

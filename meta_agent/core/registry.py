@@ -44,14 +44,17 @@ def load_entry_point(group: str, name: str) -> Any:
     """Imports an entry point. Raises ConfigError if there is none or its package fails."""
     point = entry_points(group).get(name)
     if point is None:
-        raise ConfigError(f"no installed package registers {name!r} in the group {group}")
+        raise ConfigError(
+            f"no installed package registers {name!r} in the group {group}; install the package "
+            "that does, or correct the name"
+        )
     try:
         return point.load()
     except Exception as error:  # somebody else's code, while it is imported
         raise ConfigError(
             f"{name!r} of the group {group} cannot be loaded from {point.value}: "
             f"{type(error).__name__}: {error}",
-            hint="mend or remove the package that registers it",
+            hint="repair or uninstall the package that registers it",
         ) from error
 
 

@@ -1,9 +1,9 @@
-"""Where the data folders are, and the harnesses in one of them as they ship.
+"""Finds the data folders of this package, and reads the harnesses that it ships.
 
-They are beside the package in a checkout, inside it in a wheel. What harnesses have in common lies
-once in the folder `shared` above them, and what only harnesses of one name do in a folder of that
-name; a file nearer to a harness takes the place of one above. There the folder `agent` stands for
-the harness's own, such as `swe`.
+The folders are beside the package in a checkout, and inside it in a wheel. Files that harnesses
+share are stored once, in the folder `shared` above them. Files for all harnesses of one name are in
+a folder of that name. A file nearer to a harness replaces one above. The folder name `agent` stands
+for the harness's own package, such as `swe`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Folder = Literal["harness_repo", "sandboxes", "skills_library", "examples/record
 
 
 def resource_dir(folder: Folder) -> Path:
-    """The path of a data folder."""
+    """Returns the path of a data folder. Raises PreflightError if it is missing."""
     package = Path(__file__).resolve().parents[1]
     for path in (package / "_data" / folder, package.parent / folder):
         if path.is_dir():
@@ -37,7 +37,10 @@ def cache_folder(content: str) -> Path:
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:
-    """The files of a harness by path; `name` is its folder's: `nano/swe/seed`, `chat/swe`."""
+    """Returns the files of a shipped harness by path.
+
+    `name` is its folder: `nano/swe/seed`, `chat/swe`.
+    """
     root = resource_dir("harness_repo")
     home = root / name
     (package,) = (path.name for path in home.iterdir() if path.is_dir())

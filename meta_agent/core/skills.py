@@ -1,7 +1,8 @@
-"""A skill in memory, the draft that becomes one, and what a run asks of a library of skills.
+"""Skills: lessons in text form. A skill in memory, the draft of one, and a library of them.
 
-Ours are Agent Skills folders: `SKILL.md` with six possible frontmatter fields, and files beside it.
-The specification has no field for provenance, so it lives in `metadata` strings under these keys.
+Skills are stored as Agent Skills folders: `SKILL.md` with six possible frontmatter fields, and
+files beside it. The specification has no field for provenance, so it is stored in `metadata`
+strings under keys that begin with `PREFIX`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ Status = Literal["quarantine", "general", "domain", "global"]
 STATUSES: Final[tuple[Status, ...]] = ("quarantine", "general", "domain", "global")
 Kind = Literal["positive", "negative", "guide"]
 KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
-"""A lesson to follow, one that warns, and a guide: for coding agents, and no run is shown it."""
+"""A lesson to follow, a lesson that warns, and a guide for coding agents that no run receives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill that was read from a folder. `warnings` is what the reader forgave."""
+    """A skill that was read from a folder. `warnings` lists faults that the reader ignored."""
 
     name: str
     description: str
@@ -35,22 +36,25 @@ class Skill:
     warnings: tuple[str, ...] = ()
 
     def get(self, key: str) -> str:
-        """One of our own metadata values, or the empty string."""
+        """Returns a metadata value that this package wrote, or the empty string."""
         return self.metadata.get(PREFIX + key, "")
 
     @property
     def kind(self) -> Kind:
-        """A skill that nobody marked is advice to follow."""
+        """Returns the kind of lesson. A skill without a valid mark is advice to follow."""
         return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:
-        """Unmarked skills are somebody else's: quarantined."""
+        """Returns how far the skill is trusted.
+
+        Unmarked skills are foreign, so they are quarantined.
+        """
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property
     def foreign(self) -> bool:
-        """Whether it was taken from elsewhere."""
+        """Returns True if the skill was imported from elsewhere."""
         return bool(self.get("origin"))
 
     @property
@@ -82,14 +86,16 @@ class SkillDraft:
 
     @property
     def digest(self) -> str:
-        """Of the lesson, not of who learned it: two runs that learn the same write one skill."""
+        """Returns a hash of the lesson without its author, so that equal lessons become one
+        skill.
+        """
         lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
         lesson["script"] = self.files.get("scripts/apply.py", "")
         return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()
 
 
 class SkillLibrary(Protocol):
-    """The skills that a run may read, and to which it adds."""
+    """The skills that a run may read, and to which it adds new ones."""
 
     def offered(self, domain: str) -> Sequence[Skill]:
         """Returns the skills that a run on this domain may use."""
@@ -123,7 +129,8 @@ class SkillLibrary(Protocol):
         ...
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson, or returns the skill that holds it already. Raises ValueError if it is
-        no valid skill.
+        """Stores a lesson, or returns the skill that holds it already.
+
+        Raises ValueError if it is invalid.
         """
         ...

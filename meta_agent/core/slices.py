@@ -1,9 +1,9 @@
-"""What a task says of itself: the groups in which a gain on the whole could hide harm.
+"""Labels of tasks, which define the groups in which an average gain could hide harm.
 
 Labels come from what the agent sees (`Task.view`) and, for tasks of a file, from the row's own
-columns, never from answers or outcomes: slices are fixed before anything is measured.
+columns. They never come from answers or outcomes, so slices are fixed before anything is measured.
 
-Not covered: labels that only a grader could know, and groups somebody wishes for afterwards.
+Not covered: labels that only a grader could know, and groups that somebody chooses afterwards.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, Domain, Split, Task
 
 NAMES: Final = ("repo", "subject", "level", "difficulty", "kind", "type")
-"""The columns of known data sets that sort their tasks."""
+"""The columns of common data sets that classify their tasks."""
 GROUPS: Final = ("repo", "repository", "file", "template")
-"""The columns that say where a task comes from: those from one place are won and lost together."""
+"""The columns that name a task's origin. Tasks of one origin are won and lost together."""
 _MAX_CHARS: Final = 60
 _NANO_ISSUES: Final = {
     **dict.fromkeys("01234", "position"),
@@ -27,7 +27,7 @@ _NANO_ISSUES: Final = {
 
 
 def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, str]:
-    """The labels of one task; `columns` are those of its row in a file."""
+    """Returns the labels of one task by name. `columns` are those of its row in a file."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}
@@ -35,13 +35,16 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
 
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
-    """The labels of every task of a split, by task key."""
+    """Returns the labels of every task of a split, by task key."""
     rows = Capabilities.of(domain).rows
     return {task.key: slices(task, _columns(rows.get(task.key))) for task in domain.tasks(split)}
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
-    """The group that each task names: the widest of `GROUPS` by which the split falls apart."""
+    """Returns the group that each task names, by task key.
+
+    It uses the first of the columns `GROUPS` that has more than one group, or returns nothing.
+    """
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:
@@ -58,13 +61,13 @@ def _group(task: Task, row: Any, name: str) -> str:
 
 
 def _columns(row: Any) -> Mapping[str, JSON]:
-    """A row's own fields, and what its file said beyond them."""
+    """Returns a row's own fields, and the further columns of its file."""
     fields = {name: getattr(row, name) for name in NAMES if hasattr(row, name)}
     return {**(getattr(row, "extra", None) or {}), **fields}
 
 
 def _label(value: JSON) -> str:
-    """Short words and whole numbers sort tasks; anything else tells each from all others."""
+    """Returns a short text or a whole number as a label, and "" for any other value."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = " ".join(str(value).split())
@@ -72,7 +75,7 @@ def _label(value: JSON) -> str:
 
 
 def _nano_swe(view: Mapping[str, JSON]) -> dict[str, str]:
-    """How much of the fix an issue gives away (see `nano.swe_tasks`)."""
+    """Returns how much of the fix an issue gives away (see `nano.swe_tasks`)."""
     issue = str(view["issue"])
     return {"issue": _NANO_ISSUES[issue[0]] if issue[1:] == "?" else "exact"}
 

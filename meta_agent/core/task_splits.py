@@ -1,13 +1,13 @@
-"""Task sets whose tasks are dealt to other splits, so that none lies idle; all else is their own.
+"""Domains whose tasks are distributed to the splits anew, so that a run uses all of them.
 
-`Halves`: a small set of a frozen policy, used whole: one half is searched on, the other confirms.
-With few tasks a fixed split leaves too few on either side, and nothing trains on the train tasks.
-So all three splits are pooled and halved by a hash of their names; train tasks come to the half
-that is searched on and never to the other, so that what its author set apart stays apart.
+`Halves` is for a small task set and a frozen policy. With few tasks, fixed splits leave too few on
+either side, and nothing trains on the train tasks. So the splits train, search and confirm become
+two halves by a hash of the task names: one for search, one for confirm. Train tasks always join the
+search half, so that what the author set apart stays apart.
 
-`Whole`: a set without splits of its own, for a policy that is not trained. Files that state no
-split are dealt by hash, two fifths to training; those are dealt once more, to search, confirm and
-vault, and the others stay where they are.
+`Whole` is for a task set without stated splits and a policy that is not trained. A hash assigned
+two fifths of such tasks to training. These are distributed to search, confirm and vault; the others
+stay where they are.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
 SMALL: Final = 100
-"""Tasks below which a set needs no vault, and a frozen policy's is used whole, in halves."""
+"""A set with fewer tasks needs no vault. If the policy is frozen, it is used in halves."""
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """See `protocols.Domain`. `tasks` are the new splits; a split that is not in it has none."""
+    """A domain with other splits.
+
+    `tasks` holds the new splits; a split that is not in it has no tasks.
+    """
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain
@@ -44,12 +47,12 @@ class Resplit:
         return self._domain.regrade(task_key, verifier_inputs)
 
     def __getattr__(self, name: str) -> Any:
-        """What the domain offers beyond the protocol (`meta_agent.core.capabilities`)."""
+        """Returns the optional attributes of the domain (`meta_agent.core.capabilities`)."""
         return getattr(self._domain, name)
 
 
 class Halves(Resplit):
-    """A domain whose tasks but the vault's are searched on or confirm."""
+    """A domain whose tasks, except the vault's, form two halves: search and confirm."""
 
     def __init__(self, domain: Domain) -> None:
         train = list(domain.tasks("train"))
@@ -62,7 +65,7 @@ class Halves(Resplit):
 
 
 class Whole(Resplit):
-    """A domain whose training tasks are dealt to the other splits."""
+    """A domain whose training tasks are distributed to the other splits."""
 
     def __init__(self, domain: Domain) -> None:
         tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
@@ -96,18 +99,20 @@ def _split_by_hash(key: str) -> Split:
 
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
-    """The set as a run deals it."""
+    """Returns the domain with the splits that a run uses."""
     pools_training = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if pools_training else domain
 
 
 def sizes(domain: Domain) -> dict[str, int]:
-    """Tasks of each split."""
+    """Returns the number of tasks of each split."""
     return {split: len(domain.tasks(split)) for split in SPLITS}
 
 
 def lacking(counts: Mapping[str, int], *, trainable: bool) -> str:
-    """What a run will not start without, behind "it has"; empty where it starts."""
+    """Returns what a task set lacks for a run, to print after "it has", or "" if it lacks
+    nothing.
+    """
     optional = {*(() if trainable else ("train",))}
     optional |= {"vault"} if sum(counts.values()) < SMALL else set()
     needed = [split for split in SPLITS if split not in optional]

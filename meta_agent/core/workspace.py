@@ -205,7 +205,7 @@ def open_workspace(root: Path) -> Workspace:
         if not (root / part).is_dir():
             raise ConfigError(
                 f"the workspace {root} is damaged: {part}/ is missing",
-                hint="restore it from a copy, or start anew with --workspace DIR",
+                hint="restore it from a copy, or start a new one with --workspace DIR",
             )
     if not made_here(root):
         _refuse_odd(root)
@@ -281,7 +281,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", hint="correct that line") from error
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}; check that it exists and its permissions"
+        ) from error
     for name, value in tables.items():
         if name not in _TABLES or not isinstance(value, dict):
             raise ConfigError(
@@ -321,7 +323,7 @@ def _same(workspace: Workspace, *, domain: str, harness: str) -> Workspace:
     ):
         raise ConfigError(
             f"the workspace {workspace.root} holds the harness {workspace.harness}, not {harness}",
-            hint="leave --harness out, or start anew with --workspace DIR",
+            hint="leave --harness out, or start a new workspace with --workspace DIR",
         )
     return workspace
 

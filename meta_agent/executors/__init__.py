@@ -1,1 +1,1 @@
-"""Where trainings run besides this process: a Ray cluster."""
+"""Where trainings and evaluations run besides this process: on a Ray cluster."""

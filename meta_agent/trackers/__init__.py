@@ -1,11 +1,12 @@
-"""Who else hears of a run: experiment trackers (`--log`) and a URL (`--notify`).
+"""Sends the progress of a run to experiment trackers (`--log`) and to a URL (`--notify`).
 
-A tracker is a name in the settings and a file here: one of its runs per training, a parent for the
-search, metrics by the names that TRL gives them. Each listener has a thread and a queue of its own,
-so a run never waits for one; the first error of a listener is a note, and it hears no more.
+A tracker is a name in the settings and a file here. Each training becomes one run of the tracker,
+under a parent run for the search. Metrics have the names that TRL gives them. Each listener has its
+own thread and queue, so a run never waits for one. After its first error, which is shown as a note,
+a listener receives nothing more.
 
-Does not cover: what a tracker does with its data. Its own variables say where that goes and with
-which key; without them everything stays in the workspace, or where the tracker keeps local runs.
+Does not cover: what a tracker does with its data. Its own environment variables set where the data
+go and with which key. Without them everything stays in the workspace, or in its local store.
 """
 
 from meta_agent.trackers._listening import listening, require_trackers

@@ -1,4 +1,4 @@
-"""Listeners of a run: each in a thread of its own, and out at its first error."""
+"""Runs each listener of a run (a tracker or a URL) in a thread; its first error ends it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from meta_agent.trackers._notify import ENDED, notify
 from meta_agent.trackers._tracker import Place, Tracker, by_trl, open_tracker
 
 PATIENCE_SEC: Final = 60.0
-"""How long the end of a run waits for one that is slow: making MLflow's tables can take as long."""
+"""How many seconds the end of a run waits for a slow listener.
+
+MLflow's first start can take as long.
+"""
 _Tell = Callable[[Event], None]
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Raises PreflightError where a tracker's package is missing. Imports none."""
+    """Raises PreflightError if a tracker's package is missing. Imports none of them."""
     for name in names:
         if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
@@ -36,7 +39,10 @@ def require_trackers(names: Sequence[str]) -> None:
 def listening(
     place: Place, names: Sequence[str], url: str | None, warn: Callable[[str], None]
 ) -> Iterator[_Tell]:
-    """Whom to tell; the end waits a little for those that are slow."""
+    """Starts the trackers and the URL as listeners. Yields a function that sends them an event.
+
+    At the end it waits up to `PATIENCE_SEC` for each. `warn` receives their errors.
+    """
     posts = [_Post(f"--log {name}", partial(_Tracked.opened, name, place), warn) for name in names]
     if url:
         posts.append(_Post("--notify", partial(_Called, url, place.run), warn))
@@ -53,7 +59,7 @@ def listening(
 
 
 class _Tracked:
-    """A tracker, as a listener."""
+    """Passes events on to a tracker."""
 
     @classmethod
     def opened(cls, name: str, place: Place) -> Self:
@@ -78,7 +84,7 @@ class _Tracked:
 
 
 class _Called:
-    """A person's URL, as a listener."""
+    """Passes events on to a person's URL."""
 
     def __init__(self, url: str, run: str) -> None:
         self._url, self._run = url, run
@@ -94,7 +100,7 @@ class _Called:
 
 
 class _Post:
-    """A listener's queue and thread."""
+    """The queue and the thread of a listener."""
 
     def __init__(self, name: str, opened: Callable[[], Any], warn: Callable[[str], None]) -> None:
         self._name, self._opened, self._warn = name, opened, warn

@@ -31,7 +31,7 @@ class _Mlflow:
             self._client.set_terminated(run)
 
     def _opened(self, series: str | None) -> str:
-        """The run of a series; one that an earlier process began is taken up again."""
+        """Returns the MLflow run of a series, which an earlier process may have begun."""
         if series not in self._runs:
             name = self._run if series is None else f"{self._run}/{series}"
             runs = self._client.search_runs([self._experiment], f"tags.`{_SERIES}` = '{name}'")
@@ -44,7 +44,7 @@ class _Mlflow:
 
 
 def open_tracker(place: Place) -> _Mlflow:
-    """The experiment `meta-agent`, made where there is none."""
+    """Opens the MLflow experiment `meta-agent`, and creates it if it does not exist."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.folder / 'mlflow.db'}"
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(PROJECT)

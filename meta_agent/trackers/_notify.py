@@ -1,4 +1,4 @@
-"""The only file that calls a person's URL: one POST of JSON where a person may have to act."""
+"""The only file that calls a person's URL: one POST of JSON when a person may have to act."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ ENDED: Final[Mapping[str, str]] = {
 
 
 def notify(url: str, run: str, event: str, text: str) -> None:
-    """`{"run", "event", "text"}`; chat hooks show `text`. Raises what the connection raises."""
+    """Posts `{"run", "event", "text"}` to a URL; chat hooks show `text`.
+
+    Raises errors of the connection.
+    """
     body = json.dumps({"run": run, "event": event, "text": f"meta-agent {run} {text}"}).encode()
     request = urllib.request.Request(url, body, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_SEC):

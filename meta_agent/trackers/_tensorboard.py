@@ -29,5 +29,5 @@ class _Tensorboard:
 
 
 def open_tracker(place: Place) -> _Tensorboard:
-    """A folder of event files for this run."""
+    """Opens a folder of TensorBoard event files for this run."""
     return _Tensorboard(place.folder / "tensorboard" / place.run)

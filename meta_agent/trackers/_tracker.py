@@ -1,4 +1,4 @@
-"""What a tracker is, which there are, and the names of what it is told."""
+"""The interface of a tracker, the table of all trackers, and the names of what they receive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAID: Final = ("domain", "policy", "meta_model", "strategy", "seed", "train_ste
 
 
 class Place(NamedTuple):
-    """A run: its name, the folder for what stays local, and what is said of its settings."""
+    """A run for a tracker: its name, the folder for local files, and some of its settings."""
 
     run: str
     folder: Path
@@ -30,15 +30,15 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """No path, address or file of the machine leaves it."""
+        """Returns the place of a run, without any path, address or file of this machine."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """One tracker of one run. Called from one thread."""
+    """One tracker of one run. A single thread calls it."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
-        """Numbers of one training (`series`), or of the search (None)."""
+        """Records numbers of one training (`series`), or of the search (None)."""
         ...
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Tracker(Protocol):
 
 
 class PerSeries(ABC):
-    """A tracker whose client has a run of its own for each series, and one for the search."""
+    """A tracker whose client has a separate run for each series, and one for the search."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -69,7 +69,7 @@ class PerSeries(ABC):
 
     @abstractmethod
     def _begun(self, series: str | None, name: str) -> Any:
-        """A run of that name, taken up where an earlier process began it."""
+        """Begins a run of that name, or resumes it if an earlier process began it."""
 
 
 def _built_in(name: str, place: Place) -> Tracker:
@@ -89,5 +89,5 @@ def open_tracker(name: str, place: Place) -> Tracker:
 
 
 def by_trl(values: Mapping[str, float]) -> dict[str, float]:
-    """A training's numbers as TRL's own trackers have them."""
+    """Returns a training's numbers under the names that TRL's own trackers use."""
     return {f"train/{TRL_NAMES.get(name, name)}": value for name, value in values.items()}

@@ -27,5 +27,5 @@ class _Trackio(PerSeries):
 
 
 def open_tracker(place: Place) -> _Trackio:
-    """The project `meta-agent`."""
+    """Opens the trackio project `meta-agent`."""
     return _Trackio(place)

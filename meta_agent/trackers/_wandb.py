@@ -1,4 +1,4 @@
-"""The only file that talks to Weights & Biases: a group per run (`WANDB_MODE=offline`: here)."""
+"""The only file that talks to Weights & Biases. A run is a group, local if `WANDB_MODE=offline`."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class _Wandb(PerSeries):
 
 
 def open_tracker(place: Place) -> _Wandb:
-    """The project `meta-agent`, where `WANDB_*` says."""
+    """Opens the project `meta-agent` of the account that the `WANDB_*` variables name."""
     return _Wandb(place)

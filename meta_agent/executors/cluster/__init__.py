@@ -1,4 +1,4 @@
-"""Runs units (trainings, evaluations) on the nodes of a Ray cluster."""
+"""Runs units of work (trainings and evaluations) on the nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def open_cluster(
     Args:
         cpus: processors that a unit takes of its node.
         gpus: GPUs that a unit takes, if the cluster has any.
-        build: `module:function` that makes a node's apparatus of `told`.
+        build: `module:function` that makes a node's apparatus from `settings`.
         shared: a folder that all nodes see at this path.
         tell: receives messages about nodes.
-        stopping: once it returns True, trainings that make seals make one and end.
+        stopping: once it returns True, trainings that can save their state save it and end.
         silence_sec: a node that does not answer for so long is given up.
     """
     from meta_agent.executors.cluster.dispatch import ClusterExecutor

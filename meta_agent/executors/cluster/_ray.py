@@ -34,17 +34,18 @@ class Needs(NamedTuple):
 
 
 class Place:
-    """An actor on a node."""
+    """An actor on a node of the cluster. It runs one unit of work at a time."""
 
     def __init__(self, ray: Any, actor: Any, node: str) -> None:
         self._ray, self._actor, self.node = ray, actor, node
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
+        """Returns the versions and hashes of the node. Raises PlaceLost if it cannot be reached."""
         with _lost(self._ray):
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Begins a unit; `finished` takes what this returns."""
+        """Begins a unit of work. `finished` takes what this returns."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
@@ -55,6 +56,7 @@ class Place:
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+        """Returns the metrics of the unit after the first `count` rows."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
@@ -75,7 +77,7 @@ def _lost(ray: Any) -> Iterator[None]:
 
 
 class Cluster:
-    """The nodes at an address; an empty address is a cluster of this machine alone."""
+    """The nodes at a Ray address. An empty address makes this machine a cluster of its own."""
 
     def __init__(self, address: str) -> None:
         if find_spec("ray") is None:

@@ -195,7 +195,10 @@ class ClusterExecutor:
             self._changed.notify()
         result = (folder / RESULT).read_bytes()
         if hashlib.sha256(result).hexdigest() != announced:
-            raise IntegrityError(f"{folder / RESULT} has another hash than its node announced")
+            raise IntegrityError(
+                f"{folder / RESULT} has another hash than its node announced; run the same command "
+                "again, and check the shared folder if it happens again"
+            )
         return result
 
     def _watched(self, place: Reached, folder: Path, report: Report) -> str:
@@ -318,7 +321,8 @@ def _move_checkpoint(source: Path, target: Path, checkpoint: Mapping[str, JSON])
     policy = open_checkpoint(destination if is_moved else origin, alone=True).policy
     if policy != checkpoint["policy"]:
         raise IntegrityError(
-            f"{origin} has the hash {policy}, but its node announced {checkpoint['policy']}"
+            f"{origin} has the hash {policy}, but its node announced {checkpoint['policy']}; run "
+            "the same command again, and check the shared folder if it happens again"
         )
     if is_moved:
         return
