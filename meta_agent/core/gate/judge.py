@@ -69,7 +69,7 @@ class _Inputs:
 
     def __post_init__(self) -> None:
         if self.min_seeds < 1:
-            raise ConfigError(f"min_seeds={self.min_seeds}: must be 1 or more")
+            raise ConfigError(f"min_seeds={self.min_seeds}: set it to 1 or more")
         if self.min_effect < 0:
             raise ConfigError(f"min_effect={self.min_effect}: set it to 0 or more")
 
@@ -171,13 +171,15 @@ def judge_live(
 ) -> Verdict:
     """Judges one candidate on the confirm split at one declared look (counted from 0).
 
-    A candidate with fewer than `min_seeds` training seeds on either side is never promoted.
+    An arm is one side of the comparison. A candidate with fewer than `min_seeds` training seeds on
+    either side is never promoted. With a `course`, the look is a whole sequential test, and this
+    function is called after each pair of training runs.
 
-    With a `course` the look is a whole sequential test, asked after each of its units. `elsewhere`
-    are this change's differences over training seeds in other places of the run (a ranking, a
-    search): they prove nothing, and a collapse among them counts. `clusters` is the group that each
-    task names, such as its repository. `ties` is a salt by which ties of the exact test over tasks
-    are broken, so that few tasks use all of the declared error; without one they count against.
+    `elsewhere` holds this change's differences over training seeds in other parts of the run, such
+    as a ranking. They prove nothing, but a collapse among them counts. `clusters` maps tasks to the
+    group that they name, such as a repository. `ties` is a salt that breaks ties of the exact test
+    over tasks, so that few tasks use all of the declared error. Without a salt, ties count against
+    the candidate.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,

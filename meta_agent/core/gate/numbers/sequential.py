@@ -137,7 +137,7 @@ def _scaled(reach: float, error: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_reach(units: int, level: float, weights: Weights) -> float:
-    """How many standard errors away from a mean of `units` values is ruled out, at any time.
+    """Returns how many standard errors from a mean of `units` values are ruled out, at any time.
 
     It replaces Student's quantile of an interval for a fixed number of values. It is infinite if so
     few values cannot rule out anything at this level, however equal they are.
