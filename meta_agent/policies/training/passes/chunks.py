@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
+
+_PACK_TOKENS: Final = 2048
+"""A longer pack would cost more in attention and its mask than it saves in prompts."""
 
 
 class Chunk(NamedTuple):
@@ -113,7 +116,6 @@ def packed_chunks_of(
         if reach:
             prompt = ids[row, :prompt_width][attention[row, :prompt_width].bool()]
             rows_of.setdefault(tuple(prompt.tolist()), []).append(row)
-    longest = max(len(prompt) + reaches[row] for prompt, rows in rows_of.items() for row in rows)
     if ranks > 1:
         total = sum(_Pack(p, r, [reaches[row] for row in r]).width for p, r in rows_of.items())
         tokens = min(tokens, -(-total // ranks))
@@ -121,20 +123,24 @@ def packed_chunks_of(
     for prompt, rows in rows_of.items():
         packs.append(_Pack(prompt))
         for row in sorted(rows, key=lambda row: -reaches[row]):
-            if packs[-1].rows and packs[-1].width + reaches[row] + 1 > max(tokens, longest):
+            if packs[-1].rows and packs[-1].width + reaches[row] + 1 > min(tokens, _PACK_TOKENS):
                 packs.append(_Pack(prompt))
             packs[-1].rows.append(row)
             packs[-1].reaches.append(reaches[row])
-    packs.sort(key=lambda pack: -pack.width)
     chunks = []
-    while packs:
-        count = max(1, tokens // packs[0].width)
-        chunks.append(_packed(ids, score, packs[:count], prompt_width))
-        packs = packs[count:]
+    for alone in (True, False):  # a row alone may be long, and then a mask would be large
+        alike = [pack for pack in packs if (len(pack.rows) == 1) is alone]
+        alike.sort(key=lambda pack: -pack.width)
+        while alike:
+            count = max(1, tokens // alike[0].width)
+            chunks.append(_packed(ids, score, alike[:count], prompt_width, masked=not alone))
+            alike = alike[count:]
     return chunks
 
 
-def _packed(ids: Tensor, score: Tensor, packs: Sequence[_Pack], prompt_width: int) -> Chunk:
+def _packed(
+    ids: Tensor, score: Tensor, packs: Sequence[_Pack], prompt_width: int, *, masked: bool
+) -> Chunk:
     shape = len(packs), packs[0].width
     packed, positions, branches = (ids.new_zeros(shape) for _ in range(3))
     labels = ids.new_full(shape, -100)
@@ -158,12 +164,13 @@ def _packed(ids: Tensor, score: Tensor, packs: Sequence[_Pack], prompt_width: in
             completions.append(places)
             start = end
         branches[number, start:] = -1  # padding
+    inputs = {"position_ids": positions, "attention_mask": _visible(branches)} if masked else {}
     return Chunk(
         ids=packed,
         labels=labels,
         scored=labels[:, 1:] != -100,
         places=(torch.cat(rows), torch.cat(completions)),
-        inputs={"position_ids": positions, "attention_mask": _visible(branches)},
+        inputs=inputs,
     )
 
 
