@@ -225,7 +225,7 @@ class Replica:
         """Starts another engine. Raises ProviderError after too many losses in a row."""
         if self._lost >= self._patience.tries:
             raise ProviderError(
-                f"engine {self.number} ended {self._lost} times in a row without an answer",
+                f"engine {self.number} was lost {self._lost} times in a row without an answer",
                 kind="breaker",
                 billed="no",
                 hint="read its log, then run the same command again: it resumes",
