@@ -173,8 +173,8 @@ NANO: list[str] = []
 FROZEN = ["--policy", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--tasks", "none.jsonl"]
 HF = ["--policy", "hf:model", "--tasks", "none.jsonl"]
 UNUSED = {
-    "train steps": ([*FROZEN, "--train-steps", "9"], "--train-steps", "trained here"),
-    "threads": ([*FROZEN, "--threads", "2"], "--threads", "trained here"),
+    "train steps": ([*FROZEN, "--train-steps", "9"], "--train-steps", "weights are here"),
+    "threads": ([*FROZEN, "--threads", "2"], "--threads", "weights are here"),
     "lora rank": ([*NANO, "--lora-rank", "8"], "--lora-rank", "hf:"),
     "precision": ([*NANO, "--precision", "bfloat16"], "--precision", "hf:"),
     "passes": ([*NANO, "--tokens-per-pass", "8"], "--tokens-per-pass", "hf:"),
