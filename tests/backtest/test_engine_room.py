@@ -70,7 +70,7 @@ def opened(
     monkeypatch.setattr(engines, "devices", lambda: found)
     monkeypatch.setattr(engines, "shape_of", lambda _: SimpleNamespace(parameters=4_000_000_000))
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
-    config = RunConfig(policy=f"hf:{folder}", **{"engines": 1, **more})
+    config = RunConfig(policy=f"hf:{folder}", **{"engines": 1, "precision": "float32", **more})
     domain: Any = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=32_768))
     return engines.engines_for(config, config.policy, domain, folder, lambda _: None)
 

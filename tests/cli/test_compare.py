@@ -18,7 +18,7 @@ from .conftest import Runner
         (("--seeds", "0"), "--seeds 0"),
         (("--budget", "10"), "does not pay"),
         (("--policy", "openai/m"), "needs tasks"),
-        (("--train-steps", "0"), "train_steps"),
+        (("--train-steps", "-1"), "train_steps"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(

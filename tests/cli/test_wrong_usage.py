@@ -22,7 +22,7 @@ WRONG = (
     ("evolve --generations two", "Invalid value for '--generations'"),
     ("evolve --candidates -1", "candidates = -1"),
     ("evolve --samples 0", "samples = 0"),
-    ("evolve --train-steps 0", "train_steps = 0"),
+    ("evolve --train-steps=-1", "train_steps = -1"),
     ("evolve --seed -5", "seed = -5"),
     ("evolve --seed x", "Invalid value for '--seed'"),
     ("evolve --jobs 0", "jobs = 0"),
