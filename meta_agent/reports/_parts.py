@@ -141,7 +141,7 @@ class CellView(Recorded):
 
     @property
     def measured(self) -> Measured | None:
-        """Its clean success with Wilson's interval over tasks; None if the training failed."""
+        """The cell's clean success with Wilson's interval over tasks, or None without a result."""
         if self.clean_success is None or not self.n:
             return None
         share, n = self.clean_success, self.n

@@ -73,7 +73,8 @@ def check_needs() -> None:
     if not keyring().exists():
         hint = "apt-get install debian-archive-keyring, or MA_DEBIAN_KEYRING=FILE"
         raise PreflightError(
-            f"{keyring()} is missing; its keys check the packages' signatures", hint=hint
+            f"the keyring {keyring()} is missing, so packages' signatures cannot be checked",
+            hint=hint,
         )
 
 

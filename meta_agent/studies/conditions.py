@@ -68,7 +68,7 @@ class ConditionRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is compared, and within which budget."""
+    """The search strategies that are compared, their seeds, and the budget of each run."""
 
     folder: Path
     conditions: tuple[str, ...]

@@ -82,7 +82,7 @@ def test_a_misquoted_line_is_corrected_by_itself(bench: Bench) -> None:
     assert "hypothesis 1" not in first and "hypothesis 2: line 2 of its evidence" in first
     agent = bench.repo.tree(bench.repo.head()).files[AGENT].decode().splitlines()
     assert f"\n9: {agent[8]}\n" in first and "All else is kept" in first
-    assert "there is no line 1 of evidence of a hypothesis 3" in nowhere
+    assert "hypothesis 3 quotes evidence line 1, which does not exist" in nowhere
     assert "MAX_TURNS = 81" in again
 
 

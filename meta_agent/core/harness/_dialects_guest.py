@@ -63,7 +63,7 @@ class Reply:
 
 
 class OpenAi:
-    """Translates OpenAI's chat completions."""
+    """Reads OpenAI chat requests of an agent, and writes our replies as chat completions."""
 
     def read(self, body: Json) -> Request:
         """Returns an OpenAI request in the common form. Raises BadRequest if it cannot be

@@ -191,7 +191,7 @@ def measure(args: Args, channel: object) -> Json:
 
 
 def reward(args: Args, channel: object) -> Json:
-    """Returns the reward components, one dict for each record."""
+    """Computes the harness's reward of each rollout record that `channel` brings, in order."""
     function = HARNESS.function("reward", "reward")
     return [function(record) for record in records(args)]
 

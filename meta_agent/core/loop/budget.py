@@ -147,9 +147,10 @@ def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
 
 
 def left_for_experiments(run: Run, declared: JSON) -> int:
-    """Returns how many of the `declared` attempts are unused.
+    """Returns how many of the attempts that proposers may use for experiments are left.
 
-    Nothing else makes attempts while the authors are at work.
+    `declared` holds that number (`attempts`) and what the run had spent when it was granted
+    (`spent`). Nothing else makes attempts while the proposers work.
     """
     used = spent(run.ledger, run.id) - int(declared["spent"])
     return max(0, int(declared["attempts"]) - used)

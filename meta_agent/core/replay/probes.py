@@ -197,7 +197,7 @@ Score = Callable[[Sequence[bytes]], Callable[[], list[float]]]
 
 
 def probe(sample: ProbeSample, sides: tuple[Score, Score]) -> tuple[ProbeResult, ...]:
-    """Scores every probe of every selected attempt under both rewards.
+    """Scores altered copies (probes) of the selected attempts under both rewards.
 
     Returns one result for each kind of probe, or nothing if no attempt was selected.
     """

@@ -44,7 +44,7 @@ class Live:
         self._clock = clock
 
     def reuse(self, recorded: Exchange) -> None:
-        """Finishes the payment of a recorded exchange that is used again."""
+        """Books the recorded price of a reply that is taken from the record instead of the provider."""
         self._meter.settle_recorded(recorded)
 
     def answer(

@@ -178,5 +178,5 @@ def _usage(usage: Mapping[str, Any]) -> Any:
 
 def _stop(reason: str) -> ChatStop:
     if reason not in _STOPS:
-        raise malformed(f"the reply stopped for an unknown reason: {reason!r}")
+        raise malformed(f"the server gave an unknown reason for the end of its reply: {reason!r}")
     return _STOPS[reason]

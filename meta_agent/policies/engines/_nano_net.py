@@ -59,7 +59,7 @@ class Cache:
                 new[:have_slots, :have_positions] = old
 
     def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copies whole slots from `sources` to `targets`."""
+        """Copies the cached keys and values of whole batch rows from `sources` to `targets`."""
         source, target = torch.tensor(sources), torch.tensor(targets)
         for store in (*self.keys, *self.values):
             store[target] = store[source]

@@ -193,7 +193,7 @@ class _Submission:
         number = whole_of(arguments, "number", default=1)
         lines = self._rows[at - 1]["evidence"] if at <= len(self._rows) else []
         if number > len(lines):
-            raise ToolError(f"there is no line {number} of evidence of a hypothesis {at}")
+            raise ToolError(f"hypothesis {at} quotes evidence line {number}, which does not exist")
         lines[number - 1] = {name: arguments.get(name) for name in _QUOTED["properties"]}
         return self._finish()
 

@@ -69,7 +69,10 @@ class Follows:
 
     @property
     def r(self) -> float | None:
-        """Is 0 if only the second stream moves: a stream that stands still follows nothing."""
+        """Pearson's correlation inside classes, or over all records if no class can tell.
+
+        It is 0 if only y varies, and None if y does not vary.
+        """
         inside = [part.moments for part in self.within.classes.values() if part.n > 1]
         if any(yy > 0 for _, yy, _ in inside):
             return self.within.r or 0.0

@@ -154,10 +154,10 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def lock(folder: str, fenced: bool) -> list[str]:
-    """Applies both mechanisms and returns the names of the fences that hold.
+    """Restricts files (Landlock) and system calls (seccomp) of this process.
 
-    Privileges are gone already. Landlock is a second wall behind the mounts and names no fence of
-    its own: without the mounts it could not block the host's sockets.
+    Returns ["seccomp"] if the filter of system calls holds, else []. Landlock only backs up the
+    mounts that already hide the host's files, so no fence is named after it.
     """
     restrict_files(folder, fenced)
     return ["seccomp"] if filter_calls() else []
