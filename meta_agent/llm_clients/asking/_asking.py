@@ -44,7 +44,7 @@ class Live:
         self._clock = clock
 
     def reuse(self, recorded: Exchange) -> None:
-        """Books the recorded price of a reply that is taken from the record instead of the provider."""
+        """Books the price of a reply that comes from the record instead of the provider."""
         self._meter.settle_recorded(recorded)
 
     def answer(
