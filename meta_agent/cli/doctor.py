@@ -100,6 +100,7 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("executor", _executor),
         ("vllm", _vllm),
         *((("servers", _servers), ("nodes", _nodes)) if live else ()),
+        ("start", _start),
         ("real models", _real_thing),
     )
     return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
@@ -225,6 +226,16 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
         yield _podman(podman, "fail" if podman_chosen else "warn")
     ready = engine.ready or instead
     yield _process_sandbox(required=config.sandbox == "process" or not ready)
+
+
+def _start(config: RunConfig) -> Iterator[Row]:
+    """Asks what `evolve` itself asks before it starts, so that both give the same answer."""
+    from meta_agent.composition.preflight import refusal
+
+    if refused := refusal(config, asks_engine=True):
+        yield Row("start", "fail", str(refused), refused.hint or "")
+    else:
+        yield Row("start", "ok", "evolve would start with these settings")
 
 
 def _engine(engine: EngineStatus) -> Row:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from meta_agent.composition.inputs import first_harness, load_run_domain
 from meta_agent.composition.opening import name_of
 from meta_agent.composition.placing import Placing, placing
-from meta_agent.composition.preflight import require_supported
+from meta_agent.composition.preflight import refusal, require_supported
 from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
@@ -83,6 +83,9 @@ def forecast(config: RunConfig) -> Forecast:
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     spending = estimate(config, plan, prices_in_use(config), least, measured)
+    if refused := refusal(config, asks_engine=False):
+        words = f"this machine would refuse to start it: {refused}"
+        spending = replace(spending, warnings=(*spending.warnings, words))
     work = _work(config, plan, domain)
     return Forecast(config, plan, spending, placing(config, domain), work)
 

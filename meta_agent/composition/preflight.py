@@ -10,7 +10,7 @@ from meta_agent.composition.bring import is_brought
 from meta_agent.composition.served import require_servers
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
-from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.core.harness import CONTRACT_FILE
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import door_of
@@ -33,6 +33,20 @@ def preflight(config: RunConfig) -> None:
         require_agent(cli, config.key_env.get("proposer"), os.environ)
     require_servers(config)
     require_trackers(config.trackers)
+
+
+def refusal(config: RunConfig, *, asks_engine: bool) -> MetaAgentError | None:
+    """Returns the error with which `evolve` would refuse to start on this machine, or None.
+
+    Without `asks_engine`, no container engine is asked, so a missing one is not noticed.
+    """
+    try:
+        preflight(config)
+        if asks_engine or config.sandbox == "process":
+            backend_of(config)
+    except MetaAgentError as error:
+        return error
+    return None
 
 
 def require_supported(config: RunConfig) -> None:

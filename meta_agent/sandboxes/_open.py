@@ -139,7 +139,7 @@ def choose_backend(
     )
     if code_by_llm and not allow_unsafe:
         raise PreflightError(
-            f"code written by an LLM is not run in a plain process ({reason})",
+            f"code that a language model may have written is not run in a plain process ({reason})",
             hint=f"{hint}; then --sandbox docker or podman. To accept the risk: --allow-unsafe",
         )
     if code_by_llm and "unprivileged" not in fences():

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from meta_agent.sandboxes import EngineStatus, _engine
 
 from ..steps._kit import write_tasks
 from ..training import test_memory
+from .conftest import meta_agent as meta_agent
 
 folder = test_memory.folder  # pytest finds it by this name
 
@@ -408,3 +410,26 @@ def test_the_command_for_real_models_fits_the_key_that_is_here(
     if variable:
         monkeypatch.setenv(variable, "x")
     assert command in row(examine(resolve({"workspace": tmp_path})), "real models").detail
+
+
+@pytest.mark.parametrize("command", ["doctor", "evolve --dry-run", "evolve"])
+def test_what_refuses_a_run_is_said_by_every_command_that_promises_it(
+    command: str, tmp_path: Path, meta_agent: Any
+) -> None:
+    rows = [{"prompt": f"{n} + 1?", "gold": str(n + 1)} for n in range(40)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "g.py").write_text("def grade(task, answer):\n    return answer == task['gold']\n")
+    asked = (
+        "--tasks",
+        "t.jsonl",
+        "--grade",
+        "g.py",
+        "--policy",
+        "openai/x",
+        "--sandbox",
+        "process",
+    )
+    server = ("--base-url", "http://127.0.0.1:9/v1")
+    done = meta_agent(*command.split(), *asked, *server, "--sandbox", "process", cwd=tmp_path)
+    words = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert "is not run in a plain process" in words
