@@ -17,8 +17,9 @@
 * `publish`: what a policy child trains is published to all servers by the code of a training, from
   a rollout event, again and again. `write_sec` is the child's, `load_sec` the servers', and
   `first_sec` until each has answered a call under the new name, `warm_sec` for one more of each.
-  The adapter has 33M numbers in 504 tensors, as one of rank 16 for 4B weights has; so that several
-  servers fit here, its rank is 128 and the base small. `--rank 0`: nano's whole weights.
+  `tokens_per_sec` is of `--calls` calls at once, and `--precision` is the servers'. The adapter has
+  33M numbers in 504 tensors, as one of rank 16 for 4B weights has; so that several servers fit
+  here, its rank is 128 and the base small. `--rank 0`: nano's whole weights.
 """
 
 from __future__ import annotations
@@ -229,7 +230,8 @@ class EnoughError(Exception):
     pass
 
 
-def publish(given: argparse.Namespace, folder: Path) -> None:
+def publish(given: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Returns the medians of the rounds, and the tokens a second under the newest adapter."""
     policy = f"hf:{wide(folder / 'base')}" if given.rank else "nano"
     base = place_of(policy)[0]
     served = Served("base", base if given.rank else untied(base, folder / "untied"))
@@ -237,22 +239,28 @@ def publish(given: argparse.Namespace, folder: Path) -> None:
         {"lora_r": given.rank} if given.rank else {}
     )
     settings = TrainSettings(lora_rank=given.rank, corrected=True)
-    launch = VllmLaunch(folder, context_tokens=CONTEXT, count=given.engines)
+    launch = VllmLaunch(
+        folder, context_tokens=CONTEXT, count=given.engines, precision=given.precision
+    )
     fleet = Fleet(launch, given.engines, served, rank=given.rank)
+    medians: dict[str, float] = {}
     try:
         with Clocked(threads=1, settings=settings) as child, suppress(EnoughError):
             child.load(policy)
 
             def provide(_: RolloutEvent) -> NoReturn:
-                publishing(given, child, fleet, folder / "out")
+                medians.update(publishing(given, child, fleet, folder / "out"))
                 raise EnoughError
 
             child.train(TrainJob(recipe, 2, 1, folder / "out"), provide)
     finally:
         fleet.close()
+    return medians
 
 
-def publishing(given: argparse.Namespace, child: Clocked, fleet: Fleet, out: Path) -> None:
+def publishing(
+    given: argparse.Namespace, child: Clocked, fleet: Fleet, out: Path
+) -> dict[str, float]:
     gateway = EngineGateway(fleet, NanoTalks(CONTEXT), "base", CONTEXT)
     publisher, made = EnginePublisher(child, fleet, gateway, out), list[dict[str, float]]()
     for turn in range(given.rounds + 1):  # the first one warms up
@@ -270,7 +278,20 @@ def publishing(given: argparse.Namespace, child: Clocked, fleet: Fleet, out: Pat
     folder = published_folder(out) / str(given.rounds)
     size = sum(one.stat().st_size for one in folder.iterdir())
     middle = {name: statistics.median(one[name] for one in made) for name in made[0]}
+    middle["tokens_per_sec"] = sampled_per_sec(gateway, given.calls)
     say({"engines": given.engines, "bytes": size, "medians": middle})
+    return middle
+
+
+def sampled_per_sec(gateway: EngineGateway, count: int) -> float:
+    """Asks for all replies at once; returns the sampled tokens a second."""
+    calls = [call(f"load/{number}", f"task load {number}") for number in range(count)]
+    began = time.monotonic()
+    replies = gateway.generate(calls)
+    sec = time.monotonic() - began
+    assert not any(reply.failure for reply in replies), replies
+    gateway.finish([request.key for request in calls])
+    return sum(reply.completion_tokens for reply in replies) / sec
 
 
 def answered(gateway: EngineGateway, engines: int, name: str) -> float:
@@ -312,6 +333,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--engines", type=int, default=4)
     parser.add_argument("--rank", type=int, default=128)
+    parser.add_argument("--precision", default="float32", help="of the engines of `publish`")
     parser.add_argument("--calls", type=int, default=256)
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=6)
