@@ -13,7 +13,7 @@ WORDS = {"lost": "It was lost.", "in transit": "It is in transit."}
 
 def desk(call: Call) -> Say:
     """Pays for everything that is younger than 52 days: wrong now and then."""
-    asked = str(next(m["content"] for m in call.messages if m["role"] == "user"))
+    asked = str(next(m["content"] for m in call.messages[::-1] if m["role"] == "user"))
     found = re.search(r"order (\w+)", asked)
     assert found is not None
     seen = [m for m in call.messages if m["role"] == "tool"]

@@ -230,7 +230,9 @@ def test_a_long_call_says_how_far_it_is_and_can_be_stopped_between_two_tokens(
     monkeypatch.setattr(training.policy, "TELL_SEC", 0.0)
     sentences: list[str] = []
     requests = [
-        _nano.request(str(i), "fox", max_tokens=20_000, temperature=0.0, max_context_tokens=30_000)
+        _nano.request(
+            str(i), "zebra", max_tokens=20_000, temperature=0.0, max_context_tokens=30_000
+        )
         for i in range(8)
     ]
     with PolicyChild(threads=1, tell=sentences.append) as patient:

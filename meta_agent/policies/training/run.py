@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.errors import CandidateError, Interrupted
-from meta_agent.core.harness import Teaches
+from meta_agent.core.harness import CommandSession, Teaches
 from meta_agent.core.lab.training import (
     RollsOut,
     TrainResult,
@@ -287,7 +287,10 @@ class _Loop:
     def on_metrics(self, measured: StepMetrics) -> None:
         """Adds what only the host knows to the first step after a rollout event."""
         row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
-        row["tokens_in_rows"] = self._share_in_rows()
+        share = self._share_in_rows()
+        # Recorded replies quote lines of the metrics, so a share that is always 1 adds no column.
+        if share < 1 or isinstance(self._session, CommandSession):
+            row["tokens_in_rows"] = share
         self._host_values = {}
         self.metrics.append(row)
         if self._report is not None:
