@@ -283,7 +283,7 @@ def test_patches_apply_to_the_original(theirs: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_handed_back_says_why(theirs: Path, tmp_path: Path) -> None:
     repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
-    with pytest.raises(ConfigError, match="nothing has been promoted"):
+    with pytest.raises(ConfigError, match="no change has been merged into main yet"):
         adopt_patches(repo, tmp_path / "patches")
     promoted(repo, "prompt.md", "Look first.\n")
     with pytest.raises(ConfigError, match="not a git repository"):
