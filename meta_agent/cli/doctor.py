@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
-from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import JSON
 
 if TYPE_CHECKING:
@@ -233,7 +233,10 @@ def _start(config: RunConfig) -> Iterator[Row]:
     from meta_agent.composition.preflight import refusal
 
     if refused := refusal(config, asks_engine=True):
-        yield Row("start", "fail", str(refused), refused.hint or "")
+        level: Level = (
+            "warn" if isinstance(refused, ConfigError) else "fail"
+        )  # flags may be left out
+        yield Row("start", level, str(refused), refused.hint or "")
     else:
         yield Row("start", "ok", "evolve would start with these settings")
 
