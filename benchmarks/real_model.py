@@ -27,14 +27,15 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import zstandard
-
 from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import Message
 from meta_agent.core.resources import shipped_harness
+from meta_agent.core.rollouts import RolloutStore
 from meta_agent.reports import RunState, reduce
 
 EXAMPLE: Final = Path(__file__).parents[1] / "examples/extraction"
@@ -135,18 +136,19 @@ def unpack(workspace: Path, commit: str, folder: Path) -> Path:
 def lenient(workspace: Path) -> float:
     """Returns the share of the final vault attempts with the right object anywhere in a reply."""
     gold = {row["prompt"]: row["gold"] for row in rows()}
-    newest = max(workspace.glob("rollouts/*/*-vault-*.rollouts.jsonl.zst"), key=os.path.getmtime)
-    text = zstandard.ZstdDecompressor().stream_reader(newest.open("rb")).read().decode()
-    attempts = [json.loads(line) for line in text.splitlines()]
-    return sum(_holds(attempt, gold) for attempt in attempts) / len(attempts)
+    store = RolloutStore(workspace / "rollouts")
+    shards = [shard for name in store.names() if "-vault-" in name and (shard := store.find(name))]
+    newest = max(shards, key=lambda shard: (store.directory / shard.rows.path).stat().st_mtime)
+    attempts = store.read(newest)
+    return sum(_holds(attempt.messages, gold) for attempt in attempts) / len(attempts)
 
 
-def _holds(attempt: dict[str, Any], gold: dict[str, Any]) -> bool:
-    asked = next(m["content"] for m in attempt["messages"][::-1] if ASKED in str(m["content"]))
-    replies = [str(m["content"]) for m in attempt["messages"] if m["role"] == "assistant"]
-    for found in _OBJECT.findall(replies[-1]) if replies else ():
+def _holds(messages: Sequence[Message], gold: dict[str, Any]) -> bool:
+    request = next(m["content"] for m in messages[::-1] if ASKED in str(m["content"]))
+    replies = [str(m["content"]) for m in messages if m["role"] == "assistant"]
+    for text in _OBJECT.findall(replies[-1]) if replies else ():
         try:
-            if json.loads(found) == gold[asked[asked.rindex(ASKED) :].split("\n")[0]]:
+            if json.loads(text) == gold[request[request.rindex(ASKED) :].split("\n")[0]]:
                 return True
         except (json.JSONDecodeError, KeyError):
             continue

@@ -232,7 +232,7 @@ def _start(config: RunConfig) -> Iterator[Row]:
     """Asks what `evolve` itself asks before it starts, so that both give the same answer."""
     from meta_agent.composition.preflight import refusal
 
-    if refused := refusal(config, asks_engine=True):
+    if refused := refusal(config, contacts=True):
         level: Level = (
             "warn" if isinstance(refused, ConfigError) else "fail"
         )  # flags may be left out

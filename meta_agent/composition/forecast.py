@@ -83,7 +83,7 @@ def forecast(config: RunConfig) -> Forecast:
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     spending = estimate(config, plan, prices_in_use(config), least, measured)
-    if refused := refusal(config, asks_engine=False):
+    if refused := refusal(config, contacts=False):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
     work = _work(config, plan, domain)

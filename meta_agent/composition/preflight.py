@@ -23,26 +23,33 @@ from meta_agent.trackers import require_trackers
 
 def preflight(config: RunConfig) -> None:
     """Raises ConfigError or PreflightError if these settings cannot run on this machine."""
+    _require_installed(config)
+    if config.agent_is_asked:
+        cli = agent_cli(config.meta_model)
+        require_agent(cli, config.key_env.get("proposer"), os.environ)
+
+
+def _require_installed(config: RunConfig) -> None:
+    """Raises an error for what can be told without starting a program."""
     require_supported(config)
     if config.is_local:
         require_training()
     if config.policy.startswith("hf:"):
         hf_place(config.policy.removeprefix("hf:"))
-    if config.agent_is_asked:
-        cli = agent_cli(config.meta_model)
-        require_agent(cli, config.key_env.get("proposer"), os.environ)
     require_servers(config)
     require_trackers(config.trackers)
 
 
-def refusal(config: RunConfig, *, asks_engine: bool) -> MetaAgentError | None:
+def refusal(config: RunConfig, *, contacts: bool) -> MetaAgentError | None:
     """Returns the error with which `evolve` would refuse to start on this machine, or None.
 
-    Without `asks_engine`, no container engine is asked, so a missing one is not noticed.
+    Without `contacts`, no container engine and no coding agent is asked.
     """
     try:
-        preflight(config)
-        if asks_engine or config.sandbox == "process":
+        _require_installed(config)
+        if contacts:
+            preflight(config)
+        if contacts or config.sandbox == "process":
             backend_of(config)
     except MetaAgentError as error:
         return error

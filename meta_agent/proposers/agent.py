@@ -28,6 +28,7 @@ from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.history import SKIPPED_FOLDERS, AdmissionLimits
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.ledger import Ledger
+from meta_agent.core.parsing.strict import document
 from meta_agent.core.proposals import Brief, Draft, Proposed, Refused
 from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict
 from meta_agent.core.skills import SkillDraft
@@ -64,9 +65,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a session of the program produced; `edits` maps paths to new contents (None:
-    removed).
-    """
+    """What a session of the program left; `edits` maps paths to new contents (None: removed)."""
 
     edits: Edits
     hypothesis: str | None
@@ -215,7 +214,7 @@ class CodingAgent:
         folder = self._records / place
         record = folder / "record.json"
         if record.is_file():
-            return Leftovers.from_json(json.loads(record.read_bytes()))
+            return Leftovers.from_json(document(record.read_bytes()))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         prompt, output = folder / "prompt.md", folder / "output.txt"
         task = self._prompt(work, problem)
@@ -291,7 +290,7 @@ def _lay_out(root: Path, case: Case, before: Leftovers, task: str) -> None:
 
 
 def _left_in(root: Path, base: Mapping[str, bytes], session: Session) -> Leftovers:
-    """Reads what a session leftovers, as plain bytes."""
+    """Reads the files that a session left, as plain bytes."""
     edits: Edits = {}
     text, refusal = None, None
     try:
@@ -370,7 +369,7 @@ def _content(folder: int, name: str, path: str, most: int) -> bytes:
 
 
 def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
-    """Returns the hypothesis and the subject of what a session leftovers. Raises CandidateError."""
+    """Returns the hypothesis that a session left and its subject. Raises CandidateError."""
     if leftovers.refusal is not None:
         raise CandidateError(leftovers.refusal[1], reason=leftovers.refusal[0])
     if leftovers.hypothesis is None:
@@ -397,7 +396,7 @@ def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
 
 def _hypothesis(work: _Work, text: str) -> tuple[Hypothesis, str]:
     try:
-        row = json.loads(text, object_hook=_plain_path)
+        row = document(text, object_hook=_plain_path)
         if not isinstance(row, dict):
             raise ToolError("it must be a JSON object")
         if not work.case.brief.invalid and row.get("nothing_to_try"):

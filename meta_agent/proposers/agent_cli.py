@@ -9,7 +9,6 @@ person's login and rights. A process that it moves to a group of its own may out
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -25,6 +24,7 @@ from typing import IO, Any, Final, Literal
 
 from meta_agent.core import processes
 from meta_agent.core.errors import ConfigError, Interrupted, PreflightError
+from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
 
 PREFIX: Final = "agent:"
@@ -290,7 +290,7 @@ class _Listener(threading.Thread):
 
     def _hear(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = document(line)
         except (ValueError, RecursionError):
             event = None
         if isinstance(event, dict):

@@ -62,6 +62,13 @@ def test_what_a_model_does_to_real_code_is_not_run_in_a_plain_process(tmp_path: 
         start(config.model_copy(update={"tasks": write_tasks(tmp_path)}))
 
 
+def test_a_dry_run_starts_no_coding_agent(tmp_path: Path) -> None:
+    config = frozen(tmp_path, meta_model="agent:/no/such/program")
+    missing = preflight.refusal(config, contacts=True)
+    assert missing is not None and "/no/such/program" in str(missing)
+    assert preflight.refusal(config, contacts=False) is None
+
+
 def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"no task|no row|empty"):  # it got as far as the tasks

@@ -84,6 +84,14 @@ def test_activations_are_those_that_were_measured(folder: Path) -> None:
     assert shape.layers * layer / (1 << 20) == pytest.approx(10.28, rel=0.06)
 
 
+def test_a_frozen_policy_needs_no_memory_for_gradients(folder: Path) -> None:
+    shape = shape_of(folder)
+    frozen = predict(shape, replace(LORA, trains=False), row=2000)
+    trained = predict(shape, LORA, row=2000)
+    assert frozen.gradients == frozen.optimizer == 0
+    assert 0 < frozen.weights <= trained.weights and frozen.total < trained.total
+
+
 def test_a_row_longer_than_a_pass_is_one(folder: Path) -> None:
     shape = shape_of(folder)
     short, long = (predict(shape, LORA, row=row).activations for row in (100, 16_384))

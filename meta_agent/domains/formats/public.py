@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON, Split
@@ -141,8 +140,8 @@ def made_of(
         "sha256": _digest(text),
         "sources": {path.name: _file_digest(path) for path in sources},
     }
-    _write(target, text)
-    _write(_place(stem, ".json"), json.dumps(record, indent=1) + "\n")
+    write_whole(target, text)
+    write_whole(_place(stem, ".json"), json.dumps(record, indent=1) + "\n")
     return _task_set(target, record)
 
 
@@ -211,14 +210,6 @@ def _rows(sources: Sequence[_Source]) -> Iterator[Mapping[str, JSON]]:
 
 def _place(stem: str, suffix: str) -> Path:
     return cache_folder("tasks") / f"{stem}{suffix}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file that appears whole or not at all."""
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".making-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(scratch).replace(path)
 
 
 def _digest(text: str) -> str:

@@ -183,10 +183,17 @@ def verifier(name: str, parameters: str) -> Any:
 
 
 def scored(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
-    """Returns the score of an answer. One that makes the verifier raise cannot be read: zero."""
+    """Returns the score of an answer. An answer that the verifier cannot read scores 0.
+
+    A failure of the machine says nothing about the answer, so it is raised.
+    """
     try:
         with only_formulas():
             return float(dataset.score_answer(answer, entry))
+    except PermissionError:  # `watch` refused to evaluate the answer
+        return 0.0
+    except (ImportError, MemoryError, OSError):
+        raise
     except Exception:
         return 0.0
 

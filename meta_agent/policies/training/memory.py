@@ -113,6 +113,10 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     """
     tokens = max(settings.tokens_per_pass, row)
     short = _short(settings)
+    if not settings.trains:  # one layer at a time, without gradients
+        logits = 4 * _TILES * min(_TILE_WORDS, shape.words) * min(_TILE_TOKENS, tokens)
+        per_token = short * _layer(shape)
+        return Memory(short * shape.parameters, 0, 0, per_token * tokens, logits, 0, per_token)
     held = short if settings.lora_rank and not trained else 4
     adapters = settings.lora_rank * shape.adapted
     steps_on = adapters or shape.parameters
@@ -146,7 +150,8 @@ def require_fit(
     if needed.total <= available:
         return needed
     raise ConfigError(
-        f"training {what} with rows of {row:,} tokens needs {gib(needed.total)} "
+        f"{'training' if settings.trains else 'sampling'} {what} with rows of {row:,} tokens "
+        f"needs {gib(needed.total)} "
         f"({by_part(needed)}), and {gib(available)} are available",
         hint=_that_fits(shape, settings, row=row, trained=trained, available=available),
     )

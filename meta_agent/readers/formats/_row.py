@@ -119,11 +119,6 @@ class Row:
         value = self._first((name,), (Mapping,), "an object")
         return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
 
-    def picked(self, *names: str) -> dict[str, JSON]:
-        """Returns those of these fields that hold something."""
-        pairs = {name: self.get(name) for name in names}
-        return {name: value for name, value in pairs.items() if not _is_empty(value)}
-
     def skip(self, *names: str) -> None:
         """Marks fields as used that no record has a place for, and that nobody misses."""
         self.used.update(names)

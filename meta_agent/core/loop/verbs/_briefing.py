@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -77,7 +77,7 @@ def situation(run: Run) -> Situation:
         train_tasks=len(tasks),
         weights=_weights(run),
         temperature=domain.sampling.temperature,
-        solutions=partial(_solutions, run),
+        solutions=cache(partial(_solutions, run)),
     )
 
 
