@@ -189,9 +189,16 @@ def test_the_turn_ceiling_is_the_hosts(lab: HarnessSession, lock_step: bool) -> 
 SHORT = Ceilings(1000, 64, 1000, 0.12)
 
 
-def slow(request: GenerateRequest) -> str:
-    time.sleep(0.05)
+ROOMY = Ceilings(1000, 64, 1000, 1.2)  # for all but the model, also on a machine that is busy
+
+
+def slow(request: GenerateRequest, seconds: float = 0.05) -> str:
+    time.sleep(seconds)
     return "submit yes" if request.turn == 5 else "say more"
+
+
+def slower(request: GenerateRequest) -> str:
+    return slow(request, seconds=0.25)
 
 
 def test_the_wall_ceiling_ends_a_rollout(lab: HarnessSession) -> None:
@@ -202,8 +209,8 @@ def test_the_wall_ceiling_ends_a_rollout(lab: HarnessSession) -> None:
 
 
 def test_in_lock_step_the_models_time_is_the_machines(lab: HarnessSession) -> None:
-    (row,) = runner(lab, ScriptGateway(slow), LabDomain(SHORT)).run(plan(1))
-    assert row.clean and row.timings["model"] > SHORT.wall_sec
+    (row,) = runner(lab, ScriptGateway(slower), LabDomain(ROOMY)).run(plan(1))
+    assert row.clean and row.timings["model"] > ROOMY.wall_sec
 
 
 class Patient(ScriptGateway):
@@ -214,9 +221,9 @@ def test_the_time_of_engines_of_our_own_is_the_machines(
     lab: HarnessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("meta_agent.core.rollouts.runner.GRACE_SEC", 0.0)
-    gateway = Patient(slow, lock_step=False)
-    rows = runner(lab, gateway, LabDomain(SHORT)).run(plan(3))
-    assert all(row.clean and row.timings["model"] > SHORT.wall_sec for row in rows)
+    gateway = Patient(slower, lock_step=False)
+    rows = runner(lab, gateway, LabDomain(ROOMY)).run(plan(3))
+    assert all(row.clean and row.timings["model"] > ROOMY.wall_sec for row in rows)
 
 
 def test_in_lock_step_all_other_time_counts(
