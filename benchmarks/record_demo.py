@@ -1,10 +1,12 @@
 """Packs a finished workspace into the recording that `meta-agent demo` plays.
 
-Taken: the ledger, the harness's history with its notes, the skills. Left out for their size:
-rollouts and checkpoints. Paths of this machine are replaced by what a reader has, so the ledger's
-chain is made again over the changed steps, and the notes that quote it are changed with it.
+It takes the ledger, the harness's history with its notes, and the skills. With `--rollouts` it
+takes the rollouts too. It leaves checkpoints out for their size. It replaces the paths of this
+machine by paths that a reader has. That changes steps, so it chains the ledger again and changes
+the notes that quote the chain. `--given` names folders that the run read, such as the one of its
+tasks. They are copied into the workspace, so that it can be verified elsewhere.
 
-    python benchmarks/record_demo.py WORKSPACE [--out examples/recorded-run/workspace.tar.zst]
+    python benchmarks/record_demo.py WORKSPACE NAME [--rollouts] [--given FOLDER ...]
 """
 
 from __future__ import annotations
@@ -17,41 +19,61 @@ import sqlite3
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import zstandard
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger._rows import link
-from meta_agent.studies.demo import FOLDER
+from meta_agent.studies.demo import SUFFIX, recording_folder
 
-OUT = Path(__file__).parents[1] / "examples/recorded-run/workspace.tar.zst"
-PARTS = ("harness_repo", "skills_library", "ledger.sqlite", "meta-agent.toml")  # settings last
+OUT = Path(__file__).parents[1] / "examples/recorded-run"
+PARTS = ("harness_repo", "skills_library", "ledger.sqlite")
+SETTINGS = "meta-agent.toml"  # unpacked last: a folder with it is a workspace
 TEXTS = {"steps": ("intent", "outcome"), "events": ("payload",), "runs": ("config", "result")}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workspace", type=Path)
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("name", help="of the recording: `meta-agent demo --recording NAME`")
+    parser.add_argument("--rollouts", action="store_true")
+    parser.add_argument("--given", type=Path, nargs="*", default=[])
     args = parser.parse_args()
+    more = ["rollouts"] * args.rollouts + ["given"] * bool(args.given)
+    parts = [*PARTS, *more, SETTINGS]
+    out, played = OUT / f"{args.name}{SUFFIX}", recording_folder(args.name)
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / FOLDER
-        shutil.copytree(
-            args.workspace, copy, ignore=shutil.ignore_patterns("checkpoints", "rollouts")
-        )
-        digests = clean(copy / "ledger.sqlite")
+        copy = Path(folder) / played
+        shutil.copytree(args.workspace, copy, ignore=shutil.ignore_patterns("checkpoints"))
+        replaced = {}
+        for given in args.given:
+            shutil.copytree(given, copy / "given" / given.name)
+            replaced[str(given.absolute())] = f"given/{given.name}"
+        settings = copy / SETTINGS
+        settings.write_text(without(settings.read_text(), replaced))
+        digests = clean(copy / "ledger.sqlite", played, replaced)
         rename(copy / "harness_repo", digests)
-        args.out.write_bytes(zstandard.compress(packed(copy), 19))
-    print(f"{args.out}: {args.out.stat().st_size:,} bytes, {len(digests)} steps chained again")
+        out.write_bytes(zstandard.compress(packed(copy, parts), 19))
+    print(f"{out}: {out.stat().st_size:,} bytes, {len(digests)} steps chained again")
 
 
-def clean(ledger: Path) -> dict[str, str]:
-    """Replaces what names this machine in all JSON of the journal; new digests by the old ones."""
+def without(text: str, replaced: Mapping[str, str]) -> str:
+    """Returns the text with each path replaced."""
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
+
+
+def clean(ledger: Path, played: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Replaces the paths of this machine in all JSON of the journal.
+
+    Returns the new digest of each step by its old one.
+    """
     db = sqlite3.connect(ledger, isolation_level=None)
     config = json.loads(db.execute("SELECT config FROM runs").fetchone()[0])
-    replaced = {config["workspace"]: FOLDER, config["python"]: "python3"}
+    replaced = {config["workspace"]: played, config["python"]: "python3", **given}
     db.execute("PRAGMA journal_mode=DELETE")
     for old, new in replaced.items():
         for table, columns in TEXTS.items():
@@ -90,8 +112,8 @@ def git(repo: Path, *words: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-def packed(folder: Path) -> bytes:
-    """A tar of the parts, with nobody's name and no time of a file."""
+def packed(folder: Path, parts: Sequence[str]) -> bytes:
+    """Returns a tar of the parts without the names of users and the times of files."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
@@ -101,7 +123,7 @@ def packed(folder: Path) -> bytes:
 
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for part in PARTS:
+        for part in parts:
             archive.add(folder / part, arcname=part, filter=plain)
     return buffer.getvalue()
 

@@ -15,16 +15,19 @@ def demo(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0, max=3600, help="Length of the playback.")
     ] = 40.0,
+    recording: Annotated[
+        str, typer.Option("--recording", help="Which run: nano-swe or smollm2.")
+    ] = "nano-swe",
     as_json: JsonOption = False,
 ) -> None:
     """Play a recorded run on the real screens, without a model, a key or training."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.reports import open_display
     from meta_agent.reports.terminal.text import summary
-    from meta_agent.studies.demo import FOLDER, play, unpacked
+    from meta_agent.studies.demo import play, recording_folder, unpacked
 
     with stdout_for_data():
-        place = unpacked(Path(FOLDER))
+        place = unpacked(Path(recording_folder(recording)), recording)
         display = open_display()
         try:
             with Ledger.open(place.ledger_file, owner_lock=False) as ledger:

@@ -11,6 +11,7 @@ import typer
 from meta_agent.cli._flags import FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
@@ -26,13 +27,26 @@ def evolve(
             "--dry-run", help="Only say what would run and what it may cost. Contacts nobody."
         ),
     ] = False,
+    planned_for: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="With --dry-run: plan for other GPUs, such as h100, 4xh100 or 48GiB.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the loop. The same command resumes an unfinished run."""
     from meta_agent.composition import library
 
+    if planned_for and not dry_run:
+        raise ConfigError(
+            "--for plans for another machine, and this would start a run here",
+            hint="add --dry-run, or leave --for out",
+        )
     if dry_run:
-        _show_forecast(config, as_json)
+        _show_forecast(config, planned_for, as_json)
         return
     result = _work(lambda display: library.run(config, display))
     from meta_agent.reports.terminal.text import summary
@@ -92,12 +106,13 @@ def _display() -> Iterator[Display]:
         display.close()
 
 
-def _show_forecast(config: RunConfig, as_json: bool) -> None:
+def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) -> None:
     from meta_agent.composition import library
+    from meta_agent.policies.training.devices import planned
     from meta_agent.reports.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
-        predicted = library.forecast(config)
+        predicted = library.forecast(config, planned(planned_for) if planned_for else None)
     plan, estimate = predicted.plan.to_json(), predicted.estimate
     emit(
         as_json,

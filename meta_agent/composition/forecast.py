@@ -33,6 +33,7 @@ from meta_agent.llm_clients.asking.estimate import (
     measured_in,
     too_coarse,
 )
+from meta_agent.policies.training.devices import Device
 
 
 class Work(NamedTuple):
@@ -69,8 +70,11 @@ class Forecast:
         }
 
 
-def forecast(config: RunConfig) -> Forecast:
-    """Returns the forecast of a run. A replay is forecast with the settings of its recording."""
+def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast:
+    """Returns the forecast of a run. A replay is forecast with the settings of its recording.
+
+    `planned` are the GPUs of another machine, on which the run shall start.
+    """
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
     require_supported(config)
@@ -83,11 +87,11 @@ def forecast(config: RunConfig) -> Forecast:
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     spending = estimate(config, plan, prices_in_use(config), least, measured)
-    if refused := refusal(config, contacts=False):
+    if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
     work = _work(config, plan, domain)
-    return Forecast(config, plan, spending, placing(config, domain), work)
+    return Forecast(config, plan, spending, placing(config, domain, planned), work)
 
 
 def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:

@@ -33,6 +33,7 @@ from meta_agent.reports.terminal.display import Event, TellingDisplay
 
 if TYPE_CHECKING:
     from meta_agent.composition.forecast import Forecast
+    from meta_agent.policies.training.devices import Device
 
 Grade = Callable[..., Any]
 
@@ -190,12 +191,12 @@ def train(config: RunConfig, display: Display) -> JSON:
     return train_alone(config, display)
 
 
-def forecast(config: RunConfig) -> Forecast:
+def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast:
     """Returns what a run would do and cost, as `evolve --dry-run` does. Contacts nobody."""
     from meta_agent.composition.forecast import forecast as forecast_run
 
     require_used(config)
-    return forecast_run(config)
+    return forecast_run(config, planned)
 
 
 def _run_with_display(

@@ -44,8 +44,11 @@ class Placing(NamedTuple):
     """Predicted memory of a training on one device; None for a small policy."""
 
 
-def train_settings(config: RunConfig) -> TrainSettings:
-    """Returns how a child process loads and trains the policy of these settings."""
+def train_settings(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings:
+    """Returns how a child process loads and trains the policy of these settings.
+
+    `gpus` are the devices to plan for; None stands for those of this machine.
+    """
     if not config.policy.startswith(_HF):
         return TrainSettings(corrected=config.engines > 0)
     behind = config.max_staleness
@@ -53,7 +56,7 @@ def train_settings(config: RunConfig) -> TrainSettings:
     return TrainSettings(
         config.lora_rank,
         config.precision,
-        config.tokens_per_pass or _usual_pass(),
+        config.tokens_per_pass or _usual_pass(gpus),
         corrected=corrected,
         max_staleness=behind,
         ranks=config.train_gpus,
@@ -62,14 +65,14 @@ def train_settings(config: RunConfig) -> TrainSettings:
     )
 
 
-def _usual_pass() -> int:
-    has_gpu = any(device.name for device in devices())
+def _usual_pass(gpus: list[Device] | None) -> int:
+    has_gpu = any(device.name for device in gpus or devices())
     return TOKENS_PER_PASS if has_gpu else CPU_TOKENS_PER_PASS
 
 
-def _alone(config: RunConfig) -> TrainSettings:
+def _alone(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings:
     """Returns the settings of the child that trains. With engines no second child samples."""
-    settings = train_settings(config)
+    settings = train_settings(config, gpus)
     return replace(settings, max_staleness=0) if config.engines else settings
 
 
@@ -88,11 +91,12 @@ def gpus_of(config: RunConfig) -> int:
     return config.train_gpus + (engines if (config.train_gpus, engines) != (1, 1) else 0)
 
 
-def placing(config: RunConfig, domain: Domain) -> Placing:
+def placing(config: RunConfig, domain: Domain, planned: list[Device] | None = None) -> Placing:
     """Returns how many trainings run at once, and on which devices.
 
-    Raises ConfigError if an `hf:` training does not fit into this machine's memory. With another
-    executor, devices and memory are those of its nodes, and nothing is refused here.
+    Raises ConfigError if an `hf:` training does not fit into the memory of this machine, or of the
+    planned devices. With another executor, devices and memory are those of its nodes, and nothing
+    is refused here.
     """
     if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)
@@ -103,11 +107,11 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
     trained = config.trainable  # a run trains on from what it trained
     if config.executor != "local":  # each node looks at its own memory (`composition.nodes`)
         return Placing(1, memory=predict(shape, _alone(config), row=row, trained=trained))
-    gpus = _for_training(config, devices())
+    gpus = _for_training(config, planned or devices())
     memory = require_fit(
         config.policy,
         shape,
-        _alone(config),
+        _alone(config, planned),
         row=row,
         trained=trained,
         available=_available(gpus, config.train_gpus),

@@ -1,8 +1,8 @@
-"""`meta-agent demo`: a recorded run played back on the screens of a live one; nothing is trained.
+"""Plays a recorded run back on the screens of a live run, for `meta-agent demo`.
 
-The recording is a workspace whose ledger, history and skills are whole, made by
-`benchmarks/record_demo.py`; every other reader works on it too. Does not cover: its rollouts and
-checkpoints, which are left out for their size, so nothing in it can be computed again.
+A recording is a workspace with its whole ledger, history and skills. `benchmarks/record_demo.py`
+makes it, and every other command reads it. Checkpoints are left out for their size, and rollouts
+too where a run has many.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from meta_agent.core.resources import resource_dir
 from meta_agent.core.workspace import Workspace, claim_workspace, is_workspace, open_workspace
 from meta_agent.reports import Display, RunState, duration, reduce, within_run
 
-FOLDER: Final = "meta-agent-demo"
-_RECORDING: Final = "workspace.tar.zst"
+SUFFIX: Final = ".tar.zst"
+DEFAULT: Final = "nano-swe"
 _NAMES: Final = ("series", "step")  # in a metric's event, beside its numbers
 
 
@@ -32,10 +32,19 @@ class _Moment(NamedTuple):
     payload: Any
 
 
-def unpacked(root: Path) -> Workspace:
-    """The recorded workspace in a folder of its own; one that is there is taken as it is."""
+def recording_folder(name: str) -> str:
+    """Returns the folder that `demo` unpacks a recording to."""
+    return "meta-agent-demo" if name == DEFAULT else f"meta-agent-demo-{name}"
+
+
+def unpacked(root: Path, name: str = DEFAULT) -> Workspace:
+    """Returns the recorded workspace, unpacked to `root`. A recording that lies there stays.
+
+    Raises ConfigError if there is no such recording, or if `root` holds other files.
+    """
     if not is_workspace(root):
-        claim_workspace(root, _unpack)
+        packed = _recording(name)
+        claim_workspace(root, lambda folder: _unpack(packed, folder))
     place = open_workspace(root)
     if not place.ledger_file.is_file():
         raise ConfigError(f"{root} holds no recorded run", hint=f"rm -r {root}, then run it again")
@@ -45,7 +54,7 @@ def unpacked(root: Path) -> Workspace:
 def play(
     ledger: Ledger, display: Display, seconds: float, wait: Callable[[float], None] = time.sleep
 ) -> RunState:
-    """Tells a finished run again, its pauses shortened to so many seconds in all."""
+    """Shows a finished run again and returns its state. The playback takes `seconds` in all."""
     state = reduce(ledger)
     moments = sorted(_moments(ledger, state.run), key=lambda event: event.at)
     display.begin(_headline(state, seconds))
@@ -61,10 +70,21 @@ def play(
     return state
 
 
-def _unpack(root: Path) -> None:
+def _recording(name: str) -> bytes:
+    files = {
+        path.name.removesuffix(SUFFIX): path
+        for path in resource_dir("examples/recorded-run").glob(f"*{SUFFIX}")
+    }
+    if name not in files:
+        raise ConfigError(
+            f"there is no recording {name!r}", hint=f"take one of these: {', '.join(sorted(files))}"
+        )
+    return files[name].read_bytes()
+
+
+def _unpack(packed: bytes, root: Path) -> None:
     import zstandard
 
-    packed = (resource_dir("examples/recorded-run") / _RECORDING).read_bytes()
     with tarfile.open(fileobj=io.BytesIO(zstandard.decompress(packed))) as archive:
         archive.extractall(root, filter="data")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meta_agent.core.history import HarnessRepo
+from meta_agent.core.rollouts import RolloutStore
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 
@@ -34,6 +35,17 @@ def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
         assert len(refused.stderr.splitlines()) <= 2
     assert meta_agent("report", "--html", "page.html", cwd=root).returncode == 0
     assert "<svg" in (root / "page.html").read_text()
+
+
+def test_the_run_of_a_real_model_keeps_its_attempts(tmp_path: Path, meta_agent: Runner) -> None:
+    ran = meta_agent("demo", "--recording", "smollm2", "--seconds", "0", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "from 0.0 % to 38.5 %" in " ".join(ran.stdout.split())
+    root = tmp_path / "meta-agent-demo-smollm2"
+    assert "PROMOTE" in meta_agent("why", "g0/c1", cwd=root).stdout
+    store = RolloutStore(root / "rollouts")
+    shards = [shard for name in store.names() if (shard := store.find(name))]
+    assert sum(len(store.read(shard)) for shard in shards) == 537
 
 
 def test_a_pace_below_zero_is_a_sentence(tmp_path: Path, meta_agent: Runner) -> None:

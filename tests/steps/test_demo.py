@@ -74,3 +74,10 @@ def test_another_workspace_is_no_demo(tmp_path: Path) -> None:
     place.ledger_file.unlink()
     with pytest.raises(ConfigError, match="holds no recorded run"):
         unpacked(place.root)
+
+
+def test_a_recording_that_there_is_not_lists_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'llama'") as refused:
+        unpacked(tmp_path / "demo", "llama")
+    assert "nano-swe" in refused.value.hint and "smollm2" in refused.value.hint
+    assert not (tmp_path / "demo").exists()

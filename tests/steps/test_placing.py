@@ -14,7 +14,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.engine_room import seats_of
-from meta_agent.policies.training.devices import Device
+from meta_agent.policies.training.devices import Device, planned
 from meta_agent.policies.training.memory import GIB
 from tests.training import test_memory
 
@@ -114,3 +114,20 @@ def test_the_page_says_what_a_run_asks_for(monkeypatch: pytest.MonkeyPatch, fold
         found = [Device("0", 80 * GIB)]
         training = placed(monkeypatch, f"hf:{folder}", found, row, tokens_per_pass=16_384, **LORA)
         assert training.memory and f"{training.memory.total / GIB:.1f}" == size
+
+
+def test_a_laptop_plans_for_another_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(placing, "devices", lambda: [Device("", GIB)])
+    domain: Any = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=128))
+    config = RunConfig(policy=f"hf:{folder}", **LORA)
+    place = placing.placing(config, domain, planned("2xH100"))
+    assert place.devices == ("0", "1")
+    with pytest.raises(ConfigError, match=r"4\.75 GiB are available"):
+        placing.placing(config, domain, planned("5gib"))
+
+
+@pytest.mark.parametrize("name", ["h9000", "0xh100", "0gib", "many", "4x"])
+def test_a_card_that_there_is_not_lists_those_that_there_are(name: str) -> None:
+    with pytest.raises(ConfigError, match="names no card") as refused:
+        planned(name)
+    assert "h100" in refused.value.hint

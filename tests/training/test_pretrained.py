@@ -1,6 +1,9 @@
 """Pretrained models by one word: what is fetched, what is refused, and the real weights."""
 
+import itertools
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from meta_agent.policies.pretrained import PRETRAINED, fetch, folder_of
 from meta_agent.policies.training.hub import hf_place
 
 MODEL = PRETRAINED["smollm2"]
+EXAMPLE = Path(__file__).parents[2] / "examples/extraction"
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +90,31 @@ def test_the_real_weights_answer() -> None:
     )
     reply = model.generate(**rows, max_new_tokens=12, do_sample=False)[0]
     assert "Paris" in tokenizer.decode(reply[rows["input_ids"].shape[1] :])
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_the_search_lets_the_real_weights_pass_a_format(tmp_path: Path) -> None:
+    """The example's run on fewer tasks: from no clean reply to some, by worked examples."""
+    sizes = {"train": 24, "search": 8, "confirm": 16, "vault": 12}
+    rows = [json.loads(line) for line in (EXAMPLE / "tasks.jsonl").read_text().splitlines()]
+    rows.sort(key=lambda row: row["split"])
+    fewer = [
+        row
+        for split, group in itertools.groupby(rows, key=lambda row: row["split"])
+        for row in itertools.islice(group, sizes[split])
+    ]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in fewer))
+    fetch("smollm2", lambda _: None)
+    command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2", "--json"]
+    command += ["--train-steps", "0", "--generations", "1", "--candidates", "2", "--budget", "64"]
+    command += ["--sandbox", "process", "--allow-unsafe", "--threads", "1"]
+    command += ["--tasks", str(tasks), "--grade", str(EXAMPLE / "grader.py")]
+    command += ["--workspace", str(tmp_path / "run")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = json.loads(ran.stdout)
+    assert run["baseline"]["clean_success"] <= 1 / 12
+    assert run["final"]["n"] == 12
+    edits = " ".join(candidate["statement"] for candidate in run["candidates"].values())
+    assert "worked example" in edits

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from meta_agent.core.errors import ConfigError
+
+CARDS: Final = {"a100": 80, "h100": 80, "h200": 141, "b200": 180, "l40s": 48, "l4": 24, "t4": 16}
+"""Memory in GiB of common cards, by the name that `evolve --dry-run --for` takes."""
+_PLANNED: Final = re.compile(r"(?:(\d{1,2})x)?(?:([a-z]+\d+s?)|(\d{1,4})gib)")
+_USABLE: Final = 0.95
+"""Share of a card's memory that the driver and the runtime leave."""
 _LIBRARY: Final = "libnvidia-ml.so.1"
 _MEMINFO: Final = Path("/proc/meminfo")
 _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
@@ -32,6 +40,22 @@ class _Memory(ctypes.Structure):
         ("free", ctypes.c_ulonglong),
         ("used", ctypes.c_ulonglong),
     )
+
+
+def planned(name: str) -> list[Device]:
+    """Returns the GPUs that a name such as `h100`, `4xh100` or `2x48GiB` describes.
+
+    Raises ConfigError if it describes none.
+    """
+    match = _PLANNED.fullmatch(name.lower())
+    size = (CARDS.get(match[2]) if match[2] else int(match[3])) if match else None
+    if match is None or not size or match[1] in ("0", "00"):
+        raise ConfigError(
+            f"--for {name!r} names no card",
+            hint=f"give one of {', '.join(CARDS)}, or a size such as 48GiB; 4xh100 are four",
+        )
+    free = int(size * _USABLE * (1 << 30))
+    return [Device(str(at), free) for at in range(int(match[1] or 1))]
 
 
 def devices() -> list[Device]:
