@@ -45,6 +45,22 @@ def test_few_attempts_move_an_estimate_less_than_many_that_say_the_same() -> Non
     assert many.gain == pytest.approx(0.25, abs=0.03)
 
 
+def test_where_nothing_was_solved_a_first_success_keeps_an_edit_in_the_race() -> None:
+    """No attempt of 48 succeeds at the start. Success that is new is no small move of logits."""
+    worth = []
+    for solved in (0, 1, 3):
+        field = Field(48)
+        for task in range(48):
+            field.add(0, task, False)
+        version = field.enter(0)
+        for at in range(BLOCK):
+            field.add(version, 5 * at, at < solved)
+        worth.append(field.chance(version).worth)
+    nothing, first, several = worth
+    assert TERMS.hopeless < nothing < TERMS.drop < first < several
+    assert several > TERMS.accept
+
+
 def test_attempts_at_dropped_edits_say_how_good_the_start_is() -> None:
     """The start was lucky once; forty edits that do nothing tell."""
     alone, among = Field(TASKS), Field(TASKS)
@@ -68,7 +84,7 @@ def test_the_variance_is_that_of_the_whole_matrix() -> None:
     child = field.enter(1)
     for task in range(TASKS):
         field.add(child, task, task % 2 == 0)
-    found = field._fit(child)
+    found = field._fit(child, TERMS)
     a, b, parent = field._level, field._effect[:5], field._parent
     rate = expit(a[:, None] + b)
     weight = field._tried[:, :5] * rate * (1 - rate)

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import expit, logit, ndtr
 
 Matrix = NDArray[np.float64]
 EXAM: Final = 0.2
@@ -63,7 +63,11 @@ class Terms:
     null: float = 0.4
     """The prior share of edits that do nothing (the spike)."""
     slab: float = 0.8
-    """The prior deviation of the effects of all other edits, in logits."""
+    """The prior deviation of the effects of all other edits, in logits.
+
+    Where hardly an attempt succeeds, it is at least `reach` times the logits of a worthy gain.
+    """
+    reach: float = 2.0
     tasks: float = 1.5
     """The prior deviation of the tasks' difficulties, in logits."""
     chain: float = 0.4
@@ -143,18 +147,36 @@ class Field:
 
     def chance(self, version: int) -> Chance:
         """Returns what the model says of a version against its parent."""
-        terms, parent = self._terms, self._parent[version]
-        variance = self._fit(version)
+        parent = self._parent[version]
+        terms = self._at_the_floor(parent)
+        variance = self._fit(version, terms)
         mean = self._effect[version] - self._effect[parent]
         precision = max(1 / variance - 1 / terms.chain**2, 1e-6)  # what the data say, alone
         rates = self._level + self._effect[parent]
         slope = float((expit(rates) * expit(-rates)).mean())
         return _shrunk(float(mean / variance / precision), 1 / precision, slope, terms)
 
-    def _fit(self, version: int) -> float:
+    def _at_the_floor(self, parent: int) -> Terms:
+        """Returns terms with wider priors if a worthy gain over `parent` takes many logits.
+
+        An edit that lets the first attempts succeed moves the logits far. Priors made for rates in
+        the middle would call it hopeless before its first attempt.
+        """
+        terms = self._terms
+        tried, solved = self._tried[:, parent].sum(), self._solved[:, parent].sum()
+        rate = min(float((solved + 0.5) / (tried + 1)), 0.5)
+        slab = terms.reach * float(logit(rate + terms.worth) - logit(rate))
+        if slab <= terms.slab:
+            return terms
+        return replace(terms, slab=slab, chain=terms.chain * slab / terms.slab)
+
+    def _fit(self, version: int, terms: Terms) -> float:
         """Fits by Newton's method from the last fit. Returns the variance of the version's gain."""
-        count, terms = len(self._parent), self._terms
-        tried, solved = self._tried[:, :count], self._solved[:, :count]
+        count = len(self._parent)
+        tried, solved = self._tried[:, :count].copy(), self._solved[:, :count].copy()
+        # One attempt of the start, half solved: without it a rate of 0 has no finite logit.
+        tried[:, 0] += 1 / len(tried)
+        solved[:, 0] += 0.5 / len(tried)
         a, b, parent = self._level, self._effect[:count], np.array(self._parent)
         tree = _Tree(parent, version, terms)
         for _ in range(8):
