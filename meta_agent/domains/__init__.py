@@ -37,9 +37,9 @@ class Door(NamedTuple):
 
 _IN: Final = "meta_agent.domains"
 DOORS: Final[Mapping[str, Door]] = {
-    "swe": Door(f"{_IN}.swe.door", f"{_IN}.checking._swe", "chat/swe"),
-    "math": Door(f"{_IN}.math.door", f"{_IN}.checking._math", "chat/math"),
-    "code": Door(f"{_IN}.code.door", f"{_IN}.checking._code", "chat/code"),
+    "swe": Door(f"{_IN}.swe", f"{_IN}.checking._swe", "chat/swe"),
+    "math": Door(f"{_IN}.math", f"{_IN}.checking._math", "chat/math"),
+    "code": Door(f"{_IN}.code", f"{_IN}.checking._code", "chat/code"),
     "graded": Door(f"{_IN}.graded", f"{_IN}.checking._graded", "chat/open", needs_file=False),
     "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "chat/open"),
     "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False),

@@ -1,5 +1,6 @@
 """Programming problems: candidates run in sandboxes that hold no answers; the host compares."""
 
+from meta_agent.domains._asked import Asked
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code._domain import CodeDomain, code_runner, graded, load_code_domain
 from meta_agent.domains.code._runner import CodeRunner, UngradableError
@@ -13,7 +14,16 @@ __all__ = [
     "code_runner",
     "graded",
     "load_code_domain",
+    "open_domain",
     "program_of",
     "same_output",
     "same_value",
 ]
+
+
+def open_domain(options: Asked) -> CodeDomain:
+    """Opens a file of problems of any known set."""
+    assert options.tasks is not None, "a domain that needs a file is not opened without one"
+    return load_code_domain(
+        options.tasks, sandbox=options.sandbox, run=options.run, mapping=options.mapping
+    )

@@ -1,16 +1,10 @@
 """Readers of public data sets: a file of rows in, typed rows or one clear `ConfigError` out."""
 
+from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec, SweRow, semantic_key
 from meta_agent.domains.formats.code_sets import CodeRow
 from meta_agent.domains.formats.math_sets import MathRow
-from meta_agent.domains.formats.r2e import as_swe_row, resolved, split_rows
 from meta_agent.domains.formats.rows import TaskFile
-from meta_agent.domains.formats.swebench import (
-    OfficialRun,
-    SourceSpec,
-    SweRow,
-    read_swebench,
-    semantic_key,
-)
+from meta_agent.domains.formats.swebench import read_swebench
 
 __all__ = [
     "CodeRow",
@@ -19,9 +13,6 @@ __all__ = [
     "SourceSpec",
     "SweRow",
     "TaskFile",
-    "as_swe_row",
     "read_swebench",
-    "resolved",
     "semantic_key",
-    "split_rows",
 ]

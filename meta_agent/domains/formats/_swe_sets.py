@@ -23,14 +23,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
-from meta_agent.domains.formats._scripts import commands_of, reversed_patch
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec
 from meta_agent.domains.formats.rows import Fields
 
@@ -39,51 +36,50 @@ KNOWN_SETS: Final = (
     "SWE-bench 4 and 5, SWE-Gym, SWE-smith, SWE-rebench, SWE-rebench V2, R2E-Gym, "
     "and what `meta-agent tasks mine` and `synth` write"
 )
-_TESTBED: Final = "/testbed"
 _CONDA: Final = "source /opt/miniconda3/bin/activate\nconda activate testbed"
 _CONDA_PYTHON: Final = "/opt/miniconda3/envs/testbed/bin/python"
-_NOT_TESTS: Final = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml")
-_NOT_TESTS_EITHER: Final = (".yaml", ".toml")
+_NOT_TESTS: Final = (
+    *(".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"),
+)
 _PYTEST: Final = ("pytest -rA", "parse_log_pytest")
 _DJANGO: Final = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
-_COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "django/django": (_DJANGO, "parse_log_django"),
-        "sympy/sympy": (
-            "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
-            "parse_log_sympy",
-        ),
-        "sphinx-doc/sphinx": ("tox --current-env -epy39 -v --", "parse_log_sphinx"),
-        "astropy/astropy": (
-            "pytest -rA -vv -o console_output_style=classic --tb=no",
-            "parse_log_astropy",
-        ),
-        "mwaskom/seaborn": ("pytest --no-header -rA", "parse_log_seaborn"),
-        "matplotlib/matplotlib": ("pytest -rA", "parse_log_matplotlib"),
-        "psf/requests": ("pytest -rA", "parse_log_requests"),
-        "pylint-dev/pylint": ("pytest -rA", "parse_log_pylint"),
-        "pydicom/pydicom": ("pytest -rA", "parse_log_pydicom"),
-        "scikit-learn/scikit-learn": ("pytest -rA", "parse_log_scikit"),
-    }
-)
+_COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "django/django": (_DJANGO, "parse_log_django"),
+    "sympy/sympy": (
+        "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
+        "parse_log_sympy",
+    ),
+    "sphinx-doc/sphinx": ("tox --current-env -epy39 -v --", "parse_log_sphinx"),
+    "astropy/astropy": (
+        "pytest -rA -vv -o console_output_style=classic --tb=no",
+        "parse_log_astropy",
+    ),
+    "mwaskom/seaborn": ("pytest --no-header -rA", "parse_log_seaborn"),
+    "matplotlib/matplotlib": ("pytest -rA", "parse_log_matplotlib"),
+    "psf/requests": ("pytest -rA", "parse_log_requests"),
+    "pylint-dev/pylint": ("pytest -rA", "parse_log_pylint"),
+    "pydicom/pydicom": ("pytest -rA", "parse_log_pydicom"),
+    "scikit-learn/scikit-learn": ("pytest -rA", "parse_log_scikit"),
+}
 _REBENCH_PYTEST: Final = "pytest --no-header -rA --tb=line --color=no -p no:cacheprovider"
 _SMITH_PYTEST: Final = "pytest --disable-warnings --color=no --tb=no --verbose"
+# Lines that change only the shell's own state, and lines that print a mark.
+_SETS_UP: Final = re.compile(r"\s*(?:source|\.|conda activate|export|unset|cd|ulimit|nvm use)\s")
+_PRINTS: Final = re.compile(r"\s*(?::|echo)")
+_HUNK: Final = re.compile(r"@@ -(\d+(?:,(\d+))?) \+(\d+(?:,(\d+))?) @@(.*)")
+
+Own = dict[str, Any]
+"""The fields of a `SweRow` that a set fills by rules of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Particulars:
-    """What a row says beyond the fields that all sets share."""
+def own_fields(fields: Fields, tests: tuple[str, ...]) -> Own:
+    """Returns what a row says by the rules of its set. `tests` is its FAIL_TO_PASS.
 
-    dialect: str
-    image: str | None
-    source: SourceSpec | None = None
-    run: OfficialRun | None = None
-    patch: str | None = None
-
-
-def particulars(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    """Returns what a row says by the rules of its set. `tests` is its FAIL_TO_PASS."""
-    return _SETS[dialect_of(fields)](fields, tests)
+    Raises `ConfigError` for an unknown set, and for a field that the set needs and the row lacks.
+    """
+    dialect = dialect_of(fields)
+    usual = {"dialect": dialect, "image": _image(fields), "patch": fields.optional_text("patch")}
+    return {**usual, "source": None, "run": None, **_SETS[dialect](fields, tests)}
 
 
 def dialect_of(fields: Fields) -> str:
@@ -116,25 +112,17 @@ def _image(fields: Fields) -> str | None:
     return fields.optional_text("image", "image_name", "docker_image")
 
 
-def _plain(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    del tests
-    return Particulars("swe-bench", _image(fields), patch=fields.optional_text("patch"))
-
-
-def _swe_bench_4(fields: Fields, tests: tuple[str, ...]) -> Particulars:
+def _swe_bench_4(fields: Fields) -> Own:
     image_id = fields.text("instance_id").lower().replace("__", "_1776_")
-    image = _image(fields) or f"swebench/sweb.eval.x86_64.{image_id}:latest"
-    return _by_repository("swe-bench-4", image, fields, tests)
+    return _by_repository(f"swebench/sweb.eval.x86_64.{image_id}:latest", fields)
 
 
-def _swe_gym(fields: Fields, tests: tuple[str, ...]) -> Particulars:
+def _swe_gym(fields: Fields) -> Own:
     image_id = fields.text("instance_id").lower().replace("__", "_s_")
-    image = _image(fields) or f"xingyaoww/sweb.eval.x86_64.{image_id}:latest"
-    return _by_repository("swe-gym", image, fields, tests)
+    return _by_repository(f"xingyaoww/sweb.eval.x86_64.{image_id}:latest", fields)
 
 
-def _by_repository(dialect: str, image: str, fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    del tests
+def _by_repository(image: str, fields: Fields) -> Own:
     repo = fields.text("repo")
     command, parser = _COMMANDS.get(repo, _PYTEST)
     if repo == "django/django" and fields.text("version", "") == "1.9":
@@ -143,76 +131,130 @@ def _by_repository(dialect: str, image: str, fields: Fields, tests: tuple[str, .
     if repo == "django/django":
         files = tuple(_dotted(name) for name in files)
     run = OfficialRun(" ".join((command, *files)), parser, _CONDA)
-    return Particulars(dialect, image, _testbed(), run, fields.optional_text("patch"))
+    return {"image": _image(fields) or image, "source": _testbed(), "run": run}
 
 
 def test_files(test_patch: str) -> tuple[str, ...]:
     """Returns the files that a test patch touches, without data files."""
     files = re.findall(r"^diff --git a/.* b/(.*)$", test_patch, re.MULTILINE)
-    return tuple(name for name in files if not name.endswith(_NOT_TESTS + _NOT_TESTS_EITHER))
+    return tuple(name for name in files if not name.endswith(_NOT_TESTS))
 
 
 def _dotted(path: str) -> str:
     return path.removesuffix(".py").removeprefix("tests/").replace("/", ".")
 
 
-def _testbed(**changes: tuple[str, ...] | str) -> SourceSpec:
-    return SourceSpec(image_path=_TESTBED, python=_CONDA_PYTHON, **changes)  # type: ignore[arg-type]
+def _testbed(**changes: Any) -> SourceSpec:
+    return SourceSpec(image_path="/testbed", python=_CONDA_PYTHON, **changes)
 
 
-def _swe_bench_5(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    del tests
-    script = commands_of(fields.text("eval_script"))
-    if script is None:
+def _swe_bench_5(fields: Fields) -> Own:
+    run = commands_of(fields.text("eval_script"))
+    if run is None:
         raise fields.error("eval_script", "a script with the two marks of the test output")
-    kind = fields.text("eval_type")
-    if kind not in ("pass_and_fail", "fail_only"):
+    if fields.text("eval_type") not in ("pass_and_fail", "fail_only"):
         raise fields.error("eval_type", "pass_and_fail or fail_only")
-    run = OfficialRun(script.command, fields.text("log_parser"), script.prelude)
-    patch = fields.optional_text("patch")
-    return Particulars("swe-bench-5", fields.text("image"), _testbed(), run, patch)
+    run = replace(run, parser=fields.text("log_parser"))
+    return {"image": fields.text("image"), "source": _testbed(), "run": run}
 
 
-def _swe_smith(fields: Fields, tests: tuple[str, ...]) -> Particulars:
+def commands_of(script: str) -> OfficialRun | None:
+    """Returns the test command of an evaluation script and the lines that choose its environment.
+
+    The script resets tests, applies the test patch and installs the package before that. We do the
+    first two ourselves and install nothing, since there is no network. Returns None if the marks
+    around the command are missing.
+    """
+    lines = script.split("\n")
+    # A mark inside a test patch begins with the sign of the diff.
+    start, end = (
+        next((n for n, text in enumerate(lines) if mark in text and _PRINTS.match(text)), -1)
+        for mark in (">>>>> Start Test Output", ">>>>> End Test Output")
+    )
+    if start < 0 or end <= start + 1:
+        return None
+    prelude = [line for line in lines[:start] if _SETS_UP.match(line)]
+    command = "\n".join(lines[start + 1 : end]).strip()
+    return OfficialRun(command, "", "\n".join(prelude))
+
+
+def _swe_smith(fields: Fields, tests: tuple[str, ...]) -> Own:
+    """Returns the fields of a row whose `patch` is the bug. Its fix is the same diff reversed."""
     bug = fields.text("patch")
     files = tuple(sorted({test.split("::", 1)[0] for test in tests}))
-    source = _testbed(setup_patch=bug, hidden=files)
     run = OfficialRun(f"{_SMITH_PYTEST} {' '.join(files)}", "parse_log_pytest_v2", _CONDA)
-    return Particulars("swe-smith", fields.text("image_name"), source, run, reversed_patch(bug))
+    return {
+        "image": fields.text("image_name"),
+        "source": _testbed(setup_patch=bug, hidden=files),
+        "run": run,
+        "patch": reversed_patch(bug),
+    }
 
 
-def _swe_rebench(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    del tests
+def reversed_patch(text: str) -> str:
+    """Returns the diff that undoes a diff.
+
+    Hunks are walked by the counts in their heads, so a removed line that looks like the head of a
+    file is a line.
+    """
+    turned: list[str] = []
+    old = new = 0
+    for line in text.split("\n"):
+        hunk = _HUNK.match(line)
+        if old > 0 or new > 0:
+            kind = line[:1]
+            old, new = old - (kind in ("-", " ", "")), new - (kind in ("+", " ", ""))
+            turned.append({"-": "+", "+": "-"}.get(kind, kind) + line[1:])
+        elif hunk:
+            old, new = int(hunk[2] or 1), int(hunk[4] or 1)
+            turned.append(f"@@ -{hunk[3]} +{hunk[1]} @@{hunk[5]}")
+        elif line.startswith("+++ ") and turned[-1:] and turned[-1].startswith("--- "):
+            before = turned.pop()[4:]
+            turned.append(f"--- {_moved(line[4:], 'b/', 'a/')}")
+            turned.append(f"+++ {_moved(before, 'a/', 'b/')}")
+        else:
+            turned.append(_opposite(line))
+    return "\n".join(turned)
+
+
+def _moved(name: str, prefix: str, other: str) -> str:
+    return name if name.startswith("/dev/null") else other + name.removeprefix(prefix)
+
+
+def _opposite(line: str) -> str:
+    for first, second in (("new file mode ", "deleted file mode "), ("rename from ", "rename to ")):
+        for mark, opposite in ((first, second), (second, first)):
+            if line.startswith(mark):
+                return opposite + line.removeprefix(mark)
+    return line
+
+
+def _swe_rebench(fields: Fields) -> Own:
     config = _config(fields)
-    image = fields.optional_text("docker_image", "image_name", "image")
-    if image is None:
+    if not (image := fields.optional_text("docker_image", "image_name", "image")):
         raise fields.error("docker_image", "the name of an image")
     files = " ".join(test_files(fields.text("test_patch", "")))
     command = f"{_test_command(fields, config, _REBENCH_PYTEST)} {files}".strip()
     run = OfficialRun(command, _parser(fields, config, "parse_log_pytest"), _CONDA)
-    return Particulars("swe-rebench", image, _testbed(), run, fields.optional_text("patch"))
+    return {"image": image, "source": _testbed(), "run": run}
 
 
-def _swe_rebench_v2(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    del tests
+def _swe_rebench_v2(fields: Fields) -> Own:
     config = _config(fields)
     command, parser = _test_command(fields, config, None), _parser(fields, config, None)
-    place = f"/{fields.text('repo').rsplit('/', 1)[-1]}"
-    run = OfficialRun(command, parser, only_passed=True, always=True)
-    source, patch = SourceSpec(image_path=place), fields.optional_text("patch")
-    return Particulars("swe-rebench-v2", fields.text("image_name"), source, run, patch)
+    return {
+        "image": fields.text("image_name"),
+        "source": SourceSpec(image_path=f"/{fields.text('repo').rsplit('/', 1)[-1]}"),
+        "run": OfficialRun(command, parser, only_passed=True, always=True),
+    }
 
 
 def _config(fields: Fields) -> Mapping[str, JSON]:
     """Returns `install_config`, which is an object or JSON text of one."""
-    value = fields.row["install_config"]
-    if isinstance(value, str):
-        try:
-            value = document(value)
-        except ValueError as problem:
-            raise fields.error("install_config", "an object (or a JSON string of one)") from problem
+    wish = "an object (or a JSON string of one)"
+    value = fields.json("install_config", wish)
     if not isinstance(value, dict):
-        raise fields.error("install_config", "an object (or a JSON string of one)")
+        raise fields.error("install_config", wish)
     return value
 
 
@@ -233,14 +275,12 @@ def _parser(fields: Fields, config: Mapping[str, JSON], default: str | None) -> 
     return value
 
 
-_SETS: Final[Mapping[str, Callable[[Fields, tuple[str, ...]], Particulars]]] = MappingProxyType(
-    {
-        "swe-bench": _plain,
-        "swe-bench-4": _swe_bench_4,
-        "swe-bench-5": _swe_bench_5,
-        "swe-gym": _swe_gym,
-        "swe-smith": _swe_smith,
-        "swe-rebench": _swe_rebench,
-        "swe-rebench-v2": _swe_rebench_v2,
-    }
-)
+_SETS: Final[Mapping[str, Callable[[Fields, tuple[str, ...]], Own]]] = {
+    "swe-bench": lambda fields, tests: {},
+    "swe-bench-4": lambda fields, tests: _swe_bench_4(fields),
+    "swe-bench-5": lambda fields, tests: _swe_bench_5(fields),
+    "swe-gym": lambda fields, tests: _swe_gym(fields),
+    "swe-smith": _swe_smith,
+    "swe-rebench": lambda fields, tests: _swe_rebench(fields),
+    "swe-rebench-v2": lambda fields, tests: _swe_rebench_v2(fields),
+}

@@ -1,5 +1,6 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
+from meta_agent.domains._asked import Asked
 from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain, load_math_domain
 from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
@@ -14,6 +15,17 @@ __all__ = [
     "grade_text",
     "literal",
     "load_math_domain",
+    "open_domain",
     "sort_golds",
     "words",
 ]
+
+
+def open_domain(options: Asked) -> MathDomain:
+    """Opens a file of problems. `--map` names the problem and its answer as in any other file."""
+    assert options.tasks is not None, "a domain that needs a file is not opened without one"
+    ours = {"prompt": "problem", "gold": "answer"}
+    mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}
+    return load_math_domain(
+        options.tasks, sandbox=options.sandbox, run=options.run, mapping=mapping
+    )

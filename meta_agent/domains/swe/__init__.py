@@ -1,5 +1,6 @@
 """Tasks from real repositories, graded by a package's own tests in a fresh sandbox."""
 
+from meta_agent.domains._asked import Asked
 from meta_agent.domains.swe._domain import RealSwe, load_tasks_domain
 from meta_agent.domains.swe._fetch import fetch_images
 from meta_agent.domains.swe._patch import make as make_patch
@@ -18,7 +19,16 @@ __all__ = [
     "is_test_path",
     "load_tasks_domain",
     "make_patch",
+    "open_domain",
     "read_archive",
     "run_tests",
     "sift",
 ]
+
+
+def open_domain(options: Asked) -> RealSwe:
+    """Opens a task file of any known set."""
+    assert options.tasks is not None, "a domain that needs a file is not opened without one"
+    return load_tasks_domain(
+        options.tasks, sandbox=options.sandbox, run=options.run, images=options.images
+    )

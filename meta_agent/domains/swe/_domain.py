@@ -27,8 +27,7 @@ from meta_agent.core.protocols import (
     Task,
 )
 from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
-from meta_agent.domains.formats import SourceSpec, SweRow, as_swe_row, split_rows
-from meta_agent.domains.formats.swebench import refuse_repeats
+from meta_agent.domains.formats import SourceSpec, SweRow, read_swebench
 from meta_agent.domains.swe._environment import SweEnvironment
 from meta_agent.domains.swe._patch import PatchError, apply, parse
 from meta_agent.domains.swe._places import ImageFinder, Places
@@ -74,7 +73,7 @@ class RealSwe(FileTasks):
         self, path: Path, factory: SandboxFactory, images: ImageFinder | None = None
     ) -> None:
         self.path = path
-        self.rows = {row.instance_id: row for row in read_rows(path)}
+        self.rows = {row.instance_id: row for row in read_swebench(path)}
         self._factory = factory
         self._places = Places(path.parent, lambda image: self._factory(image), images)
         self._files: dict[str, TaskFiles] = {}
@@ -204,14 +203,6 @@ def load_tasks_domain(
 def image_folders(path: Path, images: Path | None = None) -> list[Path]:
     """Where the image tars of a task file may be."""
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
-
-
-def read_rows(path: Path) -> list[SweRow]:
-    """The rows of all sets that a file may hold, in its order."""
-    plain, whole = split_rows(path)
-    rows = sorted([*plain, *map(as_swe_row, whole)], key=lambda row: row.line)
-    refuse_repeats(path, rows)
-    return rows
 
 
 def _check_ids(where: str, row: SweRow) -> None:

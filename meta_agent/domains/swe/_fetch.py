@@ -8,7 +8,8 @@ from pathlib import Path
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import JSON
-from meta_agent.domains.swe._domain import image_folders, read_rows
+from meta_agent.domains.formats import read_swebench
+from meta_agent.domains.swe._domain import image_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def fetch_images(
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
     image_ids: dict[str, str] = {}
     missing: dict[str, str] = {}
-    for name in sorted({row.image for row in read_rows(path) if row.image}):
+    for name in sorted({row.image for row in read_swebench(path) if row.image}):
         try:
             image_ids[name] = finder.find(name)
         except SandboxError as problem:

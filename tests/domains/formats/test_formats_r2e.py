@@ -1,4 +1,4 @@
-"""R2E-Gym rows: read, told from SWE-bench ones, passed by the whole map of statuses."""
+"""R2E-Gym rows: read beside SWE-bench ones, passed by the whole map of statuses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.formats import as_swe_row, resolved, split_rows
+from meta_agent.domains.formats import read_swebench
 from meta_agent.domains.swe._patch import apply, overlay, parse
+from meta_agent.domains.swe.grading._command import is_whole_map
 
 SAMPLE = Path(__file__).resolve().parents[4] / "shared/data/swebench_verified_sample.jsonl"
 ROW: dict[str, Any] = {
@@ -18,7 +19,8 @@ ROW: dict[str, Any] = {
     "commit_hash": "dfaafac078d3",
     "docker_image": "x/aiohttp:d",
     "problem_statement": "It breaks.",
-    "modified_files": "['a.py', 'tests/test_a.py']",
+    "relevant_files": "['a.py']",
+    "parsed_commit_content": None,
     "expected_output_json": '{"test_a": "PASSED", "test_b": "FAILED"}',
 }
 
@@ -31,19 +33,17 @@ def write(path: Path, row: Any) -> Path:
 def test_the_sample_holds_one_row_of_each_kind() -> None:
     if not SAMPLE.is_file():
         pytest.skip("no shared sample swebench_verified_sample.jsonl")
-    (swe,), (r2e,) = split_rows(SAMPLE)
+    swe, r2e = read_swebench(SAMPLE)
     assert swe.instance_id == "astropy__astropy-14369"
     assert len(swe.fail_to_pass) > 0
     assert swe.patch is None, "this release drops the gold patch"
     assert r2e.repo == "aiohttp"
-    assert "aiohttp/resolver.py" in r2e.modified_files
-    assert resolved(r2e.expected, dict(r2e.expected))
+    assert is_whole_map(r2e.expected, dict(r2e.expected))
 
 
 def test_a_row_keeps_what_grading_and_showing_need(tmp_path: Path) -> None:
-    _, (row,) = split_rows(write(tmp_path / "r2e.jsonl", ROW))
+    (row,) = read_swebench(write(tmp_path / "r2e.jsonl", ROW))
     assert row.instance_id == "aiohttp-dfaafac078d3"
-    assert row.modified_files == ("a.py", "tests/test_a.py")
     assert row.expected == {"test_a": "PASSED", "test_b": "FAILED"}
 
 
@@ -59,11 +59,11 @@ def test_a_row_keeps_what_grading_and_showing_need(tmp_path: Path) -> None:
     ],
 )
 def test_only_the_whole_map_passes(seen: dict[str, str], passes: bool) -> None:
-    assert resolved(json.loads(ROW["expected_output_json"]), seen) is passes
+    assert is_whole_map(json.loads(ROW["expected_output_json"]), seen) is passes
 
 
 def test_no_tests_are_never_a_pass() -> None:
-    assert not resolved({}, {})
+    assert not is_whole_map({}, {})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_no_tests_are_never_a_pass() -> None:
         ({"expected_output_json": "not json"}, "expected_output_json"),
         ({"expected_output_json": '{"a": "GOOD"}'}, "expected_output_json"),
         ({"commit_hash": "HEAD; rm -rf"}, "commit_hash"),
-        ({"modified_files": "__import__('os')"}, "modified_files"),
+        ({"parsed_commit_content": "{}", "relevant_files": "f()"}, "relevant_files"),
         ({"docker_image": ""}, "docker_image"),
         ({"parsed_commit_content": "{}"}, "parsed_commit_content"),
         ({"repo": None}, "repo_name"),
@@ -81,7 +81,7 @@ def test_no_tests_are_never_a_pass() -> None:
 )
 def test_a_bad_row_names_its_field(change: dict[str, Any], field: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"r2e.jsonl:1: field {field}: expected"):
-        split_rows(write(tmp_path / "r2e.jsonl", {**ROW, **change}))
+        read_swebench(write(tmp_path / "r2e.jsonl", {**ROW, **change}))
 
 
 def line(kind: str, content: str) -> dict[str, str]:
@@ -117,15 +117,14 @@ COMMIT = {
 def test_the_fix_is_rebuilt_from_the_commit_without_its_tests(
     relevant: dict[str, Any], tmp_path: Path
 ) -> None:
-    row = {**ROW, **relevant, "parsed_commit_content": json.dumps(COMMIT)}
-    _, (found,) = split_rows(write(tmp_path / "r2e.jsonl", row))
+    raw = {**ROW, **relevant, "parsed_commit_content": json.dumps(COMMIT)}
+    (row,) = read_swebench(write(tmp_path / "r2e.jsonl", raw))
     tree = {"a.py": b"x = 1\ny\n"}
-    assert overlay(tree, apply(tree, parse(found.patch or ""))) == {"a.py": b"x = 1\ny = 2\n"}
+    assert overlay(tree, apply(tree, parse(row.patch or ""))) == {"a.py": b"x = 1\ny = 2\n"}
 
 
 def test_a_row_as_a_task_keeps_its_tests_from_the_agent(tmp_path: Path) -> None:
-    _, (found,) = split_rows(write(tmp_path / "r2e.jsonl", ROW))
-    row = as_swe_row(found)
+    (row,) = read_swebench(write(tmp_path / "r2e.jsonl", ROW))
     assert row.patch is None and row.source and row.run
     assert row.source.hidden == ("r2e_tests", "run_tests.sh")
-    assert row.run.whole and row.expected == found.expected
+    assert row.run.whole and row.expected == {"test_a": "PASSED", "test_b": "FAILED"}

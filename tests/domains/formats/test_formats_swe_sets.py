@@ -11,7 +11,7 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats import read_swebench
-from meta_agent.domains.formats._scripts import commands_of, reversed_patch
+from meta_agent.domains.formats._swe_sets import commands_of, reversed_patch
 from meta_agent.domains.swe._patch import apply, make, overlay, parse
 
 FIX = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"

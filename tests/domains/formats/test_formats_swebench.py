@@ -150,13 +150,6 @@ def test_an_explicit_split_wins(tmp_path: Path) -> None:
     assert (row.split, row.split_is_explicit) == ("vault", True)
 
 
-def test_rows_that_a_public_release_ships() -> None:
-    if not SAMPLE.exists():
-        pytest.skip(f"the public sample {SAMPLE.name} is not beside this checkout")
-    with pytest.raises(ConfigError, match=r":2: this is an R2E-Gym row"):
-        read_swebench(SAMPLE)
-
-
 def test_the_first_row_of_that_release_is_read(tmp_path: Path) -> None:
     if not SAMPLE.exists():
         pytest.skip(f"the public sample {SAMPLE.name} is not beside this checkout")

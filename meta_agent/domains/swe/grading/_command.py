@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meta_agent.core.protocols import Sandbox
-from meta_agent.domains.formats import SweRow, resolved
+from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._ended import corrected, disagreement
 from meta_agent.domains.swe.grading._logs import PARSERS
@@ -130,8 +130,19 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
 
 
 def whole_map(row: SweRow, results: Mapping[str, str]) -> bool:
-    """R2E-Gym's rule, where it is the row's: every status as expected, and no other test."""
-    return row.run is None or not row.run.whole or resolved(row.expected, results)
+    """Returns whether the row asks for no whole map of statuses (R2E-Gym), or has it."""
+    return row.run is None or not row.run.whole or is_whole_map(row.expected, results)
+
+
+def is_whole_map(expected: Mapping[str, str], results: Mapping[str, str]) -> bool:
+    """Returns whether these are the expected tests with the expected statuses, at least one."""
+    return bool(expected) and _by_name(expected) == _by_name(results)
+
+
+def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
+    """Returns statuses by test name, without colours and what pytest adds after ` - `."""
+    clean = {_COLOURS.sub("", name): status for name, status in statuses.items()}
+    return {name.split(" - ", 1)[0].strip(): status for name, status in clean.items()}
 
 
 def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
