@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.check import check_file, render, write_manifest
+from meta_agent.domains import Asked
+from meta_agent.domains.check import CheckReport, check_asked, render, write_manifest
 from meta_agent.domains.checking._math import CHEATS as MATH_CHEATS
-from meta_agent.domains.checking._overlap import ALIKE, Facts, near_pairs, repetitions
+from meta_agent.domains.checking._overlap import ALIKE, near_pairs, repetitions
+from meta_agent.domains.checking._subject import Subject
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORY = (
@@ -25,6 +27,10 @@ STORY = (
 def write(path: Path, *rows: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def check_file(path: Path, *, domain: str, sandbox: str = "docker", **more: Any) -> CheckReport:
+    return check_asked(Asked(domain, path, sandbox=sandbox), **more)
 
 
 def problem(n: int, split: str, answer: str = "9") -> dict[str, str]:
@@ -73,7 +79,7 @@ def test_near_pairs_agree_with_comparing_all(tmp_path: Path) -> None:
     texts = [STORY.format(n=n).replace("evening", word) for n in (1, 2, 3) for word in ("a", "b c")]
     texts += ["one two three four", "one two three four five six seven eight nine", *texts[:1]]
     facts = [
-        Facts(str(n), "train" if n % 2 else "vault", n, text, ()) for n, text in enumerate(texts)
+        Subject(str(n), "train" if n % 2 else "vault", n, text, ()) for n, text in enumerate(texts)
     ]
 
     def runs(text: str) -> set[tuple[str, ...]]:
@@ -90,9 +96,9 @@ def test_near_pairs_agree_with_comparing_all(tmp_path: Path) -> None:
 
 def test_a_repetition_says_of_what_and_whether_splits_overlap() -> None:
     facts = [
-        Facts("a", "train", 1, "x", ("m",)),
-        Facts("b", "train", 2, "x", ("m",)),
-        Facts("c", "vault", 3, "y", ("n", "m")),
+        Subject("a", "train", 1, "x", ("m",)),
+        Subject("b", "train", 2, "x", ("m",)),
+        Subject("c", "vault", 3, "y", ("n", "m")),
     ]
     found = repetitions(facts)
     assert found["b"] == "the same task as a"
@@ -192,11 +198,10 @@ def test_the_first_humaneval_tasks_are_fit(tmp_path: Path) -> None:
 
 
 def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named() -> None:
-    from meta_agent.domains.checking._swe import SweSubject
+    from meta_agent.domains.checking._swe import subjects_of
     from meta_agent.domains.swe import load_tasks_domain
 
     domain = load_tasks_domain(sample("swebench_verified_sample.jsonl"), sandbox="process")
-    subject = SweSubject(domain)
-    sizes = {task.key: subject.size(task.key) for task in subject.facts()}
-    assert sizes["astropy__astropy-14369"].endswith(" tests") and len(sizes) == 2
-    assert all("no gold patch" in subject.complaints(key)[0] for key in sizes)
+    first, second = subjects_of(domain).tasks
+    assert first.key == "astropy__astropy-14369" and first.size.endswith(" tests")
+    assert all("no gold patch" in subject.complaints[0] for subject in (first, second))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 from meta_agent.core.protocols import Outcome
-from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt, Subject
+from meta_agent.domains.checking._subject import Subject, Subjects
 from meta_agent.domains.code import CodeDomain
 from meta_agent.domains.formats import CodeRow
 
@@ -33,7 +31,7 @@ for fd in range(1, 16):
 
 
 def _defined(row: CodeRow, body: str) -> str:
-    """A program with this body, or the function that the task asks for."""
+    """Returns a program with this body, or the function that the task asks for."""
     if row.kind == "stdio":
         return body + "\n"
     inside = "".join(f"    {line}\n" for line in body.split("\n"))
@@ -57,71 +55,54 @@ def _forges(row: CodeRow) -> str:
     return _FORGED + _defined(row, "import sys\nsys.exit(0)")
 
 
-CHEATS: Final[Mapping[str, Callable[[CodeRow], str]]] = MappingProxyType(
-    {"exit_0": _leaves, "always_equal": _equal, "forged_report": _forges}
-)
+CHEATS: Final[Mapping[str, Callable[[CodeRow], str]]] = {
+    "exit_0": _leaves,
+    "always_equal": _equal,
+    "forged_report": _forges,
+}
 
 
-class CodeSubject(Subject[CodeDomain]):
-    """See `Subject`."""
-
-    noun = "program"
-    columns = ("gold", "empty", *CHEATS)
-
-    def __init__(self, domain: CodeDomain) -> None:
-        super().__init__(domain)
-        self.rows_refused = len(domain.refused)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        without = sum(not row.gold for row in self._domain.rows.values())
-        note = (
-            f"{without} tasks have no solution in the file: nothing shows that they can be solved"
-        )
-        return (*self._domain.notes, *((note,) if without else ()))
-
-    def facts(self) -> Sequence[Facts]:
-        return [_facts(row) for row in self._domain.rows.values()]
-
-    def size(self, key: str) -> str:
-        row = self._domain.rows[key]
-        return "asserts" if row.kind == "asserts" else f"{len(row.cases)} tests"
-
-    def attempts(self, key: str) -> Iterator[Attempt]:
-        row = self._domain.rows[key]
-        if row.gold:
-            yield Attempt("gold", True, partial(self._golds_graded, key))
-        yield Attempt("empty", False, partial(self._graded, key, ""))
-        for name, cheat in CHEATS.items():
-            yield Attempt(name, False, partial(self._graded, key, cheat(row)))
-
-    def evidence(self, outcome: Outcome) -> tuple[str, ...]:
-        detail = outcome.detail
-        return tuple(str(detail[name])[:200] for name in ("tests", "detail") if detail.get(name))
-
-    def _golds_graded(self, key: str) -> Outcome:
-        """The outcome of the first solution that fails; of the last one where all pass."""
-        programs = tuple(dict.fromkeys(self._domain.rows[key].gold))
-        for number, program in enumerate(programs, 1):
-            outcome = self._graded(key, program)
-            if not outcome.success and len(programs) > 1:
-                reason = f"solution {number} of {len(programs)}: {outcome.detail.get('detail', '')}"
-                return replace(outcome, detail={**outcome.detail, "detail": reason})
-            if not outcome.success:
-                break
-        return outcome
-
-    def _graded(self, key: str, code: str) -> Outcome:
-        return self._domain.regrade(key, {"code": code})
+def subjects_of(domain: CodeDomain) -> Subjects:
+    """Returns what is tried on each problem."""
+    rows = domain.rows.values()
+    without = sum(not row.gold for row in rows)
+    note = f"{without} tasks have no solution in the file: nothing shows that they can be solved"
+    return Subjects(
+        domain,
+        noun="program",
+        columns=("gold", "empty", *CHEATS),
+        tasks=tuple(_subject(domain, row) for row in rows),
+        rows_refused=len(domain.refused),
+        extra_notes=lambda: (note,) if without else (),
+        evidence=lambda outcome: tuple(
+            str(outcome.detail[name])[:200]
+            for name in ("tests", "detail")
+            if outcome.detail.get(name)
+        ),
+    )
 
 
-def _facts(row: CodeRow) -> Facts:
-    tests = json.dumps([[case.input, case.expected] for case in row.cases], default=str)
+def _subject(domain: CodeDomain, row: CodeRow) -> Subject:
     marks = [f"text {' '.join(row.prompt.split())}"]
     if row.cases or row.program:
-        digest = hashlib.sha256((tests + row.program).encode()).hexdigest()
-        marks.append(f"tests {digest}")
-    return Facts(row.key, row.split, row.line, row.prompt, tuple(marks))
+        tests = json.dumps([[case.input, case.expected] for case in row.cases], default=str)
+        marks.append(f"tests {hashlib.sha256((tests + row.program).encode()).hexdigest()}")
+    programs = {"empty": "", **{name: cheat(row) for name, cheat in CHEATS.items()}}
+    attempts = {n: partial(domain.regrade, row.key, {"code": c}) for n, c in programs.items()}
+    if row.gold:
+        attempts = {"gold": partial(_golds_graded, domain, row.key), **attempts}
+    size = "asserts" if row.kind == "asserts" else f"{len(row.cases)} tests"
+    return Subject(row.key, row.split, row.line, row.prompt, tuple(marks), size, attempts)
 
 
-subject_of = CodeSubject
+def _golds_graded(domain: CodeDomain, key: str) -> Outcome:
+    """Returns the outcome of the first solution that fails, or of the last one if all pass."""
+    programs = tuple(dict.fromkeys(domain.rows[key].gold))
+    for number, program in enumerate(programs, 1):
+        outcome = domain.regrade(key, {"code": program})
+        if not outcome.success and len(programs) > 1:
+            reason = f"solution {number} of {len(programs)}: {outcome.detail.get('detail', '')}"
+            return replace(outcome, detail={**outcome.detail, "detail": reason})
+        if not outcome.success:
+            break
+    return outcome

@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import Outcome
-from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt, Subject
+from meta_agent.domains.checking._subject import Subject, Subjects
 from meta_agent.domains.harbor import HarborDomain, VerifierError
 
+_UNSOLVED = "there is no solution/solve.sh, so nothing shows that the task can be solved"
 
-class HarborSubject(Subject[HarborDomain]):
-    """See `Subject`."""
 
-    noun = "attempt"
-    columns = ("gold", "again", "empty")
+def subjects_of(domain: HarborDomain) -> Subjects:
+    """Returns what is tried on each task."""
 
-    def facts(self) -> Sequence[Facts]:
-        tasks = self._domain.folders.values()
-        return [
-            Facts(task.key, self._domain.split_of(task.key), n, task.instruction, (text,))
-            for n, task in enumerate(tasks, 1)
-            if (text := " ".join(task.instruction.split()))
-        ]
-
-    def size(self, key: str) -> str:
-        return f"{self._domain.folders[key].agent.timeout_sec:.0f} s"
-
-    def attempts(self, key: str) -> Iterator[Attempt]:
-        if self._domain.folders[key].solution is not None:
-            for name in ("gold", "again"):
-                yield Attempt(name, True, partial(self._outcome, key, True))
-        yield Attempt("empty", False, partial(self._outcome, key, False))
-
-    def complaints(self, key: str) -> list[str]:
-        if self._domain.folders[key].solution is None:
-            return ["there is no solution/solve.sh, so nothing shows that the task can be solved"]
-        return []
-
-    def evidence(self, outcome: Outcome) -> tuple[str, ...]:
-        return (f"reward {outcome.detail['score']:g}",)
-
-    def _outcome(self, key: str, solve: bool) -> Outcome:
-        with contextlib.closing(self._domain.trial(key)) as trial:
+    def outcome(key: str, solve: bool) -> Outcome:
+        with contextlib.closing(domain.trial(key)) as trial:
             try:
                 if solve:
                     trial.solved()
-                return self._domain.regrade(key, {"rewards": trial.rewards()})
+                return domain.regrade(key, {"rewards": trial.rewards()})
             except VerifierError as error:
                 raise InfrastructureError(str(error)) from error
 
+    def subject(number: int, key: str) -> Subject:
+        task = domain.folders[key]
+        names = ("empty",) if task.solution is None else ("gold", "again", "empty")
+        return Subject(
+            *(key, domain.split_of(key), number, task.instruction),
+            marks=(" ".join(task.instruction.split()),),
+            size=f"{task.agent.timeout_sec:.0f} s",
+            attempts={name: partial(outcome, key, name != "empty") for name in names},
+            complaints=() if task.solution else (_UNSOLVED,),
+        )
 
-subject_of = HarborSubject
+    return Subjects(
+        domain,
+        noun="attempt",
+        columns=("gold", "again", "empty"),
+        tasks=tuple(subject(number, key) for number, key in enumerate(domain.folders, 1)),
+        evidence=lambda outcome: (f"reward {outcome.detail['score']:g}",),
+    )

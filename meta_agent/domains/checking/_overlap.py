@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
+
+from meta_agent.domains.checking._subject import Subject
 
 RUN_WORDS: Final = 5
 ALIKE: Final = 0.8
@@ -23,20 +24,9 @@ _CROWD: Final = 200  # so many tasks share the run because all texts share a for
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the check compares of a task."""
-
-    key: str
-    split: str
-    line: int
-    text: str
-    marks: tuple[str, ...]  # tasks that share one are the same task
-
-
-def repetitions(tasks: Iterable[Facts]) -> dict[str, str]:
-    """By key of a task that repeats an earlier one: the reason."""
-    first: dict[str, Facts] = {}
+def repetitions(tasks: Iterable[Subject]) -> dict[str, str]:
+    """Returns the reason for each task that repeats an earlier one, by its key."""
+    first: dict[str, Subject] = {}
     reasons: dict[str, str] = {}
     for task in tasks:
         for mark in task.marks:
@@ -46,7 +36,7 @@ def repetitions(tasks: Iterable[Facts]) -> dict[str, str]:
     return reasons
 
 
-def _repetition(task: Facts, earlier: Facts) -> str:
+def _repetition(task: Subject, earlier: Subject) -> str:
     if earlier.split != task.split:
         return (
             f"the same task as {earlier.key}, which is in another split "
@@ -55,8 +45,8 @@ def _repetition(task: Facts, earlier: Facts) -> str:
     return f"the same task as {earlier.key}"
 
 
-def near_pairs(tasks: Sequence[Facts]) -> list[tuple[str, str, float]]:
-    """Pairs of tasks of different splits with alike texts, and how alike; most alike first."""
+def near_pairs(tasks: Sequence[Subject]) -> list[tuple[str, str, float]]:
+    """Returns pairs of tasks of different splits with alike texts, the most alike first."""
     runs = {task.key: _runs(task.text) for task in tasks}
     split = {task.key: task.split for task in tasks}
     pairs = []
@@ -69,7 +59,7 @@ def near_pairs(tasks: Sequence[Facts]) -> list[tuple[str, str, float]]:
 
 
 def _candidates(runs: dict[str, frozenset[int]]) -> set[tuple[str, str]]:
-    """Pairs that share one of their smallest hashes: nearly all pairs of alike texts."""
+    """Returns pairs that share one of their smallest hashes: nearly all pairs of alike texts."""
     holders: dict[int, list[str]] = {}
     for key, hashes in runs.items():
         for smallest in sorted(hashes)[:_SKETCH]:

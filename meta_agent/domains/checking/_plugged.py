@@ -1,45 +1,30 @@
-"""Checks tasks of somebody else's domain: an attempt that does nothing has to fail."""
+"""Checks tasks of a domain that somebody else wrote: an attempt that does nothing has to fail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from meta_agent.core.protocols import Domain, Outcome, Task
-from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt, Subject
+from meta_agent.core.protocols import SPLITS, Domain, Outcome, Task
+from meta_agent.domains.checking._subject import Subject, Subjects
 
 
-class PluggedSubject(Subject[Domain]):
-    """See `Subject`."""
+def subjects_of(domain: Domain) -> Subjects:
+    """Returns what is tried on each task."""
 
-    noun = "attempt"
-    columns = ("empty",)
-
-    def facts(self) -> Sequence[Facts]:
-        return [
-            Facts(task.key, task.split, line, _text(task), (task.content_hash,))
-            for line, task in enumerate(self._tasks.values(), 1)
-        ]
-
-    def size(self, key: str) -> str:
-        return f"{len(self._tasks[key].view)} fields"
-
-    def attempts(self, key: str) -> Iterator[Attempt]:
-        yield Attempt("empty", False, partial(self._nothing, self._tasks[key]))
-
-    def _nothing(self, task: Task) -> Outcome:
-        environment = self._domain.open(task)
-        try:
+    def nothing(task: Task) -> Outcome:
+        with closing(domain.open(task)) as environment:
             outcome = environment.grade()
-        finally:
-            environment.close()
         return replace(outcome, detail={"verdict": "graded", **outcome.detail})
 
+    def subject(line: int, task: Task) -> Subject:
+        text = str({n: value for n, value in task.view.items() if n not in ("tools", "schemas")})
+        return Subject(
+            *(task.key, task.split, line, text, (task.content_hash,), f"{len(task.view)} fields"),
+            attempts={"empty": partial(nothing, task)},
+        )
 
-def _text(task: Task) -> str:
-    return str({n: value for n, value in task.view.items() if n not in ("tools", "schemas")})
-
-
-subject_of = PluggedSubject
+    tasks = [task for split in SPLITS for task in domain.tasks(split)]
+    subjects = tuple(subject(line, task) for line, task in enumerate(tasks, 1))
+    return Subjects(domain, noun="attempt", columns=("empty",), tasks=subjects)

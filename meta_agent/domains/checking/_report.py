@@ -1,13 +1,18 @@
-"""The results of a check as values: trials, tasks and the whole file, and the manifest."""
+"""The results of a check: trials, tasks and the whole file, as values, JSON and a table."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from meta_agent.core.protocols import JSON, SPLITS
+from meta_agent.domains.checking._subject import RIGHT
+
+_SHOWN_ROWS: Final = 200
+_SHOWN_PAIRS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,20 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in words; empty if nothing is."""
+        """Says what is wrong; empty if nothing is."""
         if self.ok:
             return ""
         if self.resolved is None:
             return f"{self.name}: not measured ({self.verdict})"
         wrong = "does not resolve the task" if self.must_resolve else "resolves the task"
-        why = "; ".join((self.verdict, *self.evidence))
-        return f"{self.name} {self.noun} {wrong} ({why})"
+        return f"{self.name} {self.noun} {wrong} ({'; '.join((self.verdict, *self.evidence))})"
+
+    @property
+    def cell(self) -> str:
+        """The trial in the table; an exclamation mark says that it should be the other way."""
+        if self.resolved is None:
+            return "infra"
+        return ("yes" if self.resolved else "no") + ("" if self.ok else "!")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +78,9 @@ class Totals:
     unresolved: int
     infrastructure: int
 
-    @classmethod
-    def of(cls, trials: list[Trial]) -> Totals:
-        resolved = [trial for trial in trials if trial.resolved]
-        return cls(
-            len(resolved),
-            sum(not trial.flags for trial in resolved),
-            sum(trial.resolved is False for trial in trials),
-            sum(trial.resolved is None for trial in trials),
-        )
+    def __str__(self) -> str:
+        text = f"{self.resolved} resolved ({self.clean} clean), {self.unresolved} not"
+        return text + (f", {self.infrastructure} not measured" if self.infrastructure else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +91,37 @@ class CheckReport:
     domain: str
     evaluator_hash: str
     tasks: tuple[TaskCheck, ...]
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    near: tuple[
-        tuple[str, str, float], ...
-    ] = ()  # keys of alike tasks of different splits, and the share
-    archives: tuple[tuple[str, str], ...] = ()  # name and sha256
+    near: tuple[tuple[str, str, float], ...] = ()
+    """The keys of alike tasks of different splits, and the share that they have in common."""
+    archives: tuple[tuple[str, str], ...] = ()
+    """The name and the SHA-256 of each archive."""
     rows_refused: int = 0
-    totals: dict[str, Totals] = field(default_factory=dict)  # by name of trial
-    lacks: str = ""  # why `evolve` refuses the set; empty if it does not
+    lacks: str = ""
+    """Why `evolve` refuses the set; empty if it does not."""
 
     @property
     def ok(self) -> bool:
         return all(task.ok for task in self.tasks) and not self.lacks
 
+    @property
+    def totals(self) -> dict[str, Totals]:
+        """The counts of each attempt, by its name."""
+        totals = {}
+        for name in self.columns:
+            trials = [trial for task in self.tasks for trial in task.trials if trial.name == name]
+            resolved = [trial for trial in trials if trial.resolved]
+            totals[name] = Totals(
+                len(resolved),
+                sum(not trial.flags for trial in resolved),
+                sum(trial.resolved is False for trial in trials),
+                sum(trial.resolved is None for trial in trials),
+            )
+        return totals
+
     def to_json(self) -> dict[str, JSON]:
-        """Plain JSON, with the verdict of each row spelled out."""
+        """Returns plain JSON, with the verdict of each row spelled out."""
         return {
             "schema_version": 1,
             "path": self.path,
@@ -116,7 +136,7 @@ class CheckReport:
         }
 
     def manifest(self) -> dict[str, JSON]:
-        """Hashes of what was checked, and the results."""
+        """Returns the hashes of what was checked, and the results."""
         splits = Counter(task.split for task in self.tasks)
         return {
             "schema_version": 1,
@@ -141,9 +161,39 @@ class CheckReport:
         }
 
 
-def totals(tasks: list[TaskCheck], columns: tuple[str, ...]) -> dict[str, Totals]:
-    """The counts of each trial, by its name."""
-    return {
-        name: Totals.of([trial for task in tasks for trial in task.trials if trial.name == name])
-        for name in columns
-    }
+def render(report: CheckReport) -> str:
+    """Returns the report for people: the table, what is wrong, and the sums."""
+    wide = len(report.tasks) > _SHOWN_ROWS
+    lines = _table(report, [task for task in report.tasks if not wide or not task.ok])
+    lines += [f"{task.key}: {reason}" for task in report.tasks for reason in task.reasons]
+    lines += [f"{name}: {total}" for name, total in report.totals.items()]
+    lines += [f"note: {note}" for note in (*report.notes, *_near(report))]
+    bad = sum(not task.ok for task in report.tasks)
+    fit = f"{bad} unfit" if bad else "each fit" if report.lacks else "all fit"
+    lines.append(f"{len(report.tasks)} tasks, {fit}")
+    lines += [f"evolve refuses the set: it has {report.lacks}"] if report.lacks else []
+    return "\n".join(lines)
+
+
+def _table(report: CheckReport, tasks: list[TaskCheck]) -> list[str]:
+    rows = [["task", "split", "size", *report.columns]] if tasks else []
+    for task in tasks:
+        cells = {trial.name: trial.cell for trial in task.trials}
+        marks = [cells.get(name, "-") for name in report.columns]
+        rows.append([task.key, task.split, task.size, *marks])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)) for row in rows]
+
+
+def _near(report: CheckReport) -> list[str]:
+    pairs = [f"{first} and {second} ({share:.0%})" for first, second, share in report.near]
+    if not pairs:
+        return []
+    rest = f", and {len(pairs) - _SHOWN_PAIRS} more" if len(pairs) > _SHOWN_PAIRS else ""
+    listed = "; ".join(pairs[:_SHOWN_PAIRS])
+    return [f"texts of different splits that are nearly the same: {listed}{rest}"]
+
+
+def trial_of(name: str, resolved: bool | None, verdict: str, **more: JSON) -> Trial:
+    """Returns a trial. Its name says whether it has to resolve the task."""
+    return Trial(name, name in RIGHT, resolved, verdict, **more)
