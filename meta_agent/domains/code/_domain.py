@@ -62,7 +62,7 @@ class CodeDomain(FileTasks):
         self.runner = runner
         problems = read_code(path, mapping)
         self.rows = {row.key: row for row in problems.rows}
-        self.source, self.splits_stated = problems.source, problems.splits_stated
+        self.splits_stated = problems.splits_stated
         self.refused = dict(problems.refused)
         self.notes = problems.notes
         self.evaluator_hash = evaluator_hash(

@@ -27,6 +27,14 @@ def hashed_split(key: str) -> Split:
     raise AssertionError("the shares add up to 100")
 
 
+def split_of(fields: Fields, key: str) -> Split:
+    """Returns the split that a row states by one of our four names, or that of its key.
+
+    Public sets say `test` or `validation` of their own, which states none of ours.
+    """
+    return next((split for split in SPLITS if fields.row.get("split") == split), hashed_split(key))
+
+
 def explicit_split(fields: Fields) -> Split | None:
     """Returns the split that a row states, or None. Raises `ConfigError` for another value."""
     value = fields.row.get("split")
@@ -36,11 +44,3 @@ def explicit_split(fields: Fields) -> Split | None:
     if value is None:
         return None
     raise fields.error("split", f"one of {', '.join(SPLITS)}")
-
-
-def stated_split(fields: Fields) -> Split | None:
-    """Returns the split that a row states by one of our four names, or None.
-
-    Public sets say `test` or `validation` of their own.
-    """
-    return explicit_split(fields) if fields.row.get("split") in SPLITS else None

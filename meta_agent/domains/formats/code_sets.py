@@ -22,10 +22,16 @@ from typing import Final, Literal
 
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import parse_python
-from meta_agent.core.protocols import JSON, SPLITS, Split
+from meta_agent.core.protocols import JSON, Split
 from meta_agent.domains.formats._pickled import PackedError, unpacked
-from meta_agent.domains.formats._splits import explicit_split, hashed_split
-from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
+from meta_agent.domains.formats._splits import split_of
+from meta_agent.domains.formats.rows import (
+    Fields,
+    RefusedRowError,
+    TaskFile,
+    collected,
+    stream_rows,
+)
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0
@@ -68,51 +74,30 @@ class CodeRow:
     extra: Mapping[str, JSON] = field(default_factory=dict)
 
 
-class RefusedRowError(Exception):
-    """The row is no task that could be graded. The text says why."""
-
-
 Reader = Callable[[Fields], CodeRow]
 
 
 def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
     """Returns all problems of a file in any known form. Raises `ConfigError` if it has none."""
-    task_file = TaskFile[CodeRow](path)
-    problems: set[str] = set()
-    reader: Reader | None = None
-    for fields in stream_rows(path, mapping):
-        task_file.read += 1
-        if reader is None:
-            task_file.source, reader = _form(fields)
-        try:
-            row = reader(fields)
-        except RefusedRowError as refusal:
-            task_file.refused[fields.line] = str(refusal)
-            continue
-        semantic = _semantic_key(row.prompt)
-        if semantic in problems:
-            task_file.duplicates += 1
-            continue
-        problems.add(semantic)
-        task_file.splits_stated |= fields.row.get("split") in SPLITS
-        task_file.rows.append(row)
-    task_file.needs_rows()
-    return task_file
+    readers: list[Reader] = []
+
+    def read(fields: Fields) -> CodeRow:
+        readers[:] = readers or [_reader_of(fields)]
+        return readers[0](fields)
+
+    return collected(path, stream_rows(path, mapping), read, lambda row: _key(row.prompt))
 
 
-def _semantic_key(prompt: str) -> str:
+def _key(prompt: str) -> str:
     return hashlib.sha256(" ".join(prompt.split()).encode()).hexdigest()
 
 
-def _row(fields: Fields, *, key: str | None, prompt: str, source: str, **more: JSON) -> CodeRow:
-    semantic = _semantic_key(prompt)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", key or "").strip("-.")[:100]
-    stated = fields.row.get("split") in ("test", "validation")  # the public sets' own words
-    split = None if stated else explicit_split(fields)
+def _row(fields: Fields, source: str, label: str | None, prompt: str, **more: JSON) -> CodeRow:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:100]
     return CodeRow(
-        key=f"{source}-{name or semantic[:12]}",
+        key=f"{source}-{name or _key(prompt)[:12]}",
         prompt=prompt,
-        split=split or hashed_split(semantic),
+        split=split_of(fields, _key(prompt)),
         line=fields.line,
         source=source,
         **more,
@@ -127,9 +112,9 @@ def _humaneval(fields: Fields) -> CodeRow:
     solution = fields.text("canonical_solution", "")
     return _row(
         fields,
-        key=fields.text("task_id"),
-        prompt=prompt,
-        source="humaneval",
+        "humaneval",
+        fields.text("task_id"),
+        prompt,
         kind="asserts",
         entry_point=entry,
         starter=prompt,
@@ -154,9 +139,9 @@ def _mbpp(fields: Fields) -> CodeRow:
     with_test = f"{prompt}\nYour code should pass this test:\n{asserts[0]}"
     return _row(
         fields,
-        key=str(fields.row.get("task_id", "")),
-        prompt=with_test,
-        source="mbpp",
+        "mbpp",
+        str(fields.row.get("task_id", "")),
+        with_test,
         kind="asserts",
         entry_point=names[0],
         examples=_stated(asserts[0]),
@@ -199,12 +184,14 @@ def _is_plain_call(node: ast.AST) -> bool:
 
 def _apps(fields: Fields) -> CodeRow:
     pairs = _object(fields, "input_output")
+    if not pairs:
+        raise RefusedRowError("input_output is empty: no tests")
     kind, cases = _pairs(pairs)
     return _row(
         fields,
-        key=fields.label("problem_id", "id", "name"),
-        prompt=fields.text("question"),
-        source="apps",
+        "apps",
+        fields.label("problem_id", "id", "name"),
+        fields.text("question"),
         kind=kind,
         entry_point=str(pairs.get("fn_name") or ""),
         starter=fields.text("starter_code", ""),
@@ -226,21 +213,16 @@ def _solutions(fields: Fields) -> Iterator[str]:
 
 
 def _object(fields: Fields, name: str) -> dict[str, JSON]:
-    value = _parsed(fields, name)
-    if not isinstance(value, dict) or not value:
-        raise RefusedRowError(f"{name} is empty: no tests")
-    return value
-
-
-def _parsed(fields: Fields, name: str) -> JSON:
-    """Returns the value of a field that holds JSON, as itself or as text."""
-    value = fields.row.get(name) or {}
-    if not isinstance(value, str):
-        return value
-    try:
-        return document(value) if value.strip() else {}
-    except ValueError as problem:
-        raise RefusedRowError(f"{name} is not JSON") from problem
+    """Returns an object, which the field holds as itself or as JSON text."""
+    value = fields.row.get(name)
+    if isinstance(value, str):
+        try:
+            value = document(value) if value.strip() else None
+        except ValueError as problem:
+            raise RefusedRowError(f"{name} is not JSON") from problem
+    if not isinstance(value, dict | None):
+        raise RefusedRowError(f"{name} is no object")
+    return value or {}
 
 
 def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
@@ -250,18 +232,10 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
         raise RefusedRowError("no tests in inputs and outputs")
     if len(inputs) != len(outputs):
         raise RefusedRowError("inputs and outputs differ in number")
-    if pairs.get("fn_name"):
-        return "function", tuple(
-            Case(_arguments(a), b) for a, b in zip(inputs, outputs, strict=True)
-        )
-    return "stdio", tuple(
-        Case(_joined(a), _joined(b)) for a, b in zip(inputs, outputs, strict=True)
-    )
-
-
-def _arguments(value: JSON) -> list[JSON]:
-    """Returns a call's arguments. APPS stores a list; some rows store the single argument."""
-    return value if isinstance(value, list) else [value]
+    pairs_of = list(zip(inputs, outputs, strict=True))
+    if pairs.get("fn_name"):  # some rows store the single argument bare
+        return "function", tuple(Case(a if isinstance(a, list) else [a], b) for a, b in pairs_of)
+    return "stdio", tuple(Case(_joined(a), _joined(b)) for a, b in pairs_of)
 
 
 def _joined(value: JSON) -> str:
@@ -283,9 +257,9 @@ def _nemo_gym(fields: Fields) -> CodeRow:
     texts = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
     return _row(
         fields,
-        key=fields.label("hash_id"),
-        prompt="\n\n".join(texts),
-        source="nemo-gym",
+        "nemo-gym",
+        fields.label("hash_id"),
+        "\n\n".join(texts),
         kind=kind,
         entry_point=str(tests.row.get("fn_name") or ""),
         cases=cases,
@@ -307,9 +281,9 @@ def _code_contests(fields: Fields) -> CodeRow:
         raise RefusedRowError("it reads or writes a file instead of standard input and output")
     return _row(
         fields,
-        key=fields.text("name"),
-        prompt=fields.text("description"),
-        source="code-contests",
+        "code-contests",
+        fields.text("name"),
+        fields.text("description"),
         kind="stdio",
         cases=tuple(cases),
         examples=tuple(cases[:n_shown]),
@@ -340,18 +314,16 @@ def _livecodebench(fields: Fields) -> CodeRow:
     kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
         raise RefusedRowError("no tests, or tests of several types")
-    metadata = _parsed(fields, "metadata")
-    if not isinstance(metadata, dict):
-        raise RefusedRowError("metadata is no object")
+    metadata = _object(fields, "metadata")
     functional = kinds == {"functional"}
     cases = tuple(_functional(t) if functional else _plain(t) for t in tests)
     if functional and not metadata.get("func_name"):
         raise RefusedRowError("functional tests without metadata.func_name")
     return _row(
         fields,
-        key=fields.text("question_id"),
-        prompt=f"{fields.text('question_title', '')}\n\n{fields.text('question_content')}".strip(),
-        source="livecodebench",
+        "livecodebench",
+        fields.text("question_id"),
+        f"{fields.text('question_title', '')}\n\n{fields.text('question_content')}".strip(),
         kind="function" if functional else "stdio",
         entry_point=str(metadata.get("func_name") or ""),
         starter=fields.text("starter_code", ""),
@@ -418,11 +390,10 @@ _FORMS: Final[tuple[tuple[str, tuple[str, ...], Reader], ...]] = (
 )
 
 
-def _form(fields: Fields) -> tuple[str, Reader]:
-    complete = [row for row in _FORMS if all(name in fields.row for name in row[1])]
+def _reader_of(fields: Fields) -> Reader:
+    complete = [form for form in _FORMS if all(name in fields.row for name in form[1])]
     if complete:
-        name, _, reader = max(complete, key=lambda row: len(fields.mapped.intersection(row[1])))
-        return name, reader
+        return max(complete, key=lambda form: len(fields.mapped.intersection(form[1])))[2]
     forms = "; ".join(f"{name} ({', '.join(marks)})" for name, marks, _ in _FORMS)
     raise fields.refused(
         f"no known code data set; it has the fields {fields.names}", hint=f"known forms: {forms}"

@@ -19,8 +19,8 @@ from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._splits import hashed_split, stated_split
-from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
+from meta_agent.domains.formats._splits import split_of
+from meta_agent.domains.formats.rows import Fields, TaskFile, collected, stream_rows
 
 PROMPTS: Final = ("prompt", "question", "problem", "instruction", "input", "query", "messages")
 KEYS: Final = ("key", "id", "task_id")
@@ -36,7 +36,6 @@ class GradedRow:
     view: Mapping[str, JSON]
     gold: Mapping[str, JSON] | None
     split: Split
-    split_is_explicit: bool
     line: int
     row: Mapping[str, JSON]
 
@@ -45,31 +44,22 @@ class GradedRow:
         return digest([self.key, self.row])
 
 
-def read_graded(path: Path, mapping: Mapping[str, str]) -> TaskFile[GradedRow]:
-    """Returns all rows of a file."""
-    return collected(path, stream_rows(path, mapping))
+def read_graded(
+    path: Path, mapping: Mapping[str, str], rows: Iterable[Fields] | None = None
+) -> TaskFile[GradedRow]:
+    """Returns all rows of a file, or the given ones, whose place is called `path`.
 
-
-def collected(path: Path, rows: Iterable[Fields]) -> TaskFile[GradedRow]:
-    """Returns rows from anywhere. Raises `ConfigError` if there are none, or two have one key."""
-    task_file, contents, lines = TaskFile[GradedRow](path, "rows"), set[str](), dict[str, int]()
-    for fields in rows:
-        task_file.read += 1
-        row = _row(fields)
-        content = digest(_content(row.row))
-        if content in contents:
-            task_file.duplicates += 1
-            continue
-        if row.key in lines:
-            raise fields.refused(
-                f"the key {row.key!r} is that of line {lines[row.key]} too",
+    Raises `ConfigError` if there are none, or if two have one key.
+    """
+    rows = stream_rows(path, mapping) if rows is None else (row.renamed(mapping) for row in rows)
+    task_file = collected(path, rows, _row, lambda row: digest(_content(row.row)))
+    lines: dict[str, int] = {}
+    for row in task_file.rows:
+        if lines.setdefault(row.key, row.line) != row.line:
+            raise ConfigError(
+                f"{path}:{row.line}: the key {row.key!r} is that of line {lines[row.key]} too",
                 hint="give every task a key of its own, or none: then its content is its key",
             )
-        contents.add(content)
-        lines[row.key] = row.line
-        task_file.rows.append(row)
-    if not task_file.rows:
-        raise ConfigError(f"{path} holds no task: it is empty")
     return task_file
 
 
@@ -79,15 +69,13 @@ def _row(fields: Fields) -> GradedRow:
     view: dict[str, JSON] = {**(dict(visible.row) if visible else {}), "prompt": prompt}
     if messages:
         view["messages"] = messages
-    split = stated_split(fields)
     content = digest(_content(fields.row))
     return GradedRow(
         key=fields.label(*KEYS) or f"task-{content[:12]}",
         prompt=prompt,
         view=view,
         gold=_gold(fields),
-        split=split or hashed_split(content),
-        split_is_explicit=split is not None,
+        split=split_of(fields, content),
         line=fields.line,
         row=dict(fields.row),
     )

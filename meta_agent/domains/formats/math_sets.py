@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._splits import explicit_split, hashed_split
+from meta_agent.domains.formats._splits import split_of
 from meta_agent.domains.formats.boxes import last_box
-from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
+from meta_agent.domains.formats.rows import (
+    Fields,
+    RefusedRowError,
+    TaskFile,
+    collected,
+    stream_rows,
+)
 
 _EXTRA: Final = (
-    "level",
-    "subject",
-    "type",
-    "domain",
-    "llama8b_solve_rate",
-    "data_source",
-    "source",
+    *("level", "subject", "type", "domain", "llama8b_solve_rate", "data_source", "source"),
 )
 # DAPO wraps every problem in the same two sentences; a problem is what stands between them.
 _DAPO_FRAME: Final = re.compile(
@@ -55,6 +55,11 @@ class MathRow:
         return problem_key(self.problem)
 
 
+def problem_key(problem: str) -> str:
+    """Returns what makes two problems the same: their words and signs, not their spacing."""
+    return hashlib.sha256(" ".join(problem.split()).encode()).hexdigest()
+
+
 class _Form(NamedTuple):
     """One published form: which fields hold what, and how the odd ones are read."""
 
@@ -66,66 +71,38 @@ class _Form(NamedTuple):
     problem_of: Callable[[Fields, str], str] = lambda fields, name: fields.text(name)
     gold_of: Callable[[Fields, str], str | None] = lambda fields, name: _answer(fields, name)
 
+    def row(self, fields: Fields) -> MathRow:
+        """Returns a row of this form. Raises RefusedRowError if it states no gold."""
+        problem, gold = self.problem_of(fields, self.problem), self.gold_of(fields, self.gold)
+        if gold is None or not gold.strip():
+            raise RefusedRowError("no gold answer in it")
+        extra = {name: fields.row[name] for name in _EXTRA if fields.row.get(name) is not None}
+        semantic = problem_key(problem)
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", fields.label(*self.key) or "").strip("-.")[:80]
+        key = f"{label}-{semantic[:8]}" if label else f"{self.name}-{semantic[:12]}"
+        split = split_of(fields, semantic)
+        return MathRow(key, problem, gold.strip(), split, fields.line, self.name, extra)
+
 
 def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
     """Returns all problems of a file in any of the known forms. Raises `ConfigError` if none is."""
-    task_file = TaskFile[MathRow](path)
-    index_of: dict[str, int] = {}
-    form: _Form | None = None
-    for fields in stream_rows(path, mapping):
-        task_file.read += 1
-        form = form or _form_of(fields)
-        task_file.source = form.name
-        _take(task_file, index_of, fields, form)
+    forms: list[_Form] = []
+
+    def read(fields: Fields) -> MathRow:
+        forms[:] = forms or [_form_of(fields)]
+        return forms[0].row(fields)
+
+    rows = stream_rows(path, mapping)
+    task_file = collected(path, rows, read, lambda row: row.semantic_key, _refuse_contradiction)
     task_file.rows = [row for row in task_file.rows if row.line not in task_file.refused]
-    task_file.needs_rows()
     return task_file
 
 
-def problem_key(problem: str) -> str:
-    """Returns what makes two problems the same: their words and signs, not their spacing."""
-    return hashlib.sha256(" ".join(problem.split()).encode()).hexdigest()
-
-
-def _take(
-    task_file: TaskFile[MathRow], index_of: dict[str, int], fields: Fields, form: _Form
-) -> None:
-    problem, gold = form.problem_of(fields, form.problem), form.gold_of(fields, form.gold)
-    if gold is None or not gold.strip():
-        task_file.refused[fields.line] = "no gold answer in it"
-        return
-    semantic = problem_key(problem)
-    if semantic in index_of:
-        _repeated(task_file, task_file.rows[index_of[semantic]], fields.line, gold.strip())
-        return
-    index_of[semantic] = len(task_file.rows)
-    # Public sets say `train` and `test` of their own; only our four names state a split.
-    stated = explicit_split(fields) if fields.row.get("split") != "test" else None
-    task_file.splits_stated |= stated is not None
-    task_file.rows.append(
-        MathRow(
-            key=_key(fields.label(*form.key), semantic, form.name),
-            problem=problem,
-            gold=gold.strip(),
-            split=stated or hashed_split(semantic),
-            line=fields.line,
-            source=form.name,
-            extra={n: fields.row[n] for n in _EXTRA if fields.row.get(n) is not None},
-        )
-    )
-
-
-def _repeated(task_file: TaskFile[MathRow], first: MathRow, line: int, gold: str) -> None:
-    """A repetition with another gold makes both worthless: nobody knows which one is right."""
-    task_file.duplicates += 1
-    if first.gold != gold and first.line not in task_file.refused:
-        task_file.refused[line] = "the same problem with another gold"
-        task_file.refused[first.line] = "the same problem with another gold"
-
-
-def _key(label: str | None, semantic: str, source: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:80]
-    return f"{name}-{semantic[:8]}" if name else f"{source}-{semantic[:12]}"
+def _refuse_contradiction(task_file: TaskFile[MathRow], first: MathRow, row: MathRow) -> None:
+    """Refuses both rows if they have other golds: nobody knows which one is right."""
+    if first.gold != row.gold and first.line not in task_file.refused:
+        reason = "the same problem with another gold"
+        task_file.refused |= {row.line: reason, first.line: reason}
 
 
 # --- the forms -----------------------------------------------------------------------------------
@@ -185,10 +162,8 @@ _GOLDS: Final = ("gold", "answer")
 
 
 def _form_of(fields: Fields) -> _Form:
-    if fields.mapped & {*_PROBLEMS, *_GOLDS}:
-        mapped = _mapped_form(fields)
-        if mapped is not None:
-            return mapped
+    if fields.mapped & {*_PROBLEMS, *_GOLDS} and (mapped := _mapped_form(fields)):
+        return mapped
     for form in _FORMS:
         if all(name in fields.row for name in (form.problem, form.gold, *form.marks)):
             return form
@@ -204,8 +179,7 @@ def _mapped_form(fields: Fields) -> _Form | None:
     sides = []
     for names in (_PROBLEMS, _GOLDS):
         present = [name for name in names if name in fields.row]
-        present.sort(key=lambda name: name not in fields.mapped)
-        sides.append(present[0] if present else None)
+        sides.append(min(present, key=lambda name: name not in fields.mapped, default=None))
     problem, gold = sides
     if not problem or not gold:
         return None

@@ -6,14 +6,14 @@ Every complaint about a field names file, line, field and value.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
-from meta_agent.core.protocols import JSON
+from meta_agent.core.protocols import JSON, SPLITS
 from meta_agent.domains.formats.files import BadLine, values
 
 _SHOWN_CHARS = 80
@@ -143,12 +143,15 @@ def _rows(path: Path) -> Iterator[Fields]:
         raise
 
 
+class RefusedRowError(Exception):
+    """The row is no task that could be graded. The text says why."""
+
+
 @dataclass(slots=True)
 class TaskFile(Generic[Row]):
     """The rows of a file that can be used, and what happened to those that cannot."""
 
     path: Path
-    source: str = ""
     rows: list[Row] = field(default_factory=list)
     read: int = 0
     duplicates: int = 0
@@ -158,7 +161,7 @@ class TaskFile(Generic[Row]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """For a report: what happened to rows that are not tasks."""
+        """Says what happened to rows that are not tasks, for a report."""
         notes = []
         if self.duplicates:
             notes.append(f"{self.duplicates} of {self.read} rows repeat an earlier problem")
@@ -168,8 +171,36 @@ class TaskFile(Generic[Row]):
             notes.append(f"{len(lines)} rows refused: {why} (first lines: {first})")
         return tuple(notes)
 
-    def needs_rows(self) -> None:
-        """Raises `ConfigError` if no row can be used."""
-        if not self.rows:
-            why = "; ".join(self.notes) or "no rows"
-            raise ConfigError(f"{self.path} holds no usable problem: {why}")
+
+def collected(
+    path: Path,
+    rows: Iterable[Fields],
+    read: Callable[[Fields], Row],
+    content: Callable[[Row], str],
+    repeated: Callable[[TaskFile[Row], Row, Row], None] = lambda task_file, first, row: None,
+) -> TaskFile[Row]:
+    """Returns the rows that `read` makes. Rows of the same `content` are one task, and counted.
+
+    A row for which `read` raises RefusedRowError is refused by its line. `repeated` hears of a row
+    that repeats the first one. Raises `ConfigError` if no row can be used.
+    """
+    task_file = TaskFile[Row](path)
+    first_of: dict[str, Row] = {}
+    for fields in rows:
+        task_file.read += 1
+        try:
+            row = read(fields)
+        except RefusedRowError as refusal:
+            task_file.refused[fields.line] = str(refusal)
+            continue
+        task_file.splits_stated |= fields.row.get("split") in SPLITS
+        first = first_of.setdefault(content(row), row)
+        if first is row:
+            task_file.rows.append(row)
+        else:
+            task_file.duplicates += 1
+            repeated(task_file, first, row)
+    if not task_file.rows:
+        why = "; ".join(task_file.notes) or "no rows"
+        raise ConfigError(f"{path} holds no usable problem: {why}")
+    return task_file

@@ -32,7 +32,8 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
 from meta_agent.domains.formats import TaskFile
-from meta_agent.domains.formats.graded_sets import GradedRow
+from meta_agent.domains.formats.graded_sets import GradedRow, read_graded
+from meta_agent.domains.formats.rows import Fields
 from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
 from meta_agent.domains.graded._judge import Judge, cases_of, measured
 from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
@@ -89,7 +90,7 @@ class GradedDomain(FileTasks):
         self.rows = {row.key: row for row in task_rows.rows}
         self.threshold = _threshold(threshold, self.facts["threshold"], self.grader)
         self.ceilings = _ceilings(self.facts["limits"], self.grader)
-        self.splits_stated = any(row.split_is_explicit for row in task_rows.rows)
+        self.splits_stated = task_rows.splits_stated
         with self._workers.leased() as worker:
             listed = [dict(row.row) for row in task_rows.rows]
             self._schemas = dict(
@@ -249,9 +250,7 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
 
 
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
-    """The rows of a file, or those of the grader's own `tasks()`."""
-    from meta_agent.domains.formats.graded_sets import collected, read_graded
-    from meta_agent.domains.formats.rows import Fields
+    """Returns a reader of the rows of a file, or of those of the grader's own `tasks()`."""
 
     def rows(workers: Workers) -> TaskFile[GradedRow]:
         if path is not None:
@@ -259,9 +258,9 @@ def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
         with workers.leased() as worker:
             if not worker.facts["tasks"]:
                 raise ConfigError("there are no tasks", hint="--tasks FILE, a row a task")
-            source = Path("tasks()")
             task_rows = worker.ask("tasks", 10 * GRADE_SEC)
-        fields = (Fields(source, n, row) for n, row in enumerate(task_rows, 1))
-        return collected(source, (row.renamed(mapping) for row in fields))
+        source = Path("tasks()")
+        fields = [Fields(source, number, row) for number, row in enumerate(task_rows, 1)]
+        return read_graded(source, mapping, fields)
 
     return rows

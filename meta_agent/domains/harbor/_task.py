@@ -1,8 +1,7 @@
-"""A Harbor task folder: `task.toml` (schema 1.0 to 1.4), `instruction.md`, `environment/`,
-`tests/`, `solution/`.
+"""Reads a Harbor task folder: `task.toml` (schema 1.0 to 1.4), instruction, environment, tests.
 
 Promises: every field of `task.toml` is read, or is information about the task that decides nothing
-(`[task]`, `[metadata]`, `source`), or is refused by its name; a folder that cannot be graded is
+(`[task]`, `[metadata]`, `source`), or is refused by its name. A folder that cannot be graded is
 refused before anything starts.
 
 Refused, because here they would mean something else than they say: several steps, MCP servers, GPUs
@@ -17,40 +16,20 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import Split
+from meta_agent.core.protocols import SPLITS, Split
 from meta_agent.sandboxes import BoxLimits
 
 FILE: Final = "task.toml"
-_VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3", "1.4")
+_Version = Literal["1.0", "1.1", "1.2", "1.3", "1.4"]
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])i?B?\s*", re.IGNORECASE)
 _MB: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
-_NETWORK: Final = frozenset({"network_mode", "allowed_hosts"})
-_ENVIRONMENT: Final = _NETWORK | {
-    *("build_timeout_sec", "docker_image", "cpus", "memory_mb", "storage_mb", "memory", "storage"),
-    *("gpus", "gpu_types", "tpu", "os", "allow_internet", "mcp_servers", "env", "skills_dir"),
-    *("healthcheck", "workdir"),
-}
-_KNOWN: Final[Mapping[str, frozenset[str]]] = {
-    "": frozenset(
-        {
-            *("schema_version", "version", "source", "task", "metadata", "verifier", "agent"),
-            *("environment", "solution", "artifacts", "steps", "multi_step_reward_strategy"),
-            "multi_step_reward_mode",
-        }
-    ),
-    "agent": _NETWORK | {"timeout_sec", "user"},
-    "verifier": _NETWORK
-    | {"timeout_sec", "env", "user", "environment_mode", "environment", "collect"},
-    "environment": frozenset(_ENVIRONMENT),
-    "verifier.environment": frozenset(_ENVIRONMENT),
-    "solution": frozenset({"env"}),
-}
 _SERVICE: Final = frozenset({"build", "image", "environment", "working_dir", "command"})
 
 
@@ -70,23 +49,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """What runs in a place: for how long, and as whom."""
-
-    timeout_sec: float
-    user: str
-    env: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """A command that makes files of a state after the agent's end."""
-
-    command: str
-    timeout_sec: float
-
-
-@dataclass(frozen=True, slots=True)
 class HarborTask:
     """One folder, read."""
 
@@ -96,11 +58,10 @@ class HarborTask:
     place: Place
     own_place: Place | None
     """The verifier's own; None: it grades where the agent worked, in a container of its own."""
-    agent: Phase
-    verifier: Phase
-    solution: Phase | None
+    agent: Agent
+    verifier: Verifier
+    solution: Solution | None
     artifacts: tuple[str, ...]
-    collect: tuple[Collected, ...]
     split: Split | None
     wants_network: bool
 
@@ -109,93 +70,186 @@ class HarborTask:
         return self.folder / "tests"
 
 
-class _Table:
-    """One table of a `task.toml`; every complaint names file, table, field and value."""
+# --- the tables of a task.toml -----------------------------------------------------------------
 
-    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
-        self.path, self.name, self.values = path, name, values
-        unknown = sorted(set(values) - _KNOWN[name]) if name in _KNOWN else []
-        if unknown:
-            raise self.error(unknown[0], "it is no field of Harbor's that is known here")
 
-    def error(self, field: str, why: str) -> ConfigError:
-        where = f"[{self.name}] {field}" if self.name else field
-        value = f" = {self.values[field]!r:.60}" if field in self.values else ""
-        return ConfigError(f"{self.path}: {where}{value}: {why}")
+def _refuse(value: object) -> object:
+    if value:
+        raise ValueError("it is not supported here")
+    return value
 
-    def table(self, field: str, name: str = "") -> _Table:
-        value = self.values.get(field, {})
-        if not isinstance(value, dict):
-            raise self.error(field, "expected a table")
-        return _Table(self.path, name or field, value)
 
-    def number(self, field: str, usual: float) -> float:
-        value = self.values.get(field, usual)
-        value = usual if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise self.error(field, "expected a positive number")
-        return float(value)
+def _resolved(value: object) -> object:
+    if not isinstance(value, dict):
+        raise ValueError("expected a table of strings")
+    return {name: _VARIABLE.sub(_default, str(setting)) for name, setting in value.items()}
 
-    def text(self, field: str) -> str | None:
-        value = self.values.get(field)
-        if value is not None and not isinstance(value, str | int):
-            raise self.error(field, "expected a string")
-        return None if value is None else str(value)
 
-    def texts(self, field: str = "env") -> dict[str, str]:
-        value = self.values.get(field) or {}
-        if not isinstance(value, dict):
-            raise self.error(field, "expected a table of strings")
-        return {name: self._resolved(field, str(setting)) for name, setting in value.items()}
+def _default(match: re.Match[str]) -> str:
+    if match[2] is None:
+        raise ValueError(f"it wants the host's variable {match[1]}, and none enters a container")
+    return match[2]
 
-    def _resolved(self, field: str, value: str) -> str:
-        def default(match: re.Match[str]) -> str:
-            if match[2] is None:
-                raise self.error(
-                    field, f"it wants the host's variable {match[1]}, and none enters a container"
-                )
-            return match[2]
 
-        return _VARIABLE.sub(default, value)
+def _linux(value: object) -> object:
+    if str(value or "linux").lower() != "linux":
+        raise ValueError("only linux is supported here")
+    return value
 
-    def refuse(self, *fields: str) -> None:
-        for field in fields:
-            if self.values.get(field):
-                raise self.error(field, "it is not supported here")
+
+def _megabytes(value: object) -> object:
+    match = _SIZE.fullmatch(str(value))
+    if not match:
+        raise ValueError('expected a size such as "2G"')
+    return max(16.0, float(match[1]) * _MB[match[2].upper()])
+
+
+def _version(value: object) -> object:
+    if str(value) not in get_args(_Version):
+        raise ValueError(f"expected one of {', '.join(get_args(_Version))}")
+    return value
+
+
+def _sources(value: object) -> object:
+    sources = []
+    for entry in value if isinstance(value, list) else [value]:
+        source = entry.get("source") if isinstance(entry, dict) else entry
+        if not isinstance(source, str) or not source.startswith("/") or ".." in source:
+            raise ValueError("expected absolute paths")
+        if isinstance(entry, dict) and (
+            entry.get("service", "main") != "main" or entry.get("exclude")
+        ):
+            raise ValueError("services and exclusions are not supported here")
+        sources.append(source)
+    return tuple(sources)
+
+
+_Positive = Annotated[float, Field(gt=0, strict=True)]
+_Text = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+_Env = Annotated[dict[str, str], BeforeValidator(_resolved)]
+_Absent = Annotated[Any, AfterValidator(_refuse)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Networked(_Table):
+    network_mode: Literal["public", "no-network"] | None = None
+    allowed_hosts: _Absent = None
+
+
+class Agent(_Networked):
+    """How long the agent works, and as whom."""
+
+    timeout_sec: _Positive = 600.0
+    user: _Text = ""
+
+
+class Environment(_Networked):
+    """The container of the agent, or the verifier's own."""
+
+    build_timeout_sec: _Positive = 600.0
+    docker_image: _Text | None = None
+    cpus: _Positive = 1.0
+    memory_mb: _Positive = 2048.0
+    memory: Annotated[float, BeforeValidator(_megabytes)] | None = None
+    storage_mb: Any = None  # the engine's storage drivers bound no disk
+    storage: Any = None
+    gpus: _Absent = None
+    gpu_types: _Absent = None
+    tpu: _Absent = None
+    mcp_servers: _Absent = None
+    os: Annotated[Any, AfterValidator(_linux)] = None
+    allow_internet: Any = True
+    env: _Env = {}
+    skills_dir: Any = None
+    healthcheck: dict[str, Any] = {}
+    workdir: _Text | None = None
+
+
+class Collected(_Table):
+    """A command that makes files of a state after the agent's end."""
+
+    command: str
+    timeout_sec: _Positive = 600.0
+    service: Literal["main"] = "main"
+
+
+class Verifier(_Networked):
+    """How long the verifier runs, as whom, with which variables, and in which environment."""
+
+    timeout_sec: _Positive = 600.0
+    env: _Env = {}
+    user: _Text = ""
+    environment_mode: Literal["shared", "separate"] = "shared"
+    environment: Environment | None = None
+    collect: tuple[Collected, ...] = ()
+
+
+class Solution(_Table):
+    """The variables of the reference solution."""
+
+    env: _Env = {}
+
+
+class _Root(_Table):
+    schema_version: Annotated[Any, AfterValidator(_version)] = "1.0"
+    version: Annotated[Any, AfterValidator(_version)] = "1.0"
+    source: Any = None
+    task: Any = None
+    metadata: dict[str, Any] = {}
+    verifier: Verifier = Verifier()
+    agent: Agent = Agent()
+    environment: Environment = Environment()
+    solution: Solution = Solution()
+    artifacts: Annotated[tuple[str, ...], BeforeValidator(_sources)] = ()
+    steps: _Absent = None
+    multi_step_reward_strategy: Any = None
+    multi_step_reward_mode: Any = None
 
 
 def read_task(folder: Path) -> HarborTask:
-    """Reads a task folder; raises `ConfigError` where it cannot be run and graded as it says."""
-    path = folder / FILE
-    try:
-        root = _Table(path, "", tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    version = str(root.values.get("schema_version", root.values.get("version", "1.0")))
-    if version not in _VERSIONS:
-        raise root.error("schema_version", f"expected one of {', '.join(_VERSIONS)}")
-    root.refuse("steps")
+    """Reads a task folder. Raises `ConfigError` if it cannot be run and graded as it says."""
+    root = _read_root(folder / FILE)
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(f"{folder} has no tests/test.sh, so nothing can grade it")
-    environment, verifier, agent = (root.table(n) for n in ("environment", "verifier", "agent"))
-    place = _place(environment, folder / "environment", "environment")
-    metadata = root.table("metadata").values
+    place = _place(root.environment, folder / "environment", "environment")
+    split = root.metadata.get("split")
     return HarborTask(
         folder=folder,
         key=folder.name,
         instruction=_instruction(folder / "instruction.md"),
         place=place,
-        own_place=_own_place(verifier, place, folder),
-        agent=_phase(agent, 600.0),
-        verifier=_phase(verifier, 600.0),
-        solution=_solution(root, folder),
-        artifacts=_artifacts(root),
-        collect=_collect(verifier),
-        split=metadata.get("split")
-        if metadata.get("split") in ("train", "search", "confirm", "vault")
-        else None,
-        wants_network=_wants_network(environment, agent, verifier),
+        own_place=_own_place(root.verifier, place, folder),
+        agent=root.agent,
+        verifier=root.verifier,
+        solution=root.solution if (folder / "solution" / "solve.sh").is_file() else None,
+        artifacts=root.artifacts,
+        split=split if split in SPLITS else None,
+        wants_network=_wants_network(root),
     )
+
+
+def _read_root(path: Path) -> _Root:
+    try:
+        return _Root.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    except ValidationError as error:
+        problem = error.errors()[0]
+        *tables, field = map(str, problem["loc"])
+        where = f"[{'.'.join(tables)}] {field}" if tables else field
+        why = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            why = "it is no field of Harbor's that is known here"
+        raise ConfigError(f"{path}: {where} = {problem['input']!r:.60}: {why}") from error
+
+
+def _wants_network(root: _Root) -> bool:
+    modes = [table.network_mode for table in (root.environment, root.agent, root.verifier)]
+    usual = root.environment.allow_internet is not False and modes[0] is None
+    return usual or "public" in modes
 
 
 def _instruction(path: Path) -> str:
@@ -215,46 +269,38 @@ def _is_canary(line: str) -> bool:
     return line.lstrip().startswith(("<!--", "#")) and "canary" in line.lower()
 
 
-def _place(table: _Table, folder: Path, name: str) -> Place:
-    table.refuse("mcp_servers", "gpus", "gpu_types", "tpu")
-    if str(table.values.get("os") or "linux").lower() != "linux":
-        raise table.error("os", "only linux is supported here")
-    compose = next((p for p in sorted(folder.glob("docker-compose.y*ml"))), None)
-    image, built, workdir = table.text("docker_image"), folder, table.text("workdir")
-    env = table.texts()
-    if compose is not None:
-        service = _only_service(compose)
-        image = image or service.get("image")
-        built = _build_folder(compose, service, folder)
-        workdir = workdir or service.get("working_dir")
-        env = {**_compose_env(service), **env}
+# --- where agent and verifier work -------------------------------------------------------------
+
+
+def _place(table: Environment, folder: Path, name: str) -> Place:
+    compose = next(iter(sorted(folder.glob("docker-compose.y*ml"))), None)
+    service = _only_service(compose) if compose else {}
+    built = _build_folder(compose, service, folder) if compose else folder
+    image = table.docker_image or service.get("image")
     dockerfile = (built / "Dockerfile").is_file()
     if not image and not dockerfile:
-        raise ConfigError(
-            f"{folder}: neither a Dockerfile, nor [{name}] docker_image in {table.path.name}"
-        )
-    storage = table.text("storage")
-    del storage  # disk is not bounded by the engine's storage drivers
+        raise ConfigError(f"{folder}: neither a Dockerfile, nor [{name}] docker_image in {FILE}")
+    memory_mb = table.memory_mb if table.memory is None else table.memory
     return Place(
         image=image,
         folder=built if dockerfile else None,
-        workdir=workdir,
-        env=env,
-        limits=BoxLimits(memory_mb=_memory(table), cpus=table.number("cpus", 1)),
-        build_sec=table.number("build_timeout_sec", 600.0),
-        healthcheck=dict(table.table("healthcheck", "healthcheck").values) or None,
+        workdir=table.workdir or service.get("working_dir"),
+        env={**_compose_env(service), **table.env},
+        limits=BoxLimits(memory_mb=int(memory_mb), cpus=table.cpus),
+        build_sec=table.build_timeout_sec,
+        healthcheck=table.healthcheck or None,
         upload=bool(image) and not dockerfile and compose is None and folder.is_dir(),
     )
 
 
-def _memory(table: _Table) -> int:
-    old = table.text("memory")
-    if old is None:
-        return int(table.number("memory_mb", 2048))
-    match = _SIZE.fullmatch(old.strip())
-    if not match:
-        raise table.error("memory", 'expected a size such as "2G"')
-    return max(16, int(float(match[1]) * _MB[match[2].upper()]))
+def _own_place(verifier: Verifier, place: Place, folder: Path) -> Place | None:
+    declared, tests = verifier.environment, folder / "tests"
+    if declared is None or not declared.model_fields_set:
+        return place if verifier.environment_mode == "separate" else None
+    if not declared.docker_image and not (tests / "Dockerfile").is_file():
+        declared = declared.model_copy(update={"docker_image": place.image})
+        return _place(declared, folder / "environment", "verifier.environment")
+    return _place(declared, tests, "verifier.environment")
 
 
 def _only_service(compose: Path) -> Mapping[str, Any]:
@@ -277,23 +323,20 @@ def _only_service(compose: Path) -> Mapping[str, Any]:
 
 
 def _build_folder(compose: Path, service: Mapping[str, Any], folder: Path) -> Path:
-    build = service.get("build")
-    if build is None:
-        return folder
-    context = build.get("context", ".") if isinstance(build, dict) else build
-    extra = sorted(set(build) - {"context", "dockerfile"}) if isinstance(build, dict) else []
-    dockerfile = build.get("dockerfile", "Dockerfile") if isinstance(build, dict) else "Dockerfile"
-    text = str(context).replace("${CONTEXT_DIR}", ".")
+    build = service.get("build") or "."
+    options = build if isinstance(build, dict) else {"context": build}
+    context = str(options.get("context", ".")).replace("${CONTEXT_DIR}", ".")
+    built = (folder / context).resolve()
     if (
-        extra
-        or dockerfile != "Dockerfile"
-        or not (folder / text).resolve().is_relative_to(folder.resolve())
+        {*options} - {"context", "dockerfile"}
+        or options.get("dockerfile", "Dockerfile") != "Dockerfile"
+        or not built.is_relative_to(folder.resolve())
     ):
         raise ConfigError(
             f"{compose}: build {build!r:.80}: only a folder below it with a Dockerfile is "
             "supported here"
         )
-    return (folder / text).resolve()
+    return built
 
 
 def _compose_env(service: Mapping[str, Any]) -> dict[str, str]:
@@ -301,78 +344,3 @@ def _compose_env(service: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(value, list):
         value = dict(str(setting).partition("=")[::2] for setting in value)
     return {str(name): str(setting) for name, setting in value.items()}
-
-
-def _own_place(verifier: _Table, place: Place, folder: Path) -> Place | None:
-    mode = verifier.text("environment_mode") or "shared"
-    declared = verifier.table("environment", "verifier.environment")
-    if mode not in ("shared", "separate"):
-        raise verifier.error("environment_mode", "expected shared or separate")
-    if mode == "shared" and not declared.values:
-        return None
-    if not declared.values:
-        return place
-    tests = folder / "tests"
-    if not declared.values.get("docker_image") and not (tests / "Dockerfile").is_file():
-        own_table = _Table(
-            declared.path,
-            declared.name,
-            {**declared.values, "docker_image": place.image},
-        )
-        return _place(own_table, folder / "environment", "verifier.environment")
-    return _place(declared, tests, "verifier.environment")
-
-
-def _phase(table: _Table, usual: float) -> Phase:
-    env = table.texts() if "env" in _KNOWN.get(table.name, frozenset()) else {}
-    return Phase(table.number("timeout_sec", usual), table.text("user") or "", env)
-
-
-def _solution(root: _Table, folder: Path) -> Phase | None:
-    table = root.table("solution")
-    if not (folder / "solution" / "solve.sh").is_file():
-        return None
-    return Phase(0.0, "", table.texts())
-
-
-def _artifacts(root: _Table) -> tuple[str, ...]:
-    artifacts = []
-    for entry in root.values.get("artifacts") or []:
-        source = entry.get("source") if isinstance(entry, dict) else entry
-        if not isinstance(source, str) or not source.startswith("/") or ".." in source:
-            raise root.error("artifacts", "expected absolute paths")
-        if isinstance(entry, dict) and (
-            entry.get("service", "main") != "main" or entry.get("exclude")
-        ):
-            raise root.error("artifacts", "services and exclusions are not supported here")
-        artifacts.append(source)
-    return tuple(artifacts)
-
-
-def _collect(verifier: _Table) -> tuple[Collected, ...]:
-    hooks = []
-    for hook in verifier.values.get("collect") or []:
-        known_keys = {"command", "timeout_sec", "service"}
-        usable = isinstance(hook, dict) and set(hook) <= known_keys and "command" in hook
-        if not usable or hook.get("service", "main") != "main":
-            raise verifier.error("collect", "expected commands of the service main")
-        hooks.append(Collected(str(hook["command"]), float(hook.get("timeout_sec", 600.0))))
-    return tuple(hooks)
-
-
-def _wants_network(*tables: _Table) -> bool:
-    names = []
-    for table in tables:
-        mode = table.values.get("network_mode")
-        if mode not in (None, "public", "no-network", "allowlist"):
-            raise table.error("network_mode", "expected public, no-network or allowlist")
-        if mode == "allowlist" or table.values.get("allowed_hosts"):
-            raise table.error(
-                "allowed_hosts", "a list of allowed hosts cannot be held here, only none"
-            )
-        if table.name == "environment":
-            usual = table.values.get("allow_internet", True) is not False
-            names.append(usual if mode is None else mode == "public")
-        elif mode is not None:
-            names.append(mode == "public")
-    return any(names)

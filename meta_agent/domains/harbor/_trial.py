@@ -148,7 +148,7 @@ class Trial:
             yield box
 
     def _collect(self, box: Box) -> None:
-        for hook in self.task.collect:
+        for hook in self.task.verifier.collect:
             ran = box.exec(hook.command, timeout_sec=hook.timeout_sec)
             _checked(ran, f"{self.task.key}: collecting by {hook.command[:60]!r} failed")
 

@@ -71,7 +71,7 @@ class MathDomain(FileTasks):
         problems.refused |= golds.refused
         self.rows = {row.key: row for row in problems.rows if row.key in golds.usable}
         self._golds = golds.usable
-        self.source, self.splits_stated = problems.source, problems.splits_stated
+        self.splits_stated = problems.splits_stated
         self.refused, self.notes = dict(problems.refused), problems.notes
         if not self.rows:
             raise ConfigError(f"{path} has no problem whose gold can be graded: {self.notes}")

@@ -83,7 +83,7 @@ def test_a_mapping_chooses_the_form_of_a_program(tmp_path: Path) -> None:
     tests = {"inputs": ["1\n"], "outputs": ["2\n"]}
     row = {"test_list": ["assert f(1) == 2"], "text": "t", "q": "double it", "io": tests}
     path = put(tmp_path / "a.jsonl", row)
-    assert read_code(path, {"q": "question", "io": "input_output"}).source == "apps"
+    assert read_code(path, {"q": "question", "io": "input_output"}).rows[0].source == "apps"
 
 
 def test_a_grader_reads_mapped_rows_of_a_table(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def write(path: Path, *rows: Any) -> Path:
 def test_each_form_is_read(row: Any, source: str, problem: str, gold: str, tmp_path: Path) -> None:
     found = read_math(write(tmp_path / "set.jsonl", row))
     (task,) = found.rows
-    assert (found.source, task.problem, task.gold) == (source, problem, gold)
+    assert (task.source, task.problem, task.gold) == (source, problem, gold)
 
 
 @pytest.mark.parametrize(
