@@ -1,7 +1,7 @@
 """Makes a git repository out of a release and a distribution's patches, to mine for tasks.
 
     python benchmarks/patch_history.py repo/ urllib3-1.26.12.tar.gz urllib3_1.26.12-1.debian.tar.xz
-    meta-agent tasks mine repo/ --any-message --touched --image TAG --out tasks/urllib3.jsonl
+    meta-agent tasks mine repo/ --any-message --image TAG --out tasks/urllib3.jsonl
 
 A distribution that stays with a release carries later fixes back to it, one patch each and in the
 form of upstream's commits: source and tests together. So a history can be had where only archives

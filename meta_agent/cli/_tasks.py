@@ -200,9 +200,9 @@ def tasks_synth(
     as_json: JsonOption = False,
 ) -> None:
     """Make tasks by planting faults in a package. Keeps those that its tests catch."""
-    from meta_agent.domains.tasks import Bench, SynthPlan, read_package, sandboxes, synthesize
+    from meta_agent.domains.tasks import Bench, Plan, read_package, sandboxes, synthesize
 
-    plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
+    plan = Plan(count, config.seed, repeats, _jobs(jobs))
     with stdout_for_data(), _author(config, author, out) as model:
         package = read_package(path, tests=tests or (), sources=sources or ())
         factory = sandboxes(_backend(config), "tasks-synth")
@@ -242,9 +242,6 @@ def tasks_mine(
     any_message: Annotated[
         bool, typer.Option("--any-message", help="Also try commits that name no fix.")
     ] = False,
-    touched: Annotated[
-        bool, typer.Option("--touched", help="Run only test files that a commit touches.")
-    ] = False,
     image: ImageOption = None,
     python: PythonOption = "python3",
     plugin: PluginOption = None,
@@ -253,14 +250,14 @@ def tasks_mine(
     as_json: JsonOption = False,
 ) -> None:
     """Make tasks from bug-fix commits that change source and tests."""
-    from meta_agent.domains.tasks import MinePlan, mine, sandboxes
+    from meta_agent.domains.tasks import Bench, Plan, mine, read_package, sandboxes
 
-    plan = MinePlan(
-        *(count, repeats, _jobs(jobs), any_message, image, python),
-        *(tuple(tests or ()), tuple(sources or ()), tuple(plugin or ()), touched),
-    )
+    plan = Plan(count, 0, repeats, _jobs(jobs), any_message)
     with stdout_for_data():
-        result = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, say)
+        package = read_package(path, tests=tests or (), sources=sources or ())
+        factory = sandboxes(_backend(config), "tasks-mine")
+        bench = Bench(package, factory, image, python, tuple(plugin or ()))
+        result = mine(path, bench, out, plan, say)
     _show(result, as_json)
 
 

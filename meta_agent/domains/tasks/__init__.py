@@ -6,18 +6,17 @@ says whether they are fit.
 
 from meta_agent.domains.tasks._author import Author
 from meta_agent.domains.tasks._bench import Bench, sandboxes
-from meta_agent.domains.tasks._collection import Made, manifest_path
-from meta_agent.domains.tasks._mine import MinePlan, mine
+from meta_agent.domains.tasks._collection import Made, Plan, manifest_path
+from meta_agent.domains.tasks._mine import mine
 from meta_agent.domains.tasks._package import Package, read_package
-from meta_agent.domains.tasks._synth import SynthPlan, synthesize
+from meta_agent.domains.tasks._synth import synthesize
 
 __all__ = [
     "Author",
     "Bench",
     "Made",
-    "MinePlan",
     "Package",
-    "SynthPlan",
+    "Plan",
     "manifest_path",
     "mine",
     "read_package",

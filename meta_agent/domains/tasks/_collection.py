@@ -1,4 +1,4 @@
-"""The tasks that a search has accepted, why it refused the others, and the files that it writes.
+"""A search for tasks: the tasks that it has accepted, why it refused the others, and its files.
 
 A task set is rows in SWE-bench's form, the archives that they rest on, and a manifest of hashes.
 
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final, Self
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, SPLITS, Split
@@ -23,19 +25,38 @@ from meta_agent.core.task_splits import lacking
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.tasks._bench import Bench
+from meta_agent.domains.tasks._journal import Journal
 
 Progress = Callable[[str], None]
-EXHAUSTED = "every candidate was tried: add rows from another package, or use synth and mine both"
+EXHAUSTED: Final = (
+    "every candidate was tried: add rows from another package, or use synth and mine both"
+)
+_LACKS_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
 Measured = dict[str, JSON]
 """`fail`, `pass` and `issue` of a task, or why it is none: `refused` and `why`; `flaky` tests."""
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What to look for, and on how many runs of the tests an answer rests."""
+
+    count: int = 40
+    seed: int = 0
+    repeats: int = 2
+    jobs: int = 1
+    any_message: bool = False
+    """Whether `mine` also tries commits that name no fix."""
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.jobs) < 1 or self.repeats < 2:
+            raise ConfigError("count and jobs: 1 or more; repeats: 2 or more, or nothing is stable")
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
-    """A candidate for a task. Drafts about the same `topic` (a function) share a split."""
+    """A measured candidate as a task. Drafts about the same `topic` (a function) share a split."""
 
     bench: Bench  # its package holds the tree that `setup_patch` starts from
-    label: str
     topic: str
     patch: str
     test_patch: str
@@ -57,16 +78,16 @@ class Made:
 
     @property
     def lacks(self) -> str:
-        """Why no run can be made of the set; empty if one can."""
+        """Says why no run can be made of the set; empty if one can."""
         return lacking(self.manifest["splits"], trainable=False)
 
     def to_json(self) -> dict[str, JSON]:
-        """The document of `--json`."""
+        """Returns the document of `--json`."""
         fields = {**asdict(self), "path": str(self.path), "flaky": list(self.flaky)}
         return {"schema_version": 1, **fields, "lacks": self.lacks}
 
     def lines(self) -> list[str]:
-        """The same for people."""
+        """Returns the same for people."""
         splits = ", ".join(f"{split} {n}" for split, n in self.manifest["splits"].items())
         reasons = sorted(self.refused.items(), key=lambda pair: (-pair[1], pair[0]))
         return [
@@ -90,6 +111,7 @@ class Collection:
         self.tried = 0
         self.advice = "the same command with a larger --count, or rows from another package"
         self.hint: str | None = None  # for a search without any task
+        self._missing: Counter[str] = Counter()  # modules that tests could not import
         self._archives: dict[str, bytes] = {}
         self._topics: dict[str, str] = {}  # by what no second task may share
 
@@ -100,25 +122,29 @@ class Collection:
     def refuse(self, label: str, reason: str, why: str = "") -> None:
         """Counts a candidate that makes no task."""
         self.refused[reason] += 1
+        self._missing.update(_LACKS_MODULE.findall(why))
         self._progress(f"{label} refused: {reason} {why}".rstrip())
 
-    def decide(self, draft: Draft, measured: Measured) -> bool:
-        """Whether a measured candidate makes one more task."""
+    def decide(self, label: str, measured: Measured, draft: Callable[[], Draft]) -> bool:
+        """Returns whether a measured candidate makes one more task."""
         self.tried += 1
         self.flaky.update(measured.get("flaky", ()))
-        reason = measured.get("refused") or self._repetition(draft, measured)
-        if reason:
-            self.refuse(draft.label, reason, measured.get("why", ""))
+        reason = measured.get("refused", "")
+        accepted = None if reason else draft()
+        reason = reason or self._repetition(accepted, measured)
+        if accepted is None or reason:
+            self.refuse(label, reason, measured.get("why", ""))
             return False
-        package = draft.bench.package
+        package = accepted.bench.package
         self._archives[package.archive_name] = package.archive
-        self.rows.append(_row(draft, measured, archive_folder(self._out)))
+        self.rows.append(_row(accepted, measured, self._folder.name))
         tests = len(measured["fail"])
-        self._progress(f"[{len(self.rows)}/{self._count}] {draft.label}: {tests} tests decide")
+        self._progress(f"[{len(self.rows)}/{self._count}] {label}: {tests} tests decide")
         return True
 
-    def _repetition(self, draft: Draft, measured: Measured) -> str:
-        """Why a task is too much like an accepted one; empty if it is not."""
+    def _repetition(self, draft: Draft | None, measured: Measured) -> str:
+        """Says why a task is too much like an accepted one; empty if it is not."""
+        assert draft is not None
         issue = f"issue {measured['issue']}"
         lines = semantic_key(draft.bench.package.name, draft.patch, "")
         if issue in self._topics or lines in self._topics:
@@ -131,42 +157,107 @@ class Collection:
 
     def write(self, method: Mapping[str, JSON]) -> Made:
         """Writes the set; `method` goes into the manifest. Raises `ConfigError` without tasks."""
+        for module, count in self._missing.most_common(1):
+            self.advice = self.hint = (
+                f"{count} candidates lack the module {module}; build an image with it (meta-agent "
+                "sandbox build --requirements FILE), then --image TAG"
+            )
         if not self.rows:
             raise ConfigError(
                 f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=self.hint
             )
         refused = dict(sorted(self.refused.items()))
         flaky = sorted(self.flaky)
-        by = {"tried": self.tried, "refused": refused, "flaky": flaky, **method}
-        manifest = _write_set(self._out, self.rows, self._archives, by)
-        tasks = len(self.rows)
-        advice = self.advice
-        return Made(self._out, tasks, self.tried, refused, tuple(flaky), manifest, advice)
+        manifest = self._written(
+            {"tried": self.tried, "refused": refused, "flaky": flaky, **method}
+        )
+        return Made(
+            *(self._out, len(self.rows), self.tried, refused, tuple(flaky), manifest, self.advice)
+        )
+
+    @property
+    def _folder(self) -> Path:
+        """The folder beside the task file that holds its archives."""
+        return self._out.parent / f"{self._out.stem}.sources"
+
+    def _written(self, method: Mapping[str, JSON]) -> dict[str, JSON]:
+        folder = self._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self._archives.items():
+            (folder / name).write_bytes(content)
+        lines = [json.dumps(row, sort_keys=True, ensure_ascii=True) + "\n" for row in self.rows]
+        self._out.write_text("".join(lines), encoding="utf-8")
+        splits = Counter(row["split"] for row in self.rows)
+        ids = [str(row["instance_id"]) for row in self.rows]
+        manifest: dict[str, JSON] = {
+            "schema_version": 1,
+            "file": self._out.name,
+            "sha256": _sha256("".join(lines).encode()),
+            "archives": {
+                f"{folder.name}/{name}": _sha256(self._archives[name])
+                for name in sorted(self._archives)
+            },
+            "made": dict(method),
+            "splits": {split: splits[split] for split in SPLITS},
+            "tasks": {key: _sha256(line.encode()) for key, line in zip(ids, lines, strict=True)},
+        }
+        text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+        manifest_path(self._out).write_text(text, encoding="utf-8")
+        return manifest
 
 
-def make_room(out: Path) -> None:
-    """Makes the folder of a task file. Raises `ConfigError` if there can be none."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
-    if out.is_dir():
-        raise ConfigError(f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}")
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where the tests of a search run, what it has measured, and what it has accepted."""
+
+    bench: Bench
+    plan: Plan
+    journal: Journal
+    collection: Collection
+
+    @classmethod
+    def opened(cls, bench: Bench, out: Path, plan: Plan, progress: Progress) -> Self:
+        """Makes the folder of the task file and reads what an interrupted search has measured.
+
+        Raises `ConfigError` if there can be no such file, or if the image lacks what tests need.
+        """
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
+        if out.is_dir():
+            raise ConfigError(
+                f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
+            )
+        bench, package = bench.checked(), bench.package
+        if bench.warning:
+            progress(bench.warning)
+        settings: dict[str, JSON] = {
+            **{"package": package.sha256, "tests": package.tests, "sources": package.sources},
+            **{"patterns": package.patterns, "repeats": plan.repeats, "python": bench.python},
+            **{"image": bench.image, "plugins": bench.plugins, "all": plan.any_message},
+        }
+        journal = Journal(out, settings)
+        if journal.resumed:
+            progress(f"using {journal.resumed} measurements of an interrupted search")
+        return cls(bench, plan, journal, Collection(out, plan.count, progress))
+
+    def written(self, method: Mapping[str, JSON]) -> Made:
+        """Writes the task set. Raises `ConfigError` if it has no task."""
+        counted = {"repeats": self.plan.repeats, "held": list(self.bench.in_image)}
+        made = self.collection.write({**method, **counted})
+        self.journal.close()
+        return made
 
 
 def manifest_path(tasks: Path) -> Path:
-    """Where the manifest of a task file stands."""
+    """Returns where the manifest of a task file stands."""
     return tasks.with_name(f"{tasks.stem}.manifest.json")
 
 
-def archive_folder(tasks: Path) -> str:
-    """The name of the folder beside a task file that holds its archives."""
-    return f"{tasks.stem}.sources"
-
-
 def split_of(package: str, topic: str) -> Split:
-    """The split of everything about a topic, whatever else is in a set."""
-    return hashed_split(hashlib.sha256(f"{package}\0{topic}".encode()).hexdigest())
+    """Returns the split of everything about a topic, whatever else is in a set."""
+    return hashed_split(_sha256(f"{package}\0{topic}".encode()))
 
 
 def _row(draft: Draft, measured: Measured, folder: str) -> dict[str, JSON]:
@@ -197,36 +288,6 @@ def _row(draft: Draft, measured: Measured, folder: str) -> dict[str, JSON]:
         "source": source,
         "origin": dict(draft.origin),
     }
-
-
-def _write_set(
-    out: Path,
-    rows: Sequence[dict[str, JSON]],
-    archives: Mapping[str, bytes],
-    method: Mapping[str, JSON],
-) -> dict[str, JSON]:
-    """Writes everything beside `out` and returns the manifest."""
-    folder = out.parent / archive_folder(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in archives.items():
-        (folder / name).write_bytes(content)
-    lines = [json.dumps(row, sort_keys=True, ensure_ascii=True) + "\n" for row in rows]
-    out.write_text("".join(lines), encoding="utf-8")
-    splits = Counter(row["split"] for row in rows)
-    hashes = {f"{folder.name}/{name}": _sha256(archives[name]) for name in sorted(archives)}
-    ids = [str(row["instance_id"]) for row in rows]
-    manifest: dict[str, JSON] = {
-        "schema_version": 1,
-        "file": out.name,
-        "sha256": _sha256("".join(lines).encode()),
-        "archives": hashes,
-        "made": dict(method),
-        "splits": {split: splits[split] for split in SPLITS},
-        "tasks": {key: _sha256(line.encode()) for key, line in zip(ids, lines, strict=True)},
-    }
-    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    manifest_path(out).write_text(text, encoding="utf-8")
-    return manifest
 
 
 def _sha256(content: bytes) -> str:

@@ -1,9 +1,12 @@
-"""Issue texts: what a failing test does up to the statement that fails, and how that fails.
+"""Issue texts: made of a failing test, or a model's report that is compared with its script.
 
-Promises: two runs failed as the text says. No line of the fix, no path of the package and no name
-of a test stands in the text. Addresses, ports and temporary paths are taken out.
+A text of ours shows what a test does up to the statement that fails, and how that fails. Two runs
+failed as it says. A model's report has one script, which ran beside the package alone, twice the
+same on the faulty tree, and one block of output, which is what it gave there. On the sound tree the
+script gives something else. No text holds a line of the fix, a path of the source or the name of a
+deciding test. Addresses, ports and temporary paths are taken out.
 
-Does not cover: why somebody wants it, and helpers and fixtures of the test's file.
+Does not cover: helpers and fixtures of a test's file, and whether a report's prose is true.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from meta_agent.domains.swe import Tree
-from meta_agent.domains.tasks._bench import Failure, Probe
+from meta_agent.domains.tasks._bench import Bench, Failure, Probe, ScriptRun
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._source import (
     UnreachableError,
@@ -31,11 +34,15 @@ _TITLE_CHARS = 80
 _TELLING_CHARS = 12  # shorter lines (`return x`, `else:`) give nothing away
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE = re.compile(r"/(?:tmp|var|home|root|work|repo|usr|opt|private)(/[\w.~-]+)*/")
+_BLOCK = re.compile(r"^[ \t]*```(\w*)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_PRIVATE = re.compile(r"(?:\.|\bimport )_(?!_)\w")
+# Errors of a script that lacks something, not of the package.
+_UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxError"})
 _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\b")
 
 
 def issue_text(package: Package, tree: Tree, failures: Mapping[str, Failure]) -> str:
-    """The shortest text that shows one of the failures; empty if no test can be shown."""
+    """Returns the shortest text that shows one of the failures; empty if no test can be shown."""
     texts = []
     for test, failure in failures.items():
         path, name = plain_name(test)
@@ -51,7 +58,7 @@ def issue_text(package: Package, tree: Tree, failures: Mapping[str, Failure]) ->
 
 
 def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-    """Failures that two runs report alike. What varies is no symptom to report."""
+    """Returns failures that two runs report alike. What varies is no symptom to report."""
     both = [test for test in tests if test in first.failures and test in second.failures]
     return {
         test: second.failures[test]
@@ -61,19 +68,19 @@ def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str
 
 
 def gives_away(text: str, fixed_lines: Iterable[str]) -> bool:
-    """Whether a text repeats a telling line of the fix."""
+    """Returns whether a text repeats a telling line of the fix."""
     flat = " ".join(text.split())
     lines = (" ".join(line.split()) for line in fixed_lines)
     return any(line in flat for line in lines if len(line) >= _TELLING_CHARS)
 
 
 def scrubbed(message: str) -> str:
-    """A message without what differs from run to run."""
+    """Returns a message without what differs from run to run."""
     return _PLACE.sub(".../", _PORT.sub(r"\1\2PORT", _ADDRESS.sub("0x...", message)))
 
 
 def _code(source: bytes, name: str, failure: Failure) -> str:
-    """What a test does: imports, parameters, and its statements up to the one that fails."""
+    """Returns what a test does: imports, parameters, its statements up to the one that fails."""
     module = parsed(source)
     function = find_test(module, name) if module else None
     lines = [n for n in failure.lines if function and function.body[0].lineno <= n]
@@ -106,3 +113,67 @@ def _text(package: Package, code: str, error: str) -> str:
         f"{package.name}: {title}\n\nWith {about} this should pass:\n\n```python\n{code}\n```\n\n"
         f"It ends with\n\n```\n{error}\n```\n"
     )
+
+
+# --- reports that a model wrote ----------------------------------------------------------------
+
+
+def problem_of(
+    bench: Bench,
+    trees: tuple[Tree, Tree],
+    report: str,
+    *,
+    tests: Sequence[str],
+    fixed: Sequence[str],
+    path: str,
+) -> str:
+    """Says what is wrong with a report, for the model that wrote it; empty if it holds.
+
+    `trees` are the sound and the faulty one. `tests` are the ids of the deciding tests, `fixed` the
+    lines that the fix puts back, and `path` is the file that is fixed.
+    """
+    blocks = _BLOCK.findall(report)
+    scripts = [text for language, text in blocks if language == "python"]
+    outputs = [text for language, text in blocks if language != "python"]
+    if len(scripts) != 1 or len(outputs) != 1:
+        counts = f"{len(scripts)} ```python blocks and {len(outputs)} others"
+        return f"the report has {counts}, not one script and one block with its output"
+    names = {plain_name(test)[1].rpartition("::")[2] for test in tests}
+    if repeated := names.intersection(re.findall(r"\w+", report)):
+        return f"the report names the test {min(repeated)}"
+    if path in report:
+        return f"the report names the source {path}"
+    if gives_away(report, fixed):
+        return "the report repeats a line of the fix"
+    if _PRIVATE.search(scripts[0]):
+        return "the script takes a private name"
+    return _untrue(bench, trees, scripts[0], outputs[0])
+
+
+def _untrue(bench: Bench, trees: tuple[Tree, Tree], script: str, stated: str) -> str:
+    """Says how the stated output differs from what the script gives; empty if it does not."""
+    sound, faulty = trees
+    right, wrong, again = (bench.run_script(tree, script) for tree in (sound, faulty, faulty))
+    good, bad = _output(right), _output(wrong)
+    both = f"It printed with the bug:\n{bad}\nand without it:\n{good}"
+    if bad != _output(again) or "timeout" in (right.kind, wrong.kind):
+        return "the script does not end, or gives something else every time"
+    if {right.kind, wrong.kind} & _UNFIT:
+        return f"the script lacks something of its own. {both}"
+    if good == bad:
+        return f"the script gives the same with the bug and without it:\n{bad}"
+    if max(len(bad), len(good)) > SHOWN_CHARS:
+        return f"the script prints more than {SHOWN_CHARS} characters"
+    if _lines(stated) != _lines(bad):
+        return f"the report does not state the output word for word. {both}"
+    return ""
+
+
+def _output(run: ScriptRun) -> str:
+    """Returns what a user sees of a run: the output, then the error, without what varies."""
+    parts = (run.out.rstrip(), run.message.strip())
+    return scrubbed("\n".join(part for part in parts if part))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in scrubbed(text).split("\n") if line.strip()]

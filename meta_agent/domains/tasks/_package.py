@@ -4,8 +4,13 @@ Promises: the same input gives the same archive, byte for byte; nothing of the p
 Reads a source distribution (`.tar.gz`), a git repository (its committed files, never its history)
 or a plain folder.
 
-Does not cover: compiled extensions, and what a build generates beyond `_built`. The source
-distribution of such a package holds its generated files.
+Files that a build would have put beside the committed ones are generated, so that the package can
+be imported: the version modules that its settings or `.gitignore` name, as setuptools-scm or
+hatch-vcs write them, and the metadata of a distribution if the sources read some. No file is
+replaced.
+
+Does not cover: compiled extensions and other generated code. The source distribution of such a
+package holds its generated files.
 """
 
 from __future__ import annotations
@@ -26,7 +31,6 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import foreign_history, read_folder
 from meta_agent.domains.swe import Tree, is_test_path, read_archive
 from meta_agent.domains.swe.grading._sift import is_control_path
-from meta_agent.domains.tasks._built import built_files
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 _NO_SOURCES = frozenset(
@@ -36,6 +40,9 @@ _NO_SOURCES = frozenset(
 _NO_MODULES = frozenset({"setup.py", "conftest.py", "noxfile.py", "tasks.py", "fabfile.py"})
 _HAS_TESTS = re.compile(rb"^(?:async )?def test|^class \w*Test|^class .*TestCase", re.MULTILINE)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_SETTINGS = ("pyproject.toml", "setup.cfg", "setup.py", ".gitignore", "MANIFEST.in")
+_VERSION_FILE = re.compile(r"(?<![\w/])/?((?:\w+/)*\w*version\w*\.py)\b")
+_READS_METADATA = re.compile(rb"importlib.metadata|importlib_metadata|pkg_resources")
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,12 @@ class Package:
     root: str  # the folder that imports start from: "." or "src"
     sources: tuple[str, ...]
     tests: tuple[str, ...]
+    patterns: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Patterns of test files and of sources, if a user gave some."""
+
+    def at(self, tree: Tree, commit: str) -> Package:
+        """Returns the package at another commit. Raises `ConfigError` if it is none there."""
+        return package_of(tree, self.name, commit, *self.patterns)
 
     @property
     def archive_name(self) -> str:
@@ -99,7 +112,7 @@ def package_of(
     *,
     archive: bytes | None = None,
 ) -> Package:
-    """A package from its files. Raises `ConfigError` if it has no tests or no sources."""
+    """Returns a package from its files. Raises `ConfigError` if it has no tests or no sources."""
     name, version = _identity(tree, label)
     root = _root(tree)
     modules = _source_files(tree, root, sources)
@@ -114,16 +127,39 @@ def package_of(
                 f"no {kind} found in {label}: {len(tree)} files, pythonpath {root}",
                 hint=f"name them: --{kind} 'PATTERN' (source distributions often leave tests out)",
             )
-    return Package(name, version, commit, tree, content, root, modules, suite)
+    patterns = (tuple(tests), tuple(sources))
+    return Package(name, version, commit, tree, content, root, modules, suite, patterns)
 
 
 def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
-    """The files that hold a package's tests."""
+    """Returns the files that hold a package's tests."""
     return tuple(sorted(path for path in tree if _is_suite(path, tree[path], patterns)))
 
 
+def built_files(
+    tree: Mapping[str, bytes], sources: Sequence[str], root: str, name: str, version: str
+) -> dict[str, bytes]:
+    """Returns the absent files by path. Imports start from the folder `root`."""
+    version = version or "0"
+    settings = b"\n".join(tree.get(path, b"") for path in _SETTINGS).decode("utf-8", "replace")
+    packages = {str(PurePosixPath(path).parent) for path in sources} - {root}
+    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
+    module = f"__version__ = version = {version!r}\n__version_tuple__ = version_tuple = {numbers}\n"
+    files = {
+        path: module.encode()
+        for path in _VERSION_FILE.findall(settings)
+        if str(PurePosixPath(path).parent) in packages and path not in tree
+    }
+    has_metadata = any(".dist-info/" in path or ".egg-info/" in path for path in tree)
+    if not has_metadata and any(_READS_METADATA.search(tree[path]) for path in sources):
+        folder = f"{name.replace('-', '_')}-{version}.dist-info"
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        files[str(PurePosixPath(root) / folder / "METADATA")] = text.encode()
+    return files
+
+
 def _packed(tree: Mapping[str, bytes], top: str) -> bytes:
-    """An archive of the files that depends on nothing else."""
+    """Returns an archive of the files that depends on nothing else."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed,
@@ -137,7 +173,7 @@ def _packed(tree: Mapping[str, bytes], top: str) -> bytes:
 
 
 def _identity(tree: Tree, label: str) -> tuple[str, str]:
-    """Name and version as PKG-INFO or pyproject.toml state them; else the label and nothing."""
+    """Returns name and version as the metadata states them; else the label and nothing."""
     head = tree.get("PKG-INFO", b"").decode("utf-8", "replace").split("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version): (\S.*)$", head, re.MULTILINE))
     try:
@@ -152,13 +188,13 @@ def _identity(tree: Tree, label: str) -> tuple[str, str]:
 
 
 def _root(tree: Tree) -> str:
-    """`src` if it holds modules and is no package itself."""
+    """Returns `src` if it holds modules and is no package itself."""
     modules = any(path.startswith("src/") and path.endswith(".py") for path in tree)
     return "src" if modules and "src/__init__.py" not in tree else "."
 
 
 def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, ...]:
-    """The files of top-level modules and packages; of namespace packages if there are no others."""
+    """Returns the files of modules and packages; of namespace packages if there are no others."""
     prefix = "" if root == "." else f"{root}/"
     paths = sorted(path for path in tree if path.startswith(prefix) and _is_module(path))
     if patterns:

@@ -25,14 +25,15 @@ from meta_agent.domains.tasks._author import TURNS, Author, Place, Reply, places
 from meta_agent.domains.tasks._bench import Bench, Failure, Probe
 from meta_agent.domains.tasks._collection import (
     EXHAUSTED,
-    Collection,
     Draft,
     Made,
     Measured,
+    Plan,
     Progress,
-    make_room,
+    Search,
 )
 from meta_agent.domains.tasks._faults import Fault, faults
+from meta_agent.domains.tasks._issue import problem_of
 from meta_agent.domains.tasks._journal import Journal, ahead
 from meta_agent.domains.tasks._measure import (
     BAD,
@@ -42,7 +43,6 @@ from meta_agent.domains.tasks._measure import (
     together,
     without_results,
 )
-from meta_agent.domains.tasks._report import problem_of
 from meta_agent.domains.tasks._source import (
     UnreachableError,
     is_edit,
@@ -64,20 +64,6 @@ _AT_ONCE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SynthPlan:
-    """What to make."""
-
-    count: int = 40
-    seed: int = 0
-    repeats: int = 2
-    jobs: int = 1
-
-    def __post_init__(self) -> None:
-        if min(self.count, self.jobs) < 1 or self.repeats < 2:
-            raise ConfigError("count and jobs: 1 or more; repeats: 2 or more, or nothing is stable")
-
-
 class Sound(NamedTuple):
     """The package without a fault: its stable tests, and which of them call which function."""
 
@@ -86,37 +72,27 @@ class Sound(NamedTuple):
 
 
 def synthesize(
-    bench: Bench, out: Path, plan: SynthPlan, progress: Progress, author: Author | None = None
+    bench: Bench, out: Path, plan: Plan, progress: Progress, author: Author | None = None
 ) -> Made:
-    """Writes a task file, its archive and its manifest. Without an `author` rules plant faults."""
-    make_room(out)
-    bench = bench.checked()
-    if bench.warning:
-        progress(bench.warning)
-    package = bench.package
-    settings: dict[str, JSON] = {
-        **{"package": package.sha256, "tests": list(package.tests)},
-        **{"sources": list(package.sources), "repeats": plan.repeats},
-        **{"image": bench.image, "plugins": list(bench.plugins)},
-    }
-    journal = Journal(out, settings)
-    if journal.resumed:
-        progress(f"using {journal.resumed} measurements of an interrupted search")
-    sound = _read_sound(bench, plan.repeats, journal)
+    """Writes a task file, its archive and its manifest. Without an `author` rules plant faults.
+
+    Raises `ConfigError` if the suite gives no results, or if no fault makes a task.
+    """
+    search = Search.opened(bench, out, plan, progress)
+    package = search.bench.package
+    sound = _read_sound(search.bench, plan.repeats, search.journal)
     progress(f"{len(sound.stable.passing)} stable tests call {len(sound.callers)} functions")
-    collection = Collection(out, plan.count, progress)
-    collection.hint = "does the suite test behaviour? --tests and --sources choose other files"
-    collection.flaky |= sound.stable.flaky
-    search = _Search(bench, sound, plan, journal, collection)
-    search.plant() if author is None else search.ask(author)
+    hint = "does the suite test behaviour? --tests and --sources choose other files"
+    search.collection.hint = hint
+    search.collection.flaky |= sound.stable.flaky
+    planting = _Planting(search, sound)
+    planting.plant() if author is None else planting.ask(author)
     method: dict[str, JSON] = {
         **{"by": "synth", "package": f"{package.name} {package.version}".strip()},
-        **{"seed": plan.seed, "repeats": plan.repeats, "wanted": plan.count},
-        **{"held": list(bench.in_image), **({"author": author.model} if author else {})},
+        **{"seed": plan.seed, "wanted": plan.count},
+        **({"author": author.model} if author else {}),
     }
-    written = collection.write(method)
-    journal.close()
-    return written
+    return search.written(method)
 
 
 def _read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
@@ -151,18 +127,16 @@ def _read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """Measures candidates in order until there are enough tasks."""
+class _Planting:
+    """Measures faults in order until there are enough tasks."""
 
-    bench: Bench
+    search: Search
     sound: Sound
-    plan: SynthPlan
-    journal: Journal
-    collection: Collection
 
     @property
     def _enough(self) -> bool:
-        return self.collection.full or self.collection.tried >= self.plan.count * TRIES_PER_TASK
+        collection, count = self.search.collection, self.search.plan.count
+        return collection.full or collection.tried >= count * TRIES_PER_TASK
 
     def plant(self) -> None:
         """Takes faults of the rules, few of one function."""
@@ -173,12 +147,12 @@ class _Search:
                 if accepted[fault.topic] < PER_FUNCTION and self._is_plausible(fault):
                     yield fault
 
-        for fault, measured in ahead(self.plan.jobs, useful(), self._measured):
+        for fault, measured in ahead(self.search.plan.jobs, useful(), self._measured):
             if accepted[fault.topic] < PER_FUNCTION:
                 accepted[fault.topic] += self._decide(fault, measured)
             if self._enough:
                 return
-        self.collection.advice = EXHAUSTED
+        self.search.collection.advice = EXHAUSTED
 
     def ask(self, author: Author) -> None:
         """Takes faults of a model, which is asked about one function after the other."""
@@ -186,51 +160,56 @@ class _Search:
         def authored(place: Place) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)
 
-        candidates = iter(places(self.bench.package, self.sound.callers, self.plan.seed))
-        for place, (fault, measured) in ahead(self.plan.jobs, candidates, authored):
+        candidates = iter(
+            places(self.search.bench.package, self.sound.callers, self.search.plan.seed)
+        )
+        for place, (fault, measured) in ahead(self.search.plan.jobs, candidates, authored):
             if fault is None:
-                self.collection.tried += 1
-                self.collection.refuse(place.topic, measured["refused"], measured.get("why", ""))
+                self.search.collection.tried += 1
+                self.search.collection.refuse(
+                    place.topic, measured["refused"], measured.get("why", "")
+                )
             else:
                 self._decide(fault, measured)
             if self._enough or measured.get("refused") == _NO_MONEY:
                 return
-        self.collection.advice = EXHAUSTED
+        self.search.collection.advice = EXHAUSTED
 
     def _planted(self) -> list[Fault]:
-        """Every edit of a function that a stable test calls, in an order that the seed decides."""
-        tree = self.bench.package.tree
+        """Returns the edits of functions that stable tests call, as the seed orders them."""
+        tree = self.search.bench.package.tree
         copies = Counter(tree.values())
         planted = [
             fault
-            for path in self.bench.package.sources
+            for path in self.search.bench.package.sources
             if copies[tree[path]] == 1
             for fault in faults(path, tree[path])
             if (path, fault.def_line) in self.sound.callers
         ]
-        seed = self.plan.seed
+        seed = self.search.plan.seed
         return sorted(planted, key=lambda f: hashlib.sha256(f"{seed}\0{f.key}".encode()).digest())
 
     def _is_plausible(self, fault: Fault) -> bool:
-        """Whether a person could have written the faulty file, by its text alone."""
-        before = self.bench.package.tree[fault.path]
+        """Returns whether a person could have written the faulty file, by its text alone."""
+        before = self.search.bench.package.tree[fault.path]
         after = fault.applied(before)
         return is_edit(before, after) and not leaves_unused(before, after)
 
-    def _measured(self, fault: Fault) -> Measured:
+    def _measured(self, fault: Fault, report: str = "") -> Measured:
         if refused := self._unbelieved(fault.path):
             return refused
-        trial = Trial(self.bench, self.sound, fault, self.plan.repeats)
-        measured: Measured = self.journal.once(fault.key, trial.measured)
+        trial = Trial(self.search.bench, self.sound, fault, self.search.plan.repeats, report)
+        key = f"{fault.key}\0{report}" if report else fault.key
+        measured: Measured = self.search.journal.once(key, trial.measured)
         return measured
 
     def _unbelieved(self, path: str) -> Measured:
-        """Why the grader does not believe the sound file as a patch: it reads tests, say."""
+        """Says why the grader does not believe the sound file as a patch: it reads tests, say."""
 
         def verdict() -> str:
-            return self.bench.suite(self.bench.package.tree, changed=(path,)).verdict
+            return self.search.bench.suite(self.search.bench.package.tree, changed=(path,)).verdict
 
-        graded = self.journal.once(f"sound as a patch: {path}", verdict)
+        graded = self.search.journal.once(f"sound as a patch: {path}", verdict)
         if graded == "complete":
             return {}
         return {"refused": f"the grader does not believe its fix: {graded}"}
@@ -238,8 +217,10 @@ class _Search:
     def _authored(self, author: Author, place: Place) -> tuple[Fault | None, Measured]:
         if refused := self._unbelieved(place.path):
             return None, refused
-        source = self.bench.package.tree[place.path]
-        messages = author.opening(self.bench.package, place, self.sound.callers, self.plan.seed)
+        source = self.search.bench.package.tree[place.path]
+        messages = author.opening(
+            self.search.bench.package, place, self.sound.callers, self.search.plan.seed
+        )
         for turn in range(TURNS):
             try:
                 message = author.ask(messages, place, turn)
@@ -257,33 +238,35 @@ class _Search:
     def _judged(self, reply: Reply) -> Measured:
         if reply.edit is None:
             return {"refused": "an answer that cannot be read", "why": reply.problem}
-        before = self.bench.package.tree[reply.edit.path]
+        before = self.search.bench.package.tree[reply.edit.path]
         after = reply.edit.applied(before)
         if not is_edit(before, after):
             return {"refused": "an edit that does not parse, or changes nothing"}
         if leaves_unused(before, after):
             why = "a name, an import or an argument is used no more"
             return {"refused": "leaves something unused", "why": why}
-        trial = Trial(self.bench, self.sound, reply.edit, self.plan.repeats, reply.report)
-        key = f"{reply.edit.key}\0{reply.report}"
-        measured: Measured = self.journal.once(key, trial.measured)
-        return measured
+        return self._measured(reply.edit, reply.report)
 
     def _decide(self, fault: Fault, measured: Measured) -> bool:
-        label = f"{fault.path} {fault.function} {fault.rule}"
-        origin: dict[str, JSON] = {"by": "synth", "operator": fault.rule, "path": fault.path}
-        origin |= {"function": fault.function, "seed": self.plan.seed}
-        patch = test_patch = setup_patch = ""
-        if "refused" not in measured:
-            sound = self.bench.package.tree
+        def draft() -> Draft:
+            sound = self.search.bench.package.tree
             faulty = fault.applied(sound[fault.path])
             hidden = without_tests(sound, measured["fail"])
-            patch = make_patch({fault.path: faulty}, {fault.path: sound[fault.path]})
-            test_patch = make_patch(hidden, {path: sound[path] for path in hidden})
-            setup_patch = make_patch(sound, {**hidden, fault.path: faulty})
-        return self.collection.decide(
-            Draft(self.bench, label, fault.topic, patch, test_patch, setup_patch, origin), measured
-        )
+            origin: dict[str, JSON] = {
+                **{"by": "synth", "operator": fault.rule, "path": fault.path},
+                **{"function": fault.function, "seed": self.search.plan.seed},
+            }
+            return Draft(
+                self.search.bench,
+                fault.topic,
+                make_patch({fault.path: faulty}, {fault.path: sound[fault.path]}),
+                make_patch(hidden, {path: sound[path] for path in hidden}),
+                make_patch(sound, {**hidden, fault.path: faulty}),
+                origin,
+            )
+
+        label = f"{fault.path} {fault.function} {fault.rule}"
+        return self.search.collection.decide(label, measured, draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +280,7 @@ class Trial:
     report: str = ""  # an author's, in place of a text of ours
 
     def measured(self) -> Measured:
-        """The deciding tests, the others and the text; or why the fault makes no task."""
+        """Returns the deciding tests, the others and the text; or why the fault makes no task."""
         before = self.bench.package.tree
         path = self.fault.path
         tree = {**before, path: self.fault.applied(before[path])}
@@ -314,8 +297,10 @@ class Trial:
         if not self.report:
             failures = comparison.failures(whole, measured["fail"])
             return measured | comparison.issue(failures, fixed)
-        problem = problem_of(comparison, self.report, measured["fail"], fixed, path)
-        if problem:
+        trees, fail = (before, tree), measured["fail"]
+        if problem := problem_of(
+            self.bench, trees, self.report, tests=fail, fixed=fixed, path=path
+        ):
             return measured | {"refused": "its report does not hold", "why": problem}
         return measured | {"issue": self.report}
 
@@ -324,7 +309,7 @@ class Trial:
         return self.sound.callers[self.fault.path, self.fault.def_line]
 
     def _unfit(self, probe: Probe, tests: Iterable[str]) -> str:
-        """Why nobody would have left such a fault, by which tests fail how; empty if one could."""
+        """Says why nobody would have left such a fault; empty if somebody could."""
         if probe.problem:
             return without_results(probe.problem)
         failing = [test for test in tests if probe.results.get(test, "MISSING") in BAD]

@@ -14,10 +14,9 @@ from meta_agent.composition.authoring import asked_folder, open_author
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import ROLES
-from meta_agent.domains.tasks import Bench, SynthPlan, synthesize
+from meta_agent.domains.tasks import Bench, Plan, synthesize
 from meta_agent.domains.tasks._author import Place, read_reply
-from meta_agent.domains.tasks._measure import Comparison, together
-from meta_agent.domains.tasks._report import problem_of
+from meta_agent.domains.tasks._issue import problem_of
 from tests.loopback import Brain, Call, Say, openai_server
 
 Benches = Callable[[Path], Bench]
@@ -134,10 +133,14 @@ def test_a_report_is_held_against_what_its_script_gives(
     tested = bench(purse)
     sound = tested.package.tree
     faulty = {**sound, "purse/coins.py": SOURCE.replace(OLD, NEW).encode()}
-    comparison = Comparison(tested, together([]), sound, faulty, 2)
-    tests = ["tests/test_coins.py::test_floor"]
-    fixed = ["        if best is None or coin > best:"]
-    problem = problem_of(comparison, report, tests, fixed, "purse/coins.py")
+    problem = problem_of(
+        tested,
+        (sound, faulty),
+        report,
+        tests=["tests/test_coins.py::test_floor"],
+        fixed=["        if best is None or coin > best:"],
+        path="purse/coins.py",
+    )
     assert (says in problem) if says else problem == ""
 
 
@@ -146,7 +149,7 @@ def made_by(brain: Brain, bench: Bench, out: Path, **settings: Any) -> Iterator[
         urls = dict.fromkeys(ROLES, str(url))
         config = RunConfig(meta_model="openai/m", base_urls=urls, **settings)
         with open_author(config, out, lambda _: None) as author:
-            yield synthesize(bench, out, SynthPlan(count=2), lambda _: None, author), url
+            yield synthesize(bench, out, Plan(count=2), lambda _: None, author), url
 
 
 @pytest.mark.slow

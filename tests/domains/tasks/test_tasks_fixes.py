@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from tasks_purse import FILES, SOURCE, TESTS, Repository, written
+from tasks_purse import FILES, SOURCE, TESTS, Repository, bench_of, written
 
 from meta_agent.core.history import foreign_history
 from meta_agent.domains.swe import SandboxFactory
-from meta_agent.domains.tasks import Made, MinePlan, mine, read_package
-from meta_agent.domains.tasks._built import built_files
-from meta_agent.domains.tasks._fixes import Fix, read_fixes
+from meta_agent.domains.tasks import Made, Plan, mine, read_package
+from meta_agent.domains.tasks._mine import Fix, read_fixes
+from meta_agent.domains.tasks._package import built_files
 
 FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
 OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(
@@ -81,9 +80,8 @@ def test_a_package_with_a_version_of_its_build_and_a_lone_test_file(
 
 
 def mined(past: Repository, tmp_path: Path, factory: SandboxFactory, said: list[str]) -> Made:
-    return mine(
-        past.folder, factory, tmp_path / "o.jsonl", MinePlan(python=sys.executable), said.append
-    )
+    bench = bench_of(read_package(past.folder), factory)
+    return mine(past.folder, bench, tmp_path / "o.jsonl", Plan(), said.append)
 
 
 def test_a_lone_test_file_without_tests_is_no_suite(tmp_path: Path) -> None:

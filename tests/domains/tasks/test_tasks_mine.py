@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tasks_purse import FILES, MOODY, SOURCE, TESTS, Repository, numbered_sandboxes
+from tasks_purse import (
+    FILES,
+    MOODY,
+    SOURCE,
+    TESTS,
+    Repository,
+    bench_of,
+    numbered_sandboxes,
+)
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
-from meta_agent.domains.tasks import Made, MinePlan, manifest_path, mine, read_package
+from meta_agent.domains.tasks import Made, Plan, manifest_path, mine, read_package
 
 FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
 OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(
@@ -29,12 +37,6 @@ def test_poorest():
     assert coins.poorest([2, 1]) == 1
 """
 
-OTHER = "def test_other():\n    assert True\n"
-MORE = """
-
-def test_two_signs():
-    assert total([3], start=2) == 5
-"""
 TIMED = """import time
 
 from purse.coins import total
@@ -104,9 +106,15 @@ def with_a_past(repository: Repository) -> Repository:
     return repository
 
 
-def mined(past: Repository, factory: SandboxFactory, out: Path, **more: Any) -> Made:
-    plan = MinePlan(python=sys.executable, **more)
-    return mine(past.folder, factory, out, plan, lambda line: None)
+def mined(
+    past: Repository,
+    factory: SandboxFactory,
+    out: Path,
+    lines: list[str] | None = None,
+    **settings: Any,
+) -> Made:
+    bench = replace(bench_of(read_package(past.folder), factory), **settings)
+    return mine(past.folder, bench, out, Plan(), [].append if lines is None else lines.append)
 
 
 def state(folder: Path) -> list[tuple[str, int]]:
@@ -163,21 +171,6 @@ def test_another_search_gives_the_same_bytes(dug: Dug, tmp_path: Path) -> None:
     assert manifest_path(again).read_bytes() == manifest_path(dug.out).read_bytes()
 
 
-def test_only_the_touched_files_have_a_say(dug: Dug, tmp_path: Path) -> None:
-    past = with_a_past(Repository(tmp_path / "purse"))
-    past.commit("docs: a test that nobody touches again", {"tests/test_other.py": OTHER})
-    past.commit("fix: back to the fault", {"purse/coins.py": FAULTY, "tests/test_coins.py": TESTS})
-    past.commit(
-        "CVE-2031-1234: signs", {"purse/coins.py": SOURCE, "tests/test_coins.py": TESTS + MORE}
-    )
-    whole, near = tmp_path / "whole.jsonl", tmp_path / "near.jsonl"
-    mined(past, numbered_sandboxes(), whole, count=1)
-    mined(past, numbered_sandboxes(), near, count=1, touched=True)
-    other = ["tests/test_other.py::test_other"]
-    said = [json.loads(json.loads(one.read_text())["PASS_TO_PASS"]) for one in (whole, near)]
-    assert sorted(said[0]) == sorted(said[1] + other)
-
-
 def test_a_failure_that_reads_differently_each_time_is_not_shown(
     repository: Repository, tmp_path: Path, factory: SandboxFactory
 ) -> None:
@@ -198,27 +191,10 @@ def test_tests_that_fail_with_the_fix_too_say_what_they_miss(
     needy = "import nonesuch\n" + TESTS
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_needy.py": needy})
     said: list[str] = []
-    plan = MinePlan(python=sys.executable)
-    with pytest.raises(ConfigError, match="its tests fail with the fix too"):
-        mine(repository.folder, factory, tmp_path / "o.jsonl", plan, said.append)
+    with pytest.raises(ConfigError, match="its tests fail with the fix too") as caught:
+        mined(repository, factory, tmp_path / "o.jsonl", said)
+    assert "lack the module nonesuch; build an image with it" in str(caught.value.hint)
     assert "No module named 'nonesuch'" in said[-1]
-
-
-@pytest.mark.slow
-def test_a_search_ends_where_one_module_is_missing_again_and_again(
-    repository: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    start = {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
-    repository.commit("start", start)
-    for number in range(8):
-        source = f"import nonesuch\n{SOURCE}\nNUMBER = {number}\n"
-        tests = f"{TESTS}\nNUMBER = {number}\n"
-        files = {"purse/coins.py": source, "tests/test_coins.py": tests}
-        repository.commit("fix: it", {**files, "tests/test_more.py": tests})
-    with pytest.raises(ConfigError, match="no task came of 5 candidates") as caught:
-        mined(repository, factory, tmp_path / "o.jsonl")
-    assert "build an image with it" in str(caught.value.hint)
-    assert "nonesuch" in str(caught.value.hint)
 
 
 def test_a_shallow_clone_is_read_as_far_as_it_goes(
@@ -227,8 +203,8 @@ def test_a_shallow_clone_is_read_as_far_as_it_goes(
     past = with_a_past(repository)
     clone, lines = tmp_path / "clone", list[str]()
     past.git("clone", "-q", "--depth", "4", f"file://{past.folder}", str(clone))
-    plan = MinePlan(python=sys.executable)
-    made = mine(clone, factory, tmp_path / "o.jsonl", plan, lines.append)
+    bench = bench_of(read_package(clone), factory)
+    made = mine(clone, bench, tmp_path / "o.jsonl", Plan(), lines.append)
     assert made.tasks == 1 and made.advice.startswith("every candidate was tried")
     assert lines[0].startswith("the clone is shallow")
 
@@ -241,9 +217,8 @@ def test_a_suite_that_does_not_start_says_why(
     repository.commit("start", {**start, "tests/test_coins.py": OLD_TESTS})
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_coins.py": TESTS})
     said: list[str] = []
-    plan = MinePlan(python=sys.executable)
     with pytest.raises(ConfigError, match="the tests end without results with the fix"):
-        mine(repository.folder, factory, tmp_path / "o.jsonl", plan, said.append)
+        mined(repository, factory, tmp_path / "o.jsonl", said)
     assert "RuntimeError: no such mark" in said[-1]
 
 
@@ -280,8 +255,9 @@ def test_a_repository_without_fixes_says_so(
 
 
 def test_a_folder_that_is_no_repository_is_refused(purse: Path, factory: SandboxFactory) -> None:
+    bench = bench_of(read_package(purse), factory)
     with pytest.raises(ConfigError, match="does not appear to be a git repository"):
-        mine(purse, factory, purse / "o.jsonl", MinePlan(), lambda line: None)
+        mine(purse, bench, purse / "o.jsonl", Plan(), lambda line: None)
 
 
 def test_a_repository_is_read_as_committed(repository: Repository) -> None:

@@ -14,7 +14,7 @@ from tasks_purse import FILES, MOODY, SOURCE, bench_of, written
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
-from meta_agent.domains.tasks import Bench, SynthPlan, manifest_path, read_package, synthesize
+from meta_agent.domains.tasks import Bench, Plan, manifest_path, read_package, synthesize
 from meta_agent.domains.tasks._measure import together
 
 Benches = Callable[[Path], Bench]
@@ -55,7 +55,7 @@ def test_planted_faults_are_fit_tasks(
     purse: Path, tmp_path: Path, bench: Benches, factory: SandboxFactory
 ) -> None:
     out = tmp_path / "out" / "purse.jsonl"
-    made = synthesize(bench(purse), out, SynthPlan(count=3), quiet)
+    made = synthesize(bench(purse), out, Plan(count=3), quiet)
     rows = rows_of(out)
     assert made.tasks == len(rows) == 3
     assert made.refused.get("no test notices", 0) + made.tasks <= made.tried
@@ -78,7 +78,7 @@ def test_faults_are_planted_in_sources_with_carriage_returns(
     (purse / "purse" / "coins.py").write_bytes(SOURCE.replace("\n", "\r\n").encode())
     out = tmp_path / "out" / "purse.jsonl"
     package = read_package(purse)
-    assert synthesize(bench_of(package, factory), out, SynthPlan(count=1), quiet).tasks == 1
+    assert synthesize(bench_of(package, factory), out, Plan(count=1), quiet).tasks == 1
     report = check_domain(RealSwe(out, factory))
     assert report.ok, [task.reasons for task in report.tasks]
 
@@ -90,7 +90,7 @@ def test_two_searches_agree_whatever_their_width(
     texts = []
     for width in (1, 3):
         out = tmp_path / str(width) / "purse.jsonl"
-        synthesize(bench(purse), out, SynthPlan(count=3, seed=5, jobs=width), quiet)
+        synthesize(bench(purse), out, Plan(count=3, seed=5, jobs=width), quiet)
         texts.append((out.read_bytes(), manifest_path(out).read_bytes()))
     assert texts[0] == texts[1]
 
@@ -98,7 +98,7 @@ def test_two_searches_agree_whatever_their_width(
 def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: SandboxFactory) -> None:
     written(purse, {"tests/test_moody.py": MOODY})
     out = tmp_path / "out" / "purse.jsonl"
-    made = synthesize(bench_of(read_package(purse), factory), out, SynthPlan(count=2), quiet)
+    made = synthesize(bench_of(read_package(purse), factory), out, Plan(count=2), quiet)
     assert made.flaky == ("tests/test_moody.py::test_moody",)
     assert all("moody" not in row["FAIL_TO_PASS"] + row["PASS_TO_PASS"] for row in rows_of(out))
 
@@ -109,7 +109,7 @@ def test_no_fault_is_planted_where_the_fix_would_look_like_a_cheat(
     written(purse, {"purse/lines.py": READING, "tests/test_lines.py": READ})
     found = read_package(purse, sources=["purse/lines.py"])
     with pytest.raises(ConfigError, match="the grader does not believe its fix: forged"):
-        synthesize(bench_of(found, factory), tmp_path / "o.jsonl", SynthPlan(count=1), quiet)
+        synthesize(bench_of(found, factory), tmp_path / "o.jsonl", Plan(count=1), quiet)
 
 
 @pytest.mark.slow
@@ -125,11 +125,11 @@ def test_an_interrupted_search_goes_on(
 
     whole, part = tmp_path / "whole" / "purse.jsonl", tmp_path / "part" / "purse.jsonl"
     bench = bench_of(read_package(purse), factory)
-    synthesize(bench, whole, SynthPlan(count=3), quiet)
+    synthesize(bench, whole, Plan(count=3), quiet)
     with pytest.raises(StopError):
-        synthesize(bench, part, SynthPlan(count=3), stop)
+        synthesize(bench, part, Plan(count=3), stop)
     said: list[str] = []
-    synthesize(bench, part, SynthPlan(count=3), said.append)
+    synthesize(bench, part, Plan(count=3), said.append)
     assert said[0].startswith("using ")
     assert manifest_path(part).read_bytes() == manifest_path(whole).read_bytes()
     assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
@@ -138,7 +138,7 @@ def test_an_interrupted_search_goes_on(
 @pytest.mark.slow
 def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench: Benches) -> None:
     out = tmp_path / "out" / "purse.jsonl"
-    synthesize(bench(purse), out, SynthPlan(count=4), quiet)
+    synthesize(bench(purse), out, Plan(count=4), quiet)
     splits: dict[str, set[str]] = {}
     for row in rows_of(out):
         splits.setdefault(row["origin"]["function"], set()).add(row["split"])
@@ -157,7 +157,7 @@ def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches)
     }
     out = tmp_path / "out.jsonl"
     package = written(tmp_path / "twin", files)
-    synthesize(bench(package), out, SynthPlan(count=4), quiet)
+    synthesize(bench(package), out, Plan(count=4), quiet)
     names_of_tasks = [row["instance_id"] for row in rows_of(out)]
     assert len(names_of_tasks) == len(set(names_of_tasks)) > 1
     assert RealSwe(out, bench(package).factory).rows.keys() == set(names_of_tasks)
@@ -166,7 +166,7 @@ def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches)
 def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench: Benches) -> None:
     written(purse, {"tests/test_coins.py": "import nowhere_to_be_found\n"})
     with pytest.raises(ConfigError, match=r"sound source: .* tests/test_coins.py"):
-        synthesize(bench(purse), tmp_path / "o.jsonl", SynthPlan(count=1), quiet)
+        synthesize(bench(purse), tmp_path / "o.jsonl", Plan(count=1), quiet)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,7 @@ def test_settings_that_ask_for_absent_plugins_are_left_out(
 def test_what_tests_run_on_cannot_be_tested(tmp_path: Path, bench: Benches, name: str) -> None:
     files = {path.replace("purse", name): text for path, text in FILES.items()}
     with pytest.raises(ConfigError, match=f"tests run on {name}"):
-        synthesize(
-            bench(written(tmp_path / name, files)), tmp_path / "o", SynthPlan(count=1), quiet
-        )
+        synthesize(bench(written(tmp_path / name, files)), tmp_path / "o", Plan(count=1), quiet)
 
 
 @pytest.mark.slow
@@ -203,7 +201,7 @@ def test_a_package_that_the_image_holds_is_tested_in_its_own_place(
     }
     out, said = tmp_path / "out" / "held.jsonl", list[str]()
     package = written(tmp_path / "iniconfig", files)
-    made = synthesize(bench(package), out, SynthPlan(count=1), said.append)
+    made = synthesize(bench(package), out, Plan(count=1), said.append)
     assert made.tasks == 1 and made.manifest["made"]["held"] == ["iniconfig"]
     assert said[0].startswith("the image holds iniconfig too: tests and grading take the task's")
     assert rows_of(out)[0]["source"]["own"] == ["iniconfig"]
