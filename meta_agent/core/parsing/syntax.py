@@ -22,12 +22,6 @@ def parse_python(text: str | bytes) -> ast.Module:
         return ast.parse(text)
 
 
-def parse_expression(text: str) -> ast.expr:
-    """The same of one expression."""
-    with _ONE_AT_A_TIME:
-        return ast.parse(text, mode="eval").body
-
-
 def literal_value(of: str | ast.AST) -> Any:
     """`ast.literal_eval`, which parses a text; raises as it does."""
     with _ONE_AT_A_TIME:

@@ -1,8 +1,8 @@
 """`CodeDomain`: a file of programming problems as a domain with a sealed grader.
 
-Promises: the agent sees the problem and its starter code, never tests, solutions or checkers;
-candidates run in sandboxes that hold no expected output (see `_runner.py`); `evaluator_hash`
-changes with the rows, the code that grades, the limits, the ceilings and the sampling.
+Promises: the agent sees the problem and its starter code, never tests or solutions. Candidates run
+in sandboxes that hold no expected output (see `_runner.py`). `evaluator_hash` changes with the
+rows, the code that grades, the limits, the ceilings and the sampling.
 
 Does not cover: other languages than Python.
 """

@@ -1,21 +1,18 @@
 """The examples that a problem shows anyway, as something that can be run: the tool `test`.
 
 Promises: nothing is run that the agent cannot read in its task: a set's public tests, the first
-assertion of MBPP, the `>>>` lines of a HumanEval docstring. The code under test and the comparison
-share a process of the attempt's own sandbox; what comes out is advice and never enters a grade.
+assertion of MBPP, the `>>>` lines of a HumanEval docstring. The code under test and the comparison share a process of the attempt's own
+sandbox. What comes out is advice and never enters a grade.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
 import doctest
 import json
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from meta_agent.core.parsing.syntax import literal_value, parse_expression, parse_python
+from meta_agent.core.parsing.syntax import literal_value
 from meta_agent.core.protocols import ToolResult
 from meta_agent.domains._scratch import Scratch, clipped
 from meta_agent.domains.code._compare import same_output
@@ -24,12 +21,6 @@ from meta_agent.domains.formats.code_sets import Case, CodeRow
 
 MAX_EXAMPLES: Final = 5
 _SHOWN_CHARS: Final = 400
-# Half of HumanEval writes `f(2) == 4`, `f(2) => 4` or `f(2) returns 4` in place of a doctest.
-_ARROW: Final = re.compile(
-    r"^[ \t]*(?:>>>[ \t]*)?(\w+\(.*?\))[ \t]*"
-    r"(?:=>|==>|➞|->|==|=|returns|should return)[ \t]*([^#\n]+?)\.?[ \t]*(?:#.*)?$",
-    re.MULTILINE,
-)
 NONE: Final = "this problem has no examples that can be run; use run(code, stdin)"
 
 # Runs inside the sandbox, after the program: `EXAMPLES` holds (call, expected as Python text).
@@ -49,12 +40,12 @@ _sys.exit(1 if _failed else 0)
 
 
 def has_examples(row: CodeRow) -> bool:
-    """Whether `try_examples` has anything to run."""
+    """Returns whether `try_examples` has anything to run."""
     return bool(row.examples or _stated_calls(row))
 
 
 def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
-    """Runs a program on the problem's own examples."""
+    """Runs a program on the problem's own examples. Returns what failed, or that there are none."""
     program = program_of(row, code)
     if row.kind == "stdio" and row.examples:
         return _inputs(row.examples[:MAX_EXAMPLES], program, scratch)
@@ -84,57 +75,23 @@ def _differs(number: int, case: Case, output: str) -> str:
 
 
 def _stated_calls(row: CodeRow) -> list[tuple[str, str]]:
-    """Calls and what they are said to give, both as Python text."""
+    """Returns calls and what they should give, both as Python text."""
     if row.kind == "function":
         return [(_call(row.entry_point, case), repr(case.expected)) for case in row.examples]
-    if row.kind != "asserts":
-        return []
     stated = [(str(case.input), str(case.expected)) for case in row.examples]
-    return (stated or _docstring_calls(row))[:MAX_EXAMPLES]
-
-
-def _call(name: str, case: Case) -> str:
-    """A call by JSON, so that no value has to be spelled in Python."""
-    function = f"({name} if {name!r} in globals() else Solution().{name})"
-    return f"{function}(*__import__('json').loads({json.dumps(case.input)!r}))"
+    return (stated or _docstring_calls(row))[:MAX_EXAMPLES] if row.kind == "asserts" else []
 
 
 def _docstring_calls(row: CodeRow) -> list[tuple[str, str]]:
-    """What the docstrings state of the function: an expression, and the literal it should give."""
-    pairs: list[tuple[str, str]] = []
-    for text in _docstrings(row.prelude):
-        tests = [
-            _sides(example.source.strip(), example.want.strip()) for example in _doctests(text)
-        ]
-        pairs += tests or [(match[1], match[2].strip()) for match in _ARROW.finditer(text)]
-    name = row.entry_point
-    return [(call, want) for call, want in pairs if _is_literal(want) and _is_about(call, name)]
-
-
-def _sides(source: str, want: str) -> tuple[str, str]:
-    """A doctest's two sides; some write `>>> f(2) == 4`, with no output or `True`."""
-    match _expression(source):
-        case ast.Compare(left, [ast.Eq()], [right]) if want in ("", "True"):
-            return ast.unparse(left), ast.unparse(right)
-        case ast.expr() as stated:
-            return ast.unparse(stated), want
-    return source, want
-
-
-def _docstrings(prompt: str) -> list[str]:
+    """Returns the calls of the function that docstrings show with a literal as their result."""
     try:
-        tree = parse_python(prompt)
-    except (SyntaxError, ValueError):
-        return []
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [ast.get_docstring(node) or "" for node in functions]
-
-
-def _doctests(text: str) -> list[doctest.Example]:
-    try:
-        return doctest.DocTestParser().get_examples(text)
+        examples = doctest.DocTestParser().get_examples(row.prelude)
     except ValueError:
         return []
+    calls = [(example.source.strip(), example.want.strip()) for example in examples]
+    return [
+        (call, want) for call, want in calls if f"{row.entry_point}(" in call and _is_literal(want)
+    ]
 
 
 def _is_literal(text: str) -> bool:
@@ -145,22 +102,10 @@ def _is_literal(text: str) -> bool:
     return True
 
 
-def _is_about(text: str, name: str) -> bool:
-    """Whether an expression calls the function, and beside it names nothing but builtins."""
-    stated = _expression(text)
-    if stated is None:
-        return False
-    names = {node.id for node in ast.walk(stated) if isinstance(node, ast.Name)}
-    calls = [node.func for node in ast.walk(stated) if isinstance(node, ast.Call)]
-    called = any(isinstance(func, ast.Name) and func.id == name for func in calls)
-    return called and all(hasattr(builtins, other) for other in names - {name})
-
-
-def _expression(text: str) -> ast.expr | None:
-    try:
-        return parse_expression(text)
-    except (SyntaxError, ValueError):
-        return None
+def _call(name: str, case: Case) -> str:
+    """Returns a call by JSON, so that no value has to be spelled in Python."""
+    function = f"({name} if {name!r} in globals() else Solution().{name})"
+    return f"{function}(*__import__('json').loads({json.dumps(case.input)!r}))"
 
 
 def _cut(text: str) -> str:

@@ -111,38 +111,11 @@ class CodeRunner:
         passed = 0
         for chunk in _chunks(row.cases):
             for case, result in zip(chunk, _ask(row, source, chunk, sandbox), strict=True):
-                end, detail = self._judged(row, case, result)
+                end, detail = _judged(row, case, result)
                 if end != "passed":
                     return Verdict(end, passed, len(row.cases), detail)
                 passed += 1
         return Verdict("passed", passed, len(row.cases))
-
-    def _judged(self, row: CodeRow, case: Case, result: JSON) -> tuple[str, str]:
-        if row.kind == "function":
-            return _value_verdict(row, case, result)
-        if result.get("end") != "exited":
-            return _failure(result), str(result.get("detail", ""))[:300]
-        output = str(result.get("output", ""))
-        if row.checker:
-            same = self._checked(row, case, output)
-        else:
-            same = same_output(str(case.expected), output)
-        return ("passed", "") if same else ("wrong_answer", _output_text(output))
-
-    def _checked(self, row: CodeRow, case: Case, output: str) -> bool:
-        """The data set's checker, in the judge's sandbox: 0 and `1`, `true`, `ok` or nothing."""
-        args = {
-            "source": row.checker,
-            "input": str(case.input),
-            "expected": str(case.expected),
-            "output": output,
-            "wall_sec": 30.0,
-        }
-        with self._judge() as judge:
-            reply = judge.request("check", args, timeout_sec=30.0 + _GRACE_SEC)
-        verdict = str(reply.get("said", "")).strip().split("\n")[-1].strip().lower()
-        accepted = verdict in ("", "1", "1.0", "true", "ok", "yes", "accepted")
-        return reply.get("end") == "exited" and reply.get("code") == 0 and accepted
 
     # --- tests that are a program ---
 
@@ -281,6 +254,17 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     if not isinstance(reply, list) or len(reply) != len(chunk):
         raise SandboxError("a candidate's sandbox sent no list of results", kind="protocol")
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
+
+
+def _judged(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str]:
+    """Returns `passed`, or how a case failed and with what."""
+    if row.kind == "function":
+        return _value_verdict(row, case, result)
+    if result.get("end") != "exited":
+        return _failure(result), str(result.get("detail", ""))[:300]
+    output = str(result.get("output", ""))
+    same = same_output(str(case.expected), output)
+    return ("passed", "") if same else ("wrong_answer", _output_text(output))
 
 
 def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str]:

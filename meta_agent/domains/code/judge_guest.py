@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import os
-import sys
 from typing import Any
 
 from values_guest import Codec, NotDataError  # type: ignore[import-not-found]  # installed beside
@@ -40,35 +38,6 @@ def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
         detail = f"{type(error).__name__}: {text_of(error)}"[:300]
         return {"end": "raised", "calls": bridge.calls, "detail": detail}
     return {"end": "passed" if bridge.calls else "never_called", "calls": bridge.calls}
-
-
-def check(args: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Runs a checker script on (input, expected, output) as files; what it says, untouched."""
-    del channel
-    import subprocess  # noqa: TID251
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        paths = []
-        for name in ("input", "expected", "output"):
-            path = os.path.join(folder, name)  # noqa: PTH118
-            with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:  # noqa: PTH123
-                file.write(args[name])
-            paths.append(path)
-        script = os.path.join(folder, "checker.py")  # noqa: PTH118
-        with open(script, "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(args["source"])
-        try:
-            done = subprocess.run(
-                [sys.executable or "python3", "-I", script, *paths],
-                capture_output=True,
-                timeout=args["wall_sec"],
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"end": "timeout"}
-    output = done.stdout.decode("utf-8", "replace")[-2000:]
-    return {"end": "exited", "code": done.returncode, "said": output}
 
 
 class Bridge:
@@ -141,4 +110,4 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-OPERATIONS = {"judge": judge, "check": check}
+OPERATIONS = {"judge": judge}

@@ -2,10 +2,10 @@
 
 Promises: a row that comes out has a problem and at least one test. Other rows are refused by line
 and counted. Private tests of LiveCodeBench are unpacked without an unpickler (see `_pickled.py`).
-A checker for several right answers is kept if it is in Python. A row whose checker is in another
-language is refused, since comparing to one stored output would fail right answers.
 
-Does not cover: other languages than Python, interactive problems, files as input or output.
+Does not cover: other languages than Python, interactive problems, files as input or output, and
+problems whose set brings a checker for several right answers. Such a row is refused, since
+comparing with one stored output would fail right answers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CodeRow:
-    """One problem. `cases`, `program`, `checker` and `gold` are never shown to an agent."""
+    """One problem. `cases`, `program` and `gold` are never shown to an agent."""
 
     key: str
     prompt: str
@@ -67,7 +67,6 @@ class CodeRow:
     prelude: str = ""  # `asserts`: what stands before the tests, and before a bare completion
     program: str = ""  # `asserts`: the data set's own test code
     names: tuple[str, ...] = ()  # what that code calls of the candidate's
-    checker: str = ""  # Python: gets the paths of input, expected and output; prints its verdict
     gold: tuple[str, ...] = ()
     time_sec: float = DEFAULT_TIME_SEC
     memory_mb: int = 1024
@@ -93,6 +92,8 @@ def _key(prompt: str) -> str:
 
 
 def _row(fields: Fields, source: str, label: str | None, prompt: str, **more: JSON) -> CodeRow:
+    if fields.row.get("checker") or fields.row.get("generated_checker"):
+        raise RefusedRowError("its set judges it by a checker, not by one output")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:100]
     return CodeRow(
         key=f"{source}-{name or _key(prompt)[:12]}",
@@ -198,7 +199,6 @@ def _apps(fields: Fields) -> CodeRow:
         cases=cases,
         gold=tuple(_solutions(fields)),
         time_sec=_seconds(fields.row.get("time_limit")),
-        checker=_checker(fields),
     )
 
 
@@ -290,7 +290,6 @@ def _code_contests(fields: Fields) -> CodeRow:
         gold=tuple(_python_solutions(fields)),
         time_sec=_seconds(fields.row.get("time_limit")),
         memory_mb=_megabytes(fields.row.get("memory_limit_bytes")),
-        checker=_checker(fields),
     )
 
 
@@ -345,20 +344,6 @@ def _functional(test: Mapping[str, JSON]) -> Case:
         return Case(arguments, document(str(test.get("output", ""))))
     except ValueError as problem:
         raise RefusedRowError("a functional test that is not JSON") from problem
-
-
-def _checker(fields: Fields) -> str:
-    """Returns a checker in Python. Refuses a row whose checker is in another language."""
-    text = fields.optional_text("checker", "generated_checker") or ""
-    if not text:
-        return ""
-    try:
-        body = parse_python(text).body
-    except (SyntaxError, ValueError) as problem:
-        raise RefusedRowError("its checker is not in Python") from problem
-    if not body:  # `#include <testlib.h>` is a comment in Python
-        raise RefusedRowError("its checker is not in Python")
-    return text
 
 
 def _seconds(value: JSON) -> float:

@@ -5,8 +5,7 @@ Promises: every field of `task.toml` is read, or is information about the task t
 refused before anything starts.
 
 Refused, because here they would mean something else than they say: several steps, MCP servers, GPUs
-and TPUs, Windows, lists of allowed hosts, variables of the host without a default, compose files
-that are more than one service.
+and TPUs, Windows, lists of allowed hosts, variables of the host without a default, compose files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from meta_agent.core.errors import ConfigError
@@ -30,7 +28,6 @@ _Version = Literal["1.0", "1.1", "1.2", "1.3", "1.4"]
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])i?B?\s*", re.IGNORECASE)
 _MB: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
-_SERVICE: Final = frozenset({"build", "image", "environment", "working_dir", "command"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,23 +270,24 @@ def _is_canary(line: str) -> bool:
 
 
 def _place(table: Environment, folder: Path, name: str) -> Place:
-    compose = next(iter(sorted(folder.glob("docker-compose.y*ml"))), None)
-    service = _only_service(compose) if compose else {}
-    built = _build_folder(compose, service, folder) if compose else folder
-    image = table.docker_image or service.get("image")
-    dockerfile = (built / "Dockerfile").is_file()
-    if not image and not dockerfile:
+    if composed := sorted(folder.glob("docker-compose.y*ml")):
+        raise ConfigError(
+            f"{composed[0]} is not supported here",
+            hint=f"a Dockerfile beside it, and the service's settings in [{name}] of {FILE}",
+        )
+    dockerfile = (folder / "Dockerfile").is_file()
+    if not table.docker_image and not dockerfile:
         raise ConfigError(f"{folder}: neither a Dockerfile, nor [{name}] docker_image in {FILE}")
     memory_mb = table.memory_mb if table.memory is None else table.memory
     return Place(
-        image=image,
-        folder=built if dockerfile else None,
-        workdir=table.workdir or service.get("working_dir"),
-        env={**_compose_env(service), **table.env},
+        image=table.docker_image,
+        folder=folder if dockerfile else None,
+        workdir=table.workdir,
+        env=table.env,
         limits=BoxLimits(memory_mb=int(memory_mb), cpus=table.cpus),
         build_sec=table.build_timeout_sec,
         healthcheck=table.healthcheck or None,
-        upload=bool(image) and not dockerfile and compose is None and folder.is_dir(),
+        upload=bool(table.docker_image) and not dockerfile and folder.is_dir(),
     )
 
 
@@ -301,46 +299,3 @@ def _own_place(verifier: Verifier, place: Place, folder: Path) -> Place | None:
         declared = declared.model_copy(update={"docker_image": place.image})
         return _place(declared, folder / "environment", "verifier.environment")
     return _place(declared, tests, "verifier.environment")
-
-
-def _only_service(compose: Path) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(compose.read_text(encoding="utf-8"))
-        services = dict(document["services"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"cannot read {compose}: {error}") from error
-    if len(services) != 1:
-        raise ConfigError(
-            f"{compose} has {len(services)} services ({', '.join(sorted(services))}): only one is "
-            "supported here"
-        )
-    ((name, service),) = services.items()
-    service = dict(service or {})
-    other = sorted({*document} - {"services", "version", "name"}) + sorted({*service} - _SERVICE)
-    if other:
-        raise ConfigError(f"{compose}: {other[0]} of the service {name} is not supported here")
-    return service
-
-
-def _build_folder(compose: Path, service: Mapping[str, Any], folder: Path) -> Path:
-    build = service.get("build") or "."
-    options = build if isinstance(build, dict) else {"context": build}
-    context = str(options.get("context", ".")).replace("${CONTEXT_DIR}", ".")
-    built = (folder / context).resolve()
-    if (
-        {*options} - {"context", "dockerfile"}
-        or options.get("dockerfile", "Dockerfile") != "Dockerfile"
-        or not built.is_relative_to(folder.resolve())
-    ):
-        raise ConfigError(
-            f"{compose}: build {build!r:.80}: only a folder below it with a Dockerfile is "
-            "supported here"
-        )
-    return built
-
-
-def _compose_env(service: Mapping[str, Any]) -> dict[str, str]:
-    value = service.get("environment") or {}
-    if isinstance(value, list):
-        value = dict(str(setting).partition("=")[::2] for setting in value)
-    return {str(name): str(setting) for name, setting in value.items()}

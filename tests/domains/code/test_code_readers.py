@@ -132,7 +132,7 @@ def test_mbpp_calls_what_its_tests_use_of_the_solution(tmp_path: Path) -> None:
         ({"input_output": "{broken"}, "input_output is not JSON"),
         ({"input_output": '{"inputs": [], "outputs": []}'}, "no tests in inputs and outputs"),
         ({"input_output": '{"inputs": ["1"], "outputs": []}'}, "inputs and outputs differ"),
-        ({"checker": "#include <testlib.h>"}, "its checker is not in Python"),
+        ({"checker": "#include <testlib.h>"}, "its set judges it by a checker"),
     ],
 )
 def test_rows_that_cannot_be_graded_are_refused_by_line(

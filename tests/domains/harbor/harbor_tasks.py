@@ -142,11 +142,8 @@ def write_ten(root: Path) -> Path:
     )
     write_task(
         root,
-        "one-service",
-        files={
-            "environment/docker-compose.yaml": "services:\n  main:\n    build:\n      context: .\n"
-            "    environment:\n      WORD: ok\n"
-        },
+        "with-variable",
+        environment='env = { WORD = "ok" }',
         solve="echo $WORD > /app/out.txt",
         split="confirm",
     )

@@ -21,7 +21,7 @@ def test_ten_tasks_are_read_with_their_limits(tmp_path: Path) -> None:
     assert (python.place.limits.memory_mb, python.split) == (512, "search")
     assert tasks["separate-verifier"].own_place and not python.own_place
     assert tasks["separate-verifier"].artifacts == ("/app/out.txt",)
-    assert tasks["one-service"].place.env == {"WORD": "ok"}
+    assert tasks["with-variable"].place.env == {"WORD": "ok"}
     healthy = tasks["healthy"]
     assert healthy.place.env == {"WORD": "ok"} and not healthy.wants_network
     assert healthy.place.healthcheck and healthy.verifier.env == {"WANTED": "ok"}
@@ -40,17 +40,9 @@ REFUSED = {
     "new table": ({"rest": "[budget]\nusd = 1"}, "budget"),
     "version": ({"version": 'schema_version = "3.0"'}, "expected one of 1.0"),
     "timeout": ({"rest": "[solution]\nspeed = 1"}, "[solution] speed"),
-    "sidecar": (
-        {"files": {"environment/docker-compose.yaml": "services: {main: {}, db: {}}\n"}},
-        "has 2 services (db, main)",
-    ),
-    "privileged": (
-        {
-            "files": {
-                "environment/docker-compose.yaml": "services: {main: {build: ., privileged: 1}}\n"
-            }
-        },
-        "privileged of the service main",
+    "compose": (
+        {"files": {"environment/docker-compose.yaml": "services: {main: {build: .}}\n"}},
+        "docker-compose.yaml is not supported",
     ),
     "no image": ({"dockerfile": None}, "neither a Dockerfile, nor [environment] docker_image"),
     "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md is empty"),

@@ -18,9 +18,7 @@ from meta_agent.domains.swe.grading._logs import PARSERS, STATUSES
 
 Official = dict[str, Callable[[str], dict[str, str]]]
 LOGS = Path(__file__).parent / "logs"
-SHARED = sorted(
-    set(PARSERS) - {"parse_log_unittest", "parse_log_generic", "parse_log_r2e", "parse_log_sympy"}
-)
+SHARED = sorted(set(PARSERS) - {"parse_log_unittest", "parse_log_r2e", "parse_log_sympy"})
 
 SUITE = """import pytest, unittest
 
@@ -233,8 +231,6 @@ def test_what_djangos_log_says_of_each_test() -> None:
         ("unittest", "PASSED a\nRan 1 test in 0.1s\n\nFAILED (failures=1)\n", 0, "tests failed"),
         ("sympy", "PASSED a\ntests finished: 1 passed, in 0.01 seconds\n", 0, ""),
         ("sympy", "PASSED a\n", 0, "tests finished"),
-        ("other", "PASSED a\nFAILED b\n", 0, "but tests failed"),
-        ("other", "PASSED a\n", 3, "no test failed"),
     ],
 )
 def test_a_log_that_contradicts_itself_is_not_believed(
@@ -243,18 +239,3 @@ def test_a_log_that_contradicts_itself_is_not_believed(
     results = PARSERS["parse_log_pytest"].parse(log)
     told = disagreement(family, log, code, results)
     assert says in (told.why if told else "") and bool(says) == bool(told)
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "status"),
-    [
-        ("ok 3 - adds two numbers", "adds two numbers", "PASSED"),
-        ("not ok 4 - subtracts", "subtracts", "FAILED"),
-        ("test adds ... ok", "test adds", "PASSED"),
-        ("test folder::adds ... FAILED", "test folder::adds", "FAILED"),
-        ("PASS src/a.test.js", "src/a.test.js", "PASSED"),
-        ("✓ renders", "renders", "PASSED"),
-    ],
-)
-def test_the_generic_parser_reads_the_common_forms(line: str, name: str, status: str) -> None:
-    assert PARSERS["parse_log_generic"].parse(f"noise\n{line}\n") == {name: status}

@@ -9,8 +9,8 @@ Promises: a status is one of `STATUSES` or the line says nothing (SWE-bench reco
 that *begins* like a status, such as `ERROR:` of a usage message, and then counts that test neither
 as passed nor as failed). A name that no parser has is refused while a file is loaded.
 
-Does not cover: whether a log is whole or honest (`_ended.py`), and other languages than Python but
-for `go test`; a row in such a language is refused by its parser's name.
+Does not cover: whether a log is whole or honest (`_ended.py`), and other languages than Python. A
+row in such a language is refused by its parser's name.
 """
 
 from __future__ import annotations
@@ -232,39 +232,6 @@ def sympy(log: str) -> Statuses:
     return statuses
 
 
-_GO = re.compile(r"--- (PASS|FAIL|SKIP): (.+) \((.+)\)")
-_GO_WORDS: Final = {"PASS": "PASSED", "FAIL": "FAILED", "SKIP": "SKIPPED"}
-
-
-def gotest(log: str) -> Statuses:
-    """`go test -v`."""
-    lines = (_GO.fullmatch(line.strip()) for line in log.split("\n"))
-    return {line[2]: _GO_WORDS[line[1]] for line in lines if line}
-
-
-_WORDS: Final = {
-    **dict.fromkeys(("passed", "pass", "ok", "success", "✓"), "PASSED"),
-    **dict.fromkeys(("failed", "fail", "not ok", "failure", "✗"), "FAILED"),
-    **dict.fromkeys(("skipped", "skip", "ignored"), "SKIPPED"),
-    **dict.fromkeys(("error", "errored"), "ERROR"),
-}
-_WORD = "|".join(sorted(map(re.escape, _WORDS), key=len, reverse=True))
-_GENERIC: Final = (
-    re.compile(rf"^(?P<word>{_WORD})(?: \d+)?(?::| -)? +(?P<name>\S.*)$", re.IGNORECASE),
-    re.compile(rf"^(?P<name>\S.*?)(?: \.\.\.+|:)? +(?P<word>{_WORD})$", re.IGNORECASE),
-)
-
-
-def generic(log: str) -> Statuses:
-    """For commands with a parser of no name: `status name`, `name ... status`, TAP."""
-    statuses: Statuses = {}
-    for line in map(str.strip, log.split("\n")):
-        match = next((match for form in _GENERIC if (match := form.match(line))), None)
-        if match:
-            statuses[match["name"]] = _WORDS[match["word"].lower()]
-    return statuses
-
-
 _PYTEST = LogParser(pytest, "pytest")
 _OPTIONS = LogParser(pytest_options, "pytest")
 _V2 = LogParser(pytest_v2, "pytest")
@@ -280,8 +247,6 @@ PARSERS: Final[Mapping[str, LogParser]] = MappingProxyType(
         "parse_log_django": LogParser(django, "unittest"),
         "parse_log_unittest": LogParser(unittest, "unittest"),
         "parse_log_sympy": LogParser(sympy, "sympy"),
-        "parse_log_gotest": LogParser(gotest, "other"),
-        "parse_log_generic": LogParser(generic, "other"),
         **{
             f"parse_log_{name}": _PYTEST
             for name in ("astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff")
