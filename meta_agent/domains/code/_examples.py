@@ -1,8 +1,8 @@
 """The examples that a problem shows anyway, as something that can be run: the tool `test`.
 
 Promises: nothing is run that the agent cannot read in its task: a set's public tests, the first
-assertion of MBPP, the `>>>` lines of a HumanEval docstring. The code under test and the comparison share a process of the attempt's own
-sandbox. What comes out is advice and never enters a grade.
+assertion of MBPP, the `>>>` lines of a HumanEval docstring. The code under test and the comparison
+share a process of the attempt's own sandbox. What comes out is advice and never enters a grade.
 """
 
 from __future__ import annotations

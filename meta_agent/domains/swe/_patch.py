@@ -51,12 +51,29 @@ class FilePatch:
 
 
 def parse(text: str) -> list[FilePatch]:
-    """The files of a diff, in order."""
-    return list(_files(_Lines(text)))
+    """Returns the files of a diff, in order. Raises PatchError if it cannot be read."""
+    lines = text.removesuffix("\n").split("\n")
+    patches: list[FilePatch] = []
+    header: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith(("--- ", "@@ ")):
+            patch, at = _file(lines, at)
+            patches.append(patch)
+            header = {}
+            continue
+        if line.startswith("diff --git "):
+            patches += _headers_only(header)
+            header = {"git": line}
+        else:
+            _note_header(line, header)
+        at += 1
+    return [*patches, *_headers_only(header)]
 
 
 def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
-    """What the patches change in a tree, as new contents by path."""
+    """Returns what the patches change in a tree, as new contents by path. Raises PatchError."""
     changes: Changes = {}
     for patch in patches:
         before = _content(tree, changes, patch.old)
@@ -76,68 +93,29 @@ def _encoded(text: str, path: str) -> bytes:
 
 
 def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """A diff; `after` holds the changed text files only, None for deleted ones."""
+    """Returns a diff. `after` holds the changed text files only, None for deleted ones."""
     return "".join(_file_diff(path, before.get(path), after[path]) for path in sorted(after))
 
 
 def overlay(tree: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
-    """The tree after some changes."""
+    """Returns the tree after some changes."""
     merged = {**tree, **changes}
     return {path: content for path, content in merged.items() if content is not None}
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines with their ends, by newline only: form feeds and lone carriage returns are content."""
+    """Returns lines with their ends. Form feeds and lone carriage returns are content."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path is plain, relative, without a way out, and one that a file system takes."""
+    """Returns whether a path is plain and relative, stays inside, and can be a file's."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
     bad |= any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts)
     bad |= len(path.encode("utf-8", "replace")) > _MAX_PATH_BYTES
     return not bad and path == str(PurePosixPath(path)) and path.isprintable()
-
-
-class _Lines:
-    """The lines of a diff with a cursor."""
-
-    def __init__(self, text: str) -> None:
-        self._lines = text.split("\n")
-        if self._lines and self._lines[-1] == "":
-            self._lines.pop()
-        self._at = 0
-
-    def peek(self) -> str | None:
-        return self._lines[self._at] if self._at < len(self._lines) else None
-
-    def take(self) -> str:
-        line = self._lines[self._at] if self._at < len(self._lines) else None
-        if line is None:
-            raise PatchError(f"the patch ends in the middle of a hunk, after line {self._at}")
-        self._at += 1
-        return line
-
-    @property
-    def number(self) -> int:
-        return self._at
-
-
-def _files(lines: _Lines) -> Iterator[FilePatch]:
-    header: dict[str, str] = {}
-    while (line := lines.peek()) is not None:
-        if line.startswith("diff --git "):
-            yield from _headers_only(header)
-            header = {"git": line}
-            lines.take()
-        elif line.startswith("--- ") or line.startswith("@@ "):
-            yield _file(lines, header)
-            header = {}
-        else:
-            _note_header(lines.take(), header)
-    yield from _headers_only(header)
 
 
 def _note_header(line: str, header: dict[str, str]) -> None:
@@ -149,7 +127,7 @@ def _note_header(line: str, header: dict[str, str]) -> None:
 
 
 def _headers_only(header: dict[str, str]) -> Iterator[FilePatch]:
-    """A file without hunks: a pure rename, an empty new file, an empty deleted file."""
+    """Yields a file without hunks: a pure rename, an empty new file, an empty deleted file."""
     if "rename from" in header:
         yield FilePatch(_path(header["rename from"]), _path(header["rename to"]), ())
     elif "new file mode" in header:
@@ -165,20 +143,29 @@ def _git_path(line: str) -> str:
     return _path(match.group(1))
 
 
-def _file(lines: _Lines, header: dict[str, str]) -> FilePatch:
-    old = _side(lines.take(), "--- ", "a/")
-    new = _side(lines.take(), "+++ ", "b/")
+def _line(lines: list[str], at: int) -> str:
+    if at >= len(lines):
+        raise PatchError(f"the patch ends in the middle of a hunk, after line {at}")
+    return lines[at]
+
+
+def _file(lines: list[str], at: int) -> tuple[FilePatch, int]:
+    """Returns the change to one file, and where the next lines are."""
+    old, new = _side(lines, at, "--- ", "a/"), _side(lines, at + 1, "+++ ", "b/")
     if old is None and new is None:
         raise PatchError("a file patch from nothing to nothing")
+    at += 2
     hunks = []
-    while (line := lines.peek()) is not None and line.startswith("@@ "):
-        hunks.append(_hunk(lines))
+    while at < len(lines) and lines[at].startswith("@@ "):
+        hunk, at = _hunk(lines, at)
+        hunks.append(hunk)
     if not hunks:
-        raise PatchError(f"line {lines.number}: no hunk for {new or old}")
-    return FilePatch(old, new, tuple(hunks))
+        raise PatchError(f"line {at}: no hunk for {new or old}")
+    return FilePatch(old, new, tuple(hunks)), at
 
 
-def _side(line: str, mark: str, prefix: str) -> str | None:
+def _side(lines: list[str], at: int, mark: str, prefix: str) -> str | None:
+    line = _line(lines, at)
     if not line.startswith(mark):
         raise PatchError(f"expected a line that begins with {mark!r}, got {line[:80]!r}")
     name = line[len(mark) :].split("\t", 1)[0]
@@ -191,44 +178,39 @@ def _path(name: str) -> str:
     return name
 
 
-def _hunk(lines: _Lines) -> Hunk:
-    head = lines.take()
+def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
+    head = lines[at]
     match = _HUNK.match(head)
     if not match:
         raise PatchError(f"not a hunk header: {head[:80]!r}")
     old_start, old_count, new_count = int(match[1]), int(match[2] or 1), int(match[4] or 1)
-    sides = _Sides()
-    while len(sides.before) < old_count or len(sides.after) < new_count:
-        sides.add(lines.take())
-    if (len(sides.before), len(sides.after)) != (old_count, new_count):
-        raise PatchError(f"the hunk {head[:60]!r} does not have the lines it promises")
-    if (mark := lines.peek()) is not None and mark.startswith("\\"):
-        sides.add(lines.take())
-    # With no old lines the header names the line *before* the insertion.
-    start = old_start - 1 if old_count else old_start
-    return Hunk(max(start, 0), tuple(sides.before), tuple(sides.after))
-
-
-class _Sides:
-    """The two texts of a hunk while its lines are read."""
-
-    def __init__(self) -> None:
-        self.before: list[str] = []
-        self.after: list[str] = []
-        self._last: tuple[list[str], ...] = ()
-
-    def add(self, line: str) -> None:
-        kinds = {" ": (self.before, self.after), "-": (self.before,), "+": (self.after,)}
+    before: list[str] = []
+    after: list[str] = []
+    sides = {" ": (before, after), "-": (before,), "+": (after,)}
+    last: tuple[list[str], ...] = ()
+    at += 1
+    while (
+        len(before) < old_count
+        or len(after) < new_count
+        or (at < len(lines) and lines[at].startswith("\\"))
+    ):
+        line = _line(lines, at)
         kind = line[:1] or " "  # some tools strip the blank of an empty context line
-        if kind == "\\":
-            for side in self._last:
+        if kind == "\\":  # no newline at the end
+            for side in last:
                 side[-1] = side[-1].removesuffix("\n")
-        elif kind in kinds:
-            self._last = kinds[kind]
-            for side in self._last:
+        elif kind in sides:
+            last = sides[kind]
+            for side in last:
                 side.append(line[1:] + "\n")
         else:
             raise PatchError(f"not a line of a hunk: {line[:80]!r}")
+        at += 1
+    if (len(before), len(after)) != (old_count, new_count):
+        raise PatchError(f"the hunk {head[:60]!r} does not have the lines it promises")
+    # With no old lines the header names the line *before* the insertion.
+    start = old_start - 1 if old_count else old_start
+    return Hunk(max(start, 0), tuple(before), tuple(after)), at
 
 
 def _content(tree: Mapping[str, bytes], changes: Changes, path: str | None) -> str:
@@ -258,7 +240,7 @@ def _patched(before: str, patch: FilePatch) -> str:
 
 
 def _find(lines: list[str], hunk: Hunk, expected: int) -> int | None:
-    """The place nearest to the wanted one where the old lines stand."""
+    """Returns the place nearest to the expected one where the old lines stand."""
     expected = min(expected, len(lines))
     size = len(hunk.before)
     for distance in range(len(lines) + 1):
