@@ -26,10 +26,10 @@ def subjects_of(domain: HarborDomain) -> Subjects:
                 raise InfrastructureError(str(error)) from error
 
     def subject(number: int, key: str) -> Subject:
-        task = domain.folders[key]
+        task = domain.rows[key]
         names = ("empty",) if task.solution is None else ("gold", "again", "empty")
         return Subject(
-            *(key, domain.split_of(key), number, task.instruction),
+            *(key, task.split, number, task.instruction),
             marks=(" ".join(task.instruction.split()),),
             size=f"{task.agent.timeout_sec:.0f} s",
             attempts={name: partial(outcome, key, name != "empty") for name in names},
@@ -40,6 +40,6 @@ def subjects_of(domain: HarborDomain) -> Subjects:
         domain,
         noun="attempt",
         columns=("gold", "again", "empty"),
-        tasks=tuple(subject(number, key) for number, key in enumerate(domain.folders, 1)),
+        tasks=tuple(subject(number, key) for number, key in enumerate(domain.rows, 1)),
         evidence=lambda outcome: (f"reward {outcome.detail['score']:g}",),
     )

@@ -201,6 +201,6 @@ def collected(
             task_file.duplicates += 1
             repeated(task_file, first, row)
     if not task_file.rows:
-        why = "; ".join(task_file.notes) or "no rows"
-        raise ConfigError(f"{path} holds no usable problem: {why}")
+        why = f"no usable problem: {'; '.join(task_file.notes)}" if task_file.read else ""
+        raise ConfigError(f"{path} holds {why or 'no task: it is empty'}")
     return task_file

@@ -13,10 +13,7 @@ uses in its own environment, as it can in Harbor; `environment_mode = "separate"
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +24,11 @@ from meta_agent.core.protocols import (
     Environment,
     Outcome,
     Sampling,
-    Split,
     Task,
     ToolResult,
 )
+from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
 from meta_agent.domains._scratch import result_of
-from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.harbor._grade import VerifierError, outcome_of
 from meta_agent.domains.harbor._task import FILE, read_task
 from meta_agent.domains.harbor._trial import Trial, image_of
@@ -60,7 +56,7 @@ _RUN: Final = {
 _SOURCES: Final = ("_task.py", "_trial.py", "_grade.py", "_domain.py")
 
 
-class HarborDomain:
+class HarborDomain(FileTasks):
     """Task folders. See `protocols.Domain`."""
 
     name = "harbor"
@@ -71,21 +67,21 @@ class HarborDomain:
         self, path: Path, *, run: str, engine: str = "docker", threshold: float | None = None
     ) -> None:
         self.path, self._run, self._engine, self.threshold = path, run, engine, threshold
-        self.folders = {task.key: task for task in map(read_task, task_folders(path))}
+        self.rows = {task.key: task for task in map(read_task, task_folders(path))}
         self._require_images()
-        self.splits_stated = any(task.split for task in self.folders.values())
-        self._hashes = {key: folder_hash(task.folder) for key, task in self.folders.items()}
+        self.splits_stated = any(task.split_is_stated for task in self.rows.values())
+        self._hashes = {key: folder_hash(task.folder) for key, task in self.rows.items()}
         self.ceilings = Ceilings(
             max_turns=100,
             max_tokens_per_turn=8192,
             max_context_tokens=131_072,
-            wall_sec=max(task.agent.timeout_sec for task in self.folders.values()),
+            wall_sec=max(task.agent.timeout_sec for task in self.rows.values()),
         )
         self.evaluator_hash = self._hash()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        tasks, notes = self.folders.values(), list[str]()
+        tasks, notes = self.rows.values(), list[str]()
         if online := sum(task.wants_network for task in tasks):
             notes.append(f"{online} of {len(tasks)} tasks would have the network; none has it here")
         if bare := sum(not (task.artifacts or task.own_place) for task in tasks):
@@ -95,23 +91,14 @@ class HarborDomain:
             )
         return tuple(notes)
 
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """The tasks of one split, by name."""
-        return [self.task(key) for key in self.folders if self.split_of(key) == split]
-
-    def split_of(self, key: str) -> Split:
-        """What `[metadata] split` says, else by hash of the name."""
-        stated = self.folders[key].split
-        return stated or hashed_split(hashlib.sha256(key.encode()).hexdigest())
-
     def task(self, key: str) -> Task:
         """One task as the agent may see it."""
         view = {
-            "prompt": self.folders[key].instruction,
+            "prompt": self.rows[key].instruction,
             "tools": list(HarborEnvironment.tools),
             "schemas": [_RUN],
         }
-        return Task(self.name, key, self.split_of(key), self._hashes[key], view)
+        return Task(self.name, key, self.rows[key].split, self._hashes[key], view)
 
     def open(self, task: Task) -> Environment:
         """An attempt; its container starts with the first command."""
@@ -119,7 +106,7 @@ class HarborDomain:
 
     def trial(self, key: str) -> Trial:
         """Containers for one attempt (trusted code only)."""
-        return Trial(self.folders[key], self._run, engine=self._engine)
+        return Trial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades from the stored rewards, because a container's state is not stored."""
@@ -127,7 +114,7 @@ class HarborDomain:
         return _graded(dict(verifier_inputs), self.threshold)
 
     def _require_images(self) -> None:
-        for task in self.folders.values():
+        for task in self.rows.values():
             for place in (task.place, task.own_place):
                 try:
                     _ = place and image_of(place, engine=self._engine)
@@ -140,15 +127,10 @@ class HarborDomain:
                     ) from error
 
     def _hash(self) -> str:
-        source = resources.files("meta_agent.domains.harbor")
-        parts = {
-            "tasks": [[key, self._hashes[key], self.split_of(key)] for key in self.folders],
-            "code": [hashlib.sha256(source.joinpath(n).read_bytes()).hexdigest() for n in _SOURCES],
-            "threshold": self.threshold,
-            "ceilings": dataclasses.asdict(self.ceilings),
-            "sampling": dataclasses.asdict(self.sampling),
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        rows = [f"{key} {self._hashes[key]} {task.split}" for key, task in self.rows.items()]
+        return evaluator_hash(
+            self, rows, code=code_hash(harbor=_SOURCES), threshold=self.threshold
+        )
 
 
 class HarborEnvironment:

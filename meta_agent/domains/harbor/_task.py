@@ -10,6 +10,7 @@ and TPUs, Windows, lists of allowed hosts, variables of the host without a defau
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, Split
+from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.sandboxes import BoxLimits
 
 FILE: Final = "task.toml"
@@ -59,7 +61,8 @@ class HarborTask:
     verifier: Verifier
     solution: Solution | None
     artifacts: tuple[str, ...]
-    split: Split | None
+    split: Split
+    split_is_stated: bool
     wants_network: bool
 
     @property
@@ -212,7 +215,8 @@ def read_task(folder: Path) -> HarborTask:
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(f"{folder} has no tests/test.sh, so nothing can grade it")
     place = _place(root.environment, folder / "environment", "environment")
-    split = root.metadata.get("split")
+    stated = next((split for split in SPLITS if root.metadata.get("split") == split), None)
+    by_name = hashed_split(hashlib.sha256(folder.name.encode()).hexdigest())
     return HarborTask(
         folder=folder,
         key=folder.name,
@@ -223,7 +227,8 @@ def read_task(folder: Path) -> HarborTask:
         verifier=root.verifier,
         solution=root.solution if (folder / "solution" / "solve.sh").is_file() else None,
         artifacts=root.artifacts,
-        split=split if split in SPLITS else None,
+        split=stated or by_name,
+        split_is_stated=stated is not None,
         wants_network=_wants_network(root),
     )
 

@@ -140,7 +140,7 @@ def test_lists_and_gzip_and_parquet_are_read(tmp_path: Path) -> None:
         ('{"colour": 1}', "no known math data set; it has the fields colour"),
         ("{", "not JSON"),
         ("[1]", "expected an object"),
-        ("", "no usable problem"),
+        ("", "no task: it is empty"),
         ('{"question": 1, "answer": "#### 2"}', "field question: expected a non-empty string"),
     ],
 )
