@@ -2,7 +2,7 @@
 
 from meta_agent.domains._asked import Asked
 from meta_agent.domains.code._compare import same_output, same_value
-from meta_agent.domains.code._domain import CodeDomain, code_runner, graded, load_code_domain
+from meta_agent.domains.code._domain import CodeDomain, code_runner, graded
 from meta_agent.domains.code._runner import CodeRunner, UngradableError
 from meta_agent.domains.code._solution import code_in, program_of
 
@@ -13,7 +13,6 @@ __all__ = [
     "code_in",
     "code_runner",
     "graded",
-    "load_code_domain",
     "open_domain",
     "program_of",
     "same_output",
@@ -24,6 +23,5 @@ __all__ = [
 def open_domain(options: Asked) -> CodeDomain:
     """Opens a file of problems of any known set."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
-    return load_code_domain(
-        options.tasks, sandbox=options.sandbox, run=options.run, mapping=options.mapping
-    )
+    runner = code_runner(options.sandbox, run=options.run)
+    return CodeDomain(options.tasks, runner, options.mapping)

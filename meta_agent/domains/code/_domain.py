@@ -168,14 +168,3 @@ def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int 
         return open_sandbox(sandbox, run=run, limits=limits)
 
     return CodeRunner(factory, candidates_per_sandbox)
-
-
-def load_code_domain(
-    path: Path,
-    *,
-    sandbox: str = "docker",
-    run: str = "code",
-    mapping: Mapping[str, str] | None = None,
-) -> CodeDomain:
-    """A task file as a domain whose sandboxes belong to `run`."""
-    return CodeDomain(Path(path), code_runner(sandbox, run=run), mapping)

@@ -128,9 +128,7 @@ class HarborDomain(FileTasks):
 
     def _hash(self) -> str:
         rows = [f"{key} {self._hashes[key]} {task.split}" for key, task in self.rows.items()]
-        return evaluator_hash(
-            self, rows, code=code_hash(harbor=_SOURCES), threshold=self.threshold
-        )
+        return evaluator_hash(self, rows, code=code_hash(harbor=_SOURCES), threshold=self.threshold)
 
 
 class HarborEnvironment:

@@ -1,8 +1,9 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
+from meta_agent.core.protocols import Sandbox, SandboxLimits
 from meta_agent.domains._asked import Asked
 from meta_agent.domains.math._answer import literal, words
-from meta_agent.domains.math._domain import MathDomain, load_math_domain
+from meta_agent.domains.math._domain import MathDomain
 from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
 from meta_agent.domains.math._reply import final_answer
 from meta_agent.domains.math._verify import Verifier
@@ -14,11 +15,13 @@ __all__ = [
     "final_answer",
     "grade_text",
     "literal",
-    "load_math_domain",
     "open_domain",
     "sort_golds",
     "words",
 ]
+
+
+_LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=1800.0)
 
 
 def open_domain(options: Asked) -> MathDomain:
@@ -26,6 +29,10 @@ def open_domain(options: Asked) -> MathDomain:
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     ours = {"prompt": "problem", "gold": "answer"}
     mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}
-    return load_math_domain(
-        options.tasks, sandbox=options.sandbox, run=options.run, mapping=mapping
-    )
+
+    def factory() -> Sandbox:
+        from meta_agent.sandboxes import open_sandbox
+
+        return open_sandbox(options.sandbox, run=options.run, limits=_LIMITS)
+
+    return MathDomain(options.tasks, Verifier(), factory, mapping)

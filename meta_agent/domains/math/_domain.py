@@ -20,7 +20,6 @@ from meta_agent.core.protocols import (
     Outcome,
     Sampling,
     Sandbox,
-    SandboxLimits,
     Task,
     ToolResult,
 )
@@ -40,7 +39,6 @@ _CODE: Mapping[str, Sequence[str]] = {
     "formats": ("boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"),
 }
 _MAX_TEXT_CHARS = 1 << 18
-_LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=1800.0)
 
 
 class MathDomain(FileTasks):
@@ -159,20 +157,3 @@ def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Out
         has_marker = outcome.detail["verdict"] != "no_answer"
         return outcome if has_marker else grade_answer(gold, answer.strip(), verifier)
     return grade_text(gold, text if isinstance(text, str) else "", verifier)
-
-
-def load_math_domain(
-    path: Path,
-    *,
-    sandbox: str | None = None,
-    run: str = "math",
-    mapping: Mapping[str, str] | None = None,
-) -> MathDomain:
-    """A task file as a domain; attempts may run programs where a sandbox backend is named."""
-
-    def factory() -> Sandbox:
-        from meta_agent.sandboxes import open_sandbox
-
-        return open_sandbox(str(sandbox), run=run, limits=_LIMITS)
-
-    return MathDomain(Path(path), Verifier(), factory if sandbox else None, mapping)

@@ -10,7 +10,7 @@ import pytest
 from scaffold_play import Cut, Play, broken_call, call, shipped, write_rows
 
 from meta_agent.core.harness import HarnessSession
-from meta_agent.domains.math import load_math_domain
+from meta_agent.domains.math import MathDomain, Verifier
 from meta_agent.sandboxes import open_sandbox
 
 PROBLEM = {"problem": "What is 6 times 7?", "answer": "42", "split": "search"}
@@ -28,7 +28,7 @@ def session() -> Iterator[HarnessSession]:
 @pytest.fixture(scope="module")
 def play(session: HarnessSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     path = write_rows(tmp_path_factory.mktemp("math") / "set.jsonl", PROBLEM)
-    domain = load_math_domain(path, sandbox="process", run="test-math-scaffold")
+    domain = MathDomain(path, Verifier(), lambda: open_sandbox("process", run="test-math"))
     yield Play(domain, session)
     domain.close()
 
@@ -105,7 +105,7 @@ def test_calls_after_the_answer_are_not_carried_out(play: Play) -> None:
 
 
 def test_without_a_sandbox_no_program_is_on_offer(session: HarnessSession, tmp_path: Path) -> None:
-    domain = load_math_domain(write_rows(tmp_path / "set.jsonl", PROBLEM))
+    domain = MathDomain(write_rows(tmp_path / "set.jsonl", PROBLEM), Verifier())
     row, gateway = Play(domain, session)(PROGRAM, BOXED)
     assert gateway.asked[0].tools and len(gateway.asked[0].tools) == 1
     assert "python" not in str(gateway.asked[0].messages).lower()
