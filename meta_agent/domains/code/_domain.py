@@ -72,7 +72,7 @@ class CodeDomain(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """One task as the agent may see it."""
+        """Returns one task as the agent may see it."""
         row = self.rows[key]
         view = {
             "problem": row.prompt,
@@ -85,7 +85,7 @@ class CodeDomain(FileTasks):
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """An attempt; its sandbox starts with the first `run` or `test`."""
+        """Opens an attempt; its sandbox starts with the first `run` or `test`."""
         return CodeEnvironment(self.rows[task.key], self.runner)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
@@ -160,7 +160,7 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
-    """A runner over sandboxes of a backend."""
+    """Returns a runner over sandboxes of a backend."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(memory_mb: int) -> Sandbox:

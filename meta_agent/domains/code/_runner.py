@@ -187,7 +187,10 @@ class CodeRunner:
 
     @contextlib.contextmanager
     def _judge(self) -> Iterator[Sandbox]:
-        """Test code is the data set's, so its sandbox serves many candidates."""
+        """Lends a sandbox for test code.
+
+        The code is the data set's, so it serves many candidates.
+        """
         with self._lock:
             judge = self._judges.pop() if self._judges else None
         judge = judge or _started(self.factory, 1024, "judge")
@@ -227,7 +230,7 @@ class _Relay:
 
 
 def _judge_reply(reply: JSON) -> dict[str, JSON]:
-    """A candidate's reply as the judge may see it: a value, an exception, or a known failure."""
+    """Returns a candidate's reply as the judge may see it: a value or how it failed."""
     if not isinstance(reply, dict):
         return {"end": "died"}
     if reply.get("end") in ("ok", "raised"):
@@ -280,7 +283,7 @@ def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[s
 
 
 def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Few first, since most wrong programs fail the first test; then as many as a frame holds."""
+    """Yields few cases first, since most wrong programs fail the first test."""
     chunk: list[Case] = []
     size, room = 0, 1
     for case in cases:
@@ -305,12 +308,15 @@ def _limits(row: CodeRow) -> dict[str, Any]:
 
 
 def _wall(row: CodeRow) -> float:
-    """Processor time decides; the clock only ends code that sleeps: a busy machine fails nobody."""
+    """Returns a limit by the clock. It only ends code that sleeps; processor time decides."""
     return 10.0 + 3.0 * row.time_sec
 
 
 def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
-    """A sandbox with our guests in it. Nothing untrusted has run, so its failures are ours."""
+    """Starts a sandbox with our guests in it.
+
+    Nothing untrusted has run, so its failures are ours.
+    """
     try:
         sandbox = factory(memory_mb)
     except SandboxError as problem:
@@ -329,7 +335,7 @@ def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
 
 @cache
 def guest_source(name: str) -> str:
-    """The text of a guest."""
+    """Returns the text of a guest."""
     return resources.files("meta_agent.domains.code").joinpath(f"{name}.py").read_text("utf-8")
 
 

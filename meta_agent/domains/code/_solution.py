@@ -31,13 +31,13 @@ HEADER: Final = (
 
 
 def code_in(text: str) -> str:
-    """The code of a reply."""
+    """Returns the code of a reply."""
     blocks = [body for tag, body in _FENCE.findall(text) if tag.lower() in _PYTHON]
     return blocks[-1] if blocks else text
 
 
 def program_of(row: CodeRow, code: str) -> str:
-    """What is run for this task."""
+    """Returns the program that is run for this task."""
     code = code.removeprefix("\ufeff")
     if row.kind != "asserts":
         return _after_future(code, HEADER)
@@ -49,7 +49,7 @@ def program_of(row: CodeRow, code: str) -> str:
 
 
 def _after_future(code: str, header: str) -> str:
-    """A program with lines before it; `from __future__ import` has to stay ahead of them."""
+    """Puts lines before a program, but after its `from __future__ import`."""
     if "__future__" not in code:
         return header + code
     try:

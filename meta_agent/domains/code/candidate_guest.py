@@ -54,7 +54,7 @@ def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
 
 
 def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """One run, from fork to the last of its descendants."""
+    """Runs a program once, from fork to the end of its last descendant."""
     feed = os.memfd_create("stdin")
     with open(feed, "wb", closefd=False) as file:
         file.write(text.encode("utf-8", "surrogatepass"))
@@ -74,7 +74,7 @@ def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict
 
 
 def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any]) -> None:
-    """The child's whole life: it leaves through `os._exit` whatever the program does."""
+    """Lives the child's whole life, which ends in `os._exit` whatever the program does."""
     status = 1
     try:
         os.setsid()
@@ -93,7 +93,7 @@ def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any])
 
 
 def open_streams() -> Any:
-    """The three streams as Python opens them (fast-input templates read their `mode`); the output.
+    """Opens the three streams as Python does, and returns the output.
 
     Held twice, as in Python, so that a program that puts others in their place closes none.
     """
@@ -126,7 +126,7 @@ def run_as_main(code: Any) -> int:
 
 
 def finish(main: types.ModuleType) -> None:
-    """What Python does at its end: waits for threads, runs exit functions, lets go of globals.
+    """Does what Python does at its end: joins threads, runs exit functions, clears globals.
 
     The last closes files that the program left open, so what they hold is written.
     """
@@ -138,14 +138,14 @@ def finish(main: types.ModuleType) -> None:
 
 
 def exit_status(code: Any) -> int:
-    """What `sys.exit(code)` means to a shell."""
+    """Returns what `sys.exit(code)` means to a shell."""
     if code is None:
         return 0
     return code & 0xFF if isinstance(code, int) else 1
 
 
 def fence(limits: dict[str, Any]) -> None:
-    """Limits of one child, in which the worker's shield is taken down."""
+    """Sets the limits of one child and takes the worker's shield down in it."""
     shield(on=False)
     cpu = limits["cpu_sec"]
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
@@ -233,7 +233,7 @@ def kill_strays() -> bool:
 
 
 def children() -> list[int]:
-    """Our children, alive or not; most often none, which costs one call to find."""
+    """Returns our children, alive or not. Most often there are none, which one call finds out."""
     if "pid" not in _open:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -244,7 +244,7 @@ def children() -> list[int]:
 
 
 def below() -> list[int]:
-    """Every process whose parent we are."""
+    """Returns every process whose parent we are."""
     me, pids = os.getpid(), []
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
@@ -256,7 +256,7 @@ def below() -> list[int]:
 
 
 def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """One word for how a run ended, and its output where it ended well."""
+    """Returns how a run ended, and its output if it ended well."""
     code = os.waitstatus_to_exitcode(status)
     end = "exited"
     if taken["flooded"]:
@@ -331,7 +331,7 @@ def shut(args: dict[str, Any], channel: Any) -> bool:
 
 
 def receive(wall_sec: float) -> dict[str, Any]:
-    """One line from the candidate's process: untrusted, bounded in size and time."""
+    """Reads one line from the candidate's process: untrusted, bounded in size and time."""
     deadline, text = time.monotonic() + wall_sec, bytearray()
     waiter = select.poll()
     waiter.register(_open["reply"], select.POLLIN)
@@ -355,7 +355,7 @@ def receive(wall_sec: float) -> dict[str, Any]:
 
 
 def ended() -> str:
-    """Why the process went away: its processor time was up, or something else."""
+    """Says why the process went away: its processor time was up, or something else."""
     with contextlib.suppress(ChildProcessError):
         pid, status = os.waitpid(_open["pid"], 0)
         if pid and os.waitstatus_to_exitcode(status) == -signal.SIGXCPU:
@@ -371,7 +371,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def become_callee(args: dict[str, Any], source: int, sink: int) -> None:
-    """The life of the process that holds the candidate's code."""
+    """Lives the life of the process that holds the candidate's code."""
     try:
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
@@ -410,7 +410,7 @@ def load(source: str, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(name: str, sent: Any, namespace: dict[str, Any], codec: Any) -> dict[str, Any]:
-    """What a call returned or raised, and its arguments where it changed them."""
+    """Returns what a call returned or raised, and its arguments if it changed them."""
     try:
         arguments = codec.decode(sent)
         value = function_named(name, namespace)(*arguments)
@@ -423,7 +423,7 @@ def answer(name: str, sent: Any, namespace: dict[str, Any], codec: Any) -> dict[
 
 
 def function_named(name: str, namespace: dict[str, Any]) -> Any:
-    """A function of that name, or a method of a `Solution` as some judges have it."""
+    """Returns a function of that name, or a method of a `Solution`."""
     if name in namespace:
         return namespace[name]
     if "Solution" in namespace and hasattr(namespace["Solution"], name):
@@ -432,7 +432,7 @@ def function_named(name: str, namespace: dict[str, Any]) -> Any:
 
 
 def safe_text(error: BaseException) -> str:
-    """An exception's words, where its own code lets us have them."""
+    """Returns an exception's text, if its own code lets us read it."""
     try:
         return str(error)[:200]
     except BaseException:
@@ -440,12 +440,12 @@ def safe_text(error: BaseException) -> str:
 
 
 def say(reply: dict[str, Any]) -> None:
-    """One line to the worker."""
+    """Writes one line to the worker."""
     write_all(201, json.dumps(reply).encode() + b"\n")
 
 
 def shield(on: bool) -> None:
-    """On: no process of the same user may attach to this one or read its memory.
+    """Forbids processes of the same user to attach to this one, or allows it.
 
     Off in the children, which could not open their own `/dev/stdin` otherwise.
     """
@@ -454,7 +454,7 @@ def shield(on: bool) -> None:
 
 
 def add_builtins() -> None:
-    """`exit` and `quit`, which programs use though only `site` brings them (a worker has none)."""
+    """Adds `exit` and `quit`, which only `site` brings and a worker lacks."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
 

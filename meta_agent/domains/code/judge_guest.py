@@ -49,7 +49,7 @@ class Bridge:
         self.calls = 0
 
     def stand_in(self, name: str) -> Any:
-        """A function that looks like the candidate's."""
+        """Returns a function that looks like the candidate's."""
 
         def candidate(*arguments: Any) -> Any:
             return self.call(name, arguments)
@@ -79,7 +79,7 @@ class Bridge:
         return self._codec.decode(reply.get("value"))
 
     def _changed(self, arguments: tuple[Any, ...], after: Any) -> None:
-        """A candidate that changes its arguments in place changes those of the test."""
+        """Changes the test's arguments as the candidate changed its own in place."""
         for mine, new in zip(arguments, self._codec.decode(after), strict=False):
             if isinstance(mine, list) and isinstance(new, list):
                 mine[:] = new
@@ -89,7 +89,7 @@ class Bridge:
 
 
 def exception_named(kind: str, detail: str) -> Exception:
-    """A built-in exception by name; what would end a process, or a loop, is an ordinary error here.
+    """Returns a built-in exception by name, or an ordinary error if it would end a loop.
 
     `StopIteration` inside `all(map(...))` would be the end of the tests, and no failure.
     """
@@ -103,7 +103,7 @@ def exception_named(kind: str, detail: str) -> Exception:
 
 
 def text_of(error: BaseException) -> str:
-    """An exception's words, cut short."""
+    """Returns an exception's text, cut short."""
     try:
         return str(error)[:300]
     except BaseException:

@@ -73,7 +73,7 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """All tests that decide."""
+        """The ids of all tests that decide."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 

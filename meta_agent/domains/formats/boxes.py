@@ -24,7 +24,7 @@ class Box(NamedTuple):
 
 
 def last_box(text: str) -> str | None:
-    r"""The content of the last box whose braces close; `\boxed 5` counts as well.
+    r"""Returns the content of the last box whose braces close; `\boxed 5` counts as well.
 
     Boxes inside it are opened, and what stands around them is part of the answer.
     """

@@ -185,7 +185,7 @@ def parsed(line: bytes, *, halves: bool = True) -> JSON:
 
 
 def _loads(text: bytes, halves: bool) -> JSON:
-    """`NaN` and `Infinity`, which Python writes though JSON has none, become null."""
+    """Returns a JSON value. `NaN` and `Infinity`, which JSON has not, become null."""
     text = text.removeprefix(codecs.BOM_UTF8)
     return document(text if halves else text.decode(), halves=halves, parse_constant=lambda _: None)
 
@@ -218,7 +218,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def _unpacked(raw: io.BufferedReader) -> Iterator[io.BufferedReader]:
-    """Goes by the first bytes: files are renamed more often than they are repacked."""
+    """Opens a file by its first bytes, because files are renamed more often than repacked."""
     mark = raw.read(4)
     raw.seek(0)
     if mark.startswith(_GZIP):

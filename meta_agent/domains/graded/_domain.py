@@ -116,7 +116,7 @@ class GradedDomain(FileTasks):
             )
 
     def task(self, key: str) -> Task:
-        """One task as the agent may see it."""
+        """Returns one task as the agent may see it."""
         row, schemas = self.rows[key], self._schemas[key]
         names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()
@@ -125,7 +125,7 @@ class GradedDomain(FileTasks):
         return Task(self.name, key, row.split, row.content_hash, view)
 
     def open(self, task: Task) -> Environment:
-        """An attempt; its tools live in a process of its own."""
+        """Opens an attempt; its tools live in a process of its own."""
         row = dict(self.rows[task.key].row)
         names = [schema["function"]["name"] for schema in self._schemas[task.key]]
         files = bool(self.facts["files"])
@@ -146,7 +146,7 @@ class GradedDomain(FileTasks):
         return (row.prompt, reply) if self.regrade(key, {"answer": reply}).success else None
 
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
-        """Twice, since a grade that depends on luck is none."""
+        """Grades twice, since a grade that depends on luck is none."""
         grade = self._grade(row, submission)
         if "rule" not in grade:
             return self._outcome(grade)
@@ -156,7 +156,7 @@ class GradedDomain(FileTasks):
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
-        """Who grades where the file has `judge`: tried first, and told how it did."""
+        """Tries the model that grades, and lets it grade. Returns how the trial went."""
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])
@@ -236,7 +236,7 @@ def _threshold(requested: float | None, stated: JSON, grader: str) -> float | No
 
 
 def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
-    """`LIMITS` of the grader's file over the usual ones."""
+    """Returns the usual ceilings with the `LIMITS` of the grader's file over them."""
     ceilings = dataclasses.asdict(CEILINGS)
     for name, value in stated.items():
         usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -137,7 +137,7 @@ class GradedEnvironment:
         return self._sandbox
 
     def start_files(self) -> Mapping[str, bytes]:
-        """What the grader's `files(task)` gives."""
+        """Returns what the grader's `files(task)` gives."""
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
@@ -145,14 +145,14 @@ class GradedEnvironment:
         return {path: unpacked(data) for path, data in contents.items()}
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Of an agent that worked elsewhere: its folder, and what it said last."""
+        """Reads the folder of an agent that worked elsewhere."""
         self._files = folder_of(sandbox)
         return bool(self._files or self._said)
 
     # --- the end ---
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """The conversation; its last words are the answer where none was submitted."""
+        """Notes the conversation. Its last words are the answer if none was submitted."""
         self._messages = list(messages)
         replies = [m for m in messages if m.get("role") == "assistant" and m.get("content")]
         self._said = str(replies[-1]["content"])[:MAX_TEXT_CHARS] if replies else ""
@@ -178,7 +178,7 @@ class GradedEnvironment:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """A message as it is stored: JSON, whatever the model's server sent beside it."""
+    """Returns a message as it is stored: JSON, whatever the model's server sent beside it."""
     plain: dict[str, Any] = json.loads(json.dumps(message, default=str))
     return plain
 
@@ -212,7 +212,7 @@ def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
 
 
 def packed(data: bytes) -> JSON:
-    """Text as it is, other bytes as base64."""
+    """Returns text as it is, other bytes as base64."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -220,7 +220,7 @@ def packed(data: bytes) -> JSON:
 
 
 def unpacked(data: JSON) -> bytes:
-    """The other way round."""
+    """Returns the bytes that `packed` was given."""
     if isinstance(data, dict):
         return base64.b64decode(data["base64"])
     return str(data).encode()

@@ -53,12 +53,12 @@ class Case(NamedTuple):
 
     @property
     def submission(self) -> dict[str, JSON]:
-        """As an attempt that submitted it is graded."""
+        """The answer as an attempt that submitted it."""
         return {"answer": self.answer}
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Nothing at all, the gold where there is one, and the gold of the next task."""
+    """Returns answers of known worth: nothing, the gold, and the gold of another task."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
@@ -79,14 +79,14 @@ class Judge:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def passes(self, rule: str, answer: str) -> bool:
-        """One verdict out of two that agree; else no grade."""
+        """Returns the verdict if two agree. Raises GraderError if they differ."""
         first, second = self.verdicts(rule, answer)
         if first != second:
             raise GraderError(f"the judge {self.model} says pass and fail of the same answer")
         return first
 
     def verdicts(self, rule: str, answer: str) -> tuple[bool, bool]:
-        """Two verdicts, asked apart; recorded, so that a stored attempt is graded as it was."""
+        """Returns two verdicts, asked apart, and recorded so that a grade can be repeated."""
         digest = hashlib.sha256(f"{self.model}\0{rule}\0{answer}".encode("utf-8", "replace"))
         name = digest.hexdigest()[:24]
         with self._guard:
@@ -118,7 +118,7 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """What the judge makes of answers of known worth, in a sentence; ConfigError if too little."""
+    """Says how the judge did on answers of known worth. Raises ConfigError if too badly."""
     ruled = [(case, rule) for case in cases if isinstance(rule := rule_of(case), str)]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"

@@ -58,7 +58,7 @@ class Worker:
             raise
 
     def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
-        """One question; the process is killed where no answer comes in time."""
+        """Asks one question. Kills the process if no answer comes in time."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
             reply = json.loads(self._exchange(line.encode(), seconds))
@@ -116,7 +116,7 @@ class Workers:
         weakref.finalize(self, _end, self._all)
 
     def lease(self) -> Worker:
-        """A process for one attempt; give it back."""
+        """Returns a process for one attempt, which `give_back` takes."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -128,14 +128,14 @@ class Workers:
         return worker
 
     def give_back(self, worker: Worker) -> None:
-        """For the next attempt, where it still lives."""
+        """Keeps the process for the next attempt, if it still lives."""
         if worker.alive:
             with self._lock:
                 self._idle.append(worker)
 
     @contextlib.contextmanager
     def leased(self) -> Iterator[Worker]:
-        """A process for a moment."""
+        """Lends a process for a moment."""
         worker = self.lease()
         try:
             yield worker
@@ -155,7 +155,7 @@ def _end(workers: list[Worker]) -> None:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    """What went wrong, in one line; a failure of the network is called one."""
+    """Says what went wrong in one line, and that it was the network if it was."""
     message = str(error.get("message", "")).split("\n")[0][:300]
     if error.get("kind") == "refusal":
         return message

@@ -41,7 +41,7 @@ class Answer(str):
 
 
 def answer_of(submission: dict[str, Any]) -> Answer:
-    """An answer from what the host sent."""
+    """Returns an answer made of what the host sent."""
     answer = Answer(submission.get("answer") or "")
     answer.calls = submission.get("calls") or []
     answer.messages = submission.get("messages") or []
@@ -50,24 +50,24 @@ def answer_of(submission: dict[str, Any]) -> Answer:
 
 
 def unpacked(data: Any) -> Any:
-    """Text as it is; bytes come as base64."""
+    """Returns text as it is, and bytes from base64."""
     return base64.b64decode(data["base64"]) if isinstance(data, dict) else data
 
 
 def packed(data: Any) -> Any:
-    """The other way round."""
+    """Returns text as it is, and bytes as base64."""
     if isinstance(data, str):
         return data
     return {"base64": base64.b64encode(bytes(data)).decode("ascii")}
 
 
 def resolved(value: Any) -> Any:
-    """The value of a function that may be async."""
+    """Returns the value of a function that may be async."""
     return asyncio.run(awaited(value)) if inspect.isawaitable(value) else value
 
 
 async def awaited(value: Any) -> Any:
-    """As a coroutine, which is what asyncio runs."""
+    """Returns an awaited value, as a coroutine, which is what asyncio runs."""
     return await value
 
 
@@ -90,7 +90,7 @@ class Source:
         self.open_tools: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
-        """What the host has to know of it."""
+        """Returns what the host has to know of the grader."""
         has = {name: callable(getattr(self.module, name, None)) for name in OPTIONAL}
         limits = getattr(self.module, "LIMITS", None)
         return {
@@ -106,7 +106,7 @@ class Source:
         return list(resolved(self.module.tasks()))
 
     def schemas(self, rows: list[Any]) -> list[Any]:
-        """For each task the tools it offers, as a model is told of them."""
+        """Returns for each task the tools that it offers, as a model reads of them."""
         return [[schema_of(n, tool) for n, tool in self.tools_of(row).items()] for row in rows]
 
     def tools_of(self, row: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Source:
         return {str(path): packed(data) for path, data in (contents or {}).items()}
 
     def open(self, row: Any) -> list[str]:
-        """Begins an attempt: tools have the state that `tools(task)` gives them."""
+        """Starts an attempt. Its tools have the state that `tools(task)` gives them."""
         self.open_tools = self.tools_of(row)
         return list(self.open_tools)
 
@@ -145,7 +145,7 @@ OPTIONAL = ("tools", "files", "tasks")
 
 
 def grade_of(value: Any) -> dict[str, Any]:
-    """A bool, a number, or an outcome (anything with `success`), as plain JSON."""
+    """Returns a bool, a number, or an outcome (anything with `success`) as plain JSON."""
     if hasattr(value, "success"):
         detail = dict(getattr(value, "detail", None) or {})
         flags = [str(flag) for flag in getattr(value, "flags", ()) or ()]
@@ -167,19 +167,19 @@ def grade_of(value: Any) -> dict[str, Any]:
 
 
 def as_bool(value: Any) -> bool:
-    """True or False, or a refusal."""
+    """Returns True or False. Raises Refusal for anything else."""
     if not isinstance(value, bool):
         raise Refusal(f"the success of its outcome is {value!r:.80}: expected True or False")
     return value
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Returns a value as JSON has it."""
     return json.loads(json.dumps(value, default=str))
 
 
 def loaded(spec: dict[str, Any]) -> Any:
-    """The module: a file, or one that is installed."""
+    """Returns the module: a file, or one that is installed."""
     if spec.get("module"):
         return importlib.import_module(spec["module"])
     path = Path(spec["path"]).resolve()
@@ -197,7 +197,7 @@ def loaded(spec: dict[str, Any]) -> Any:
 
 
 def beside(module: Any) -> dict[str, str]:
-    """The files that decide: the module's own, and what it imported from its folder, by hash."""
+    """Returns by hash the files that decide: the module, and what it imported from its folder."""
     home = Path(getattr(module, "__file__", None) or ".").resolve().parent
     files = {}
     for loaded_module in list(sys.modules.values()):
@@ -212,7 +212,7 @@ def beside(module: Any) -> dict[str, str]:
 
 
 def schema_of(name: str, tool: Any) -> dict[str, Any]:
-    """From the signature and the docstring, in OpenAI's form."""
+    """Returns a tool in OpenAI's form, read from its signature and its docstring."""
     stated = getattr(tool, "schema", None)
     if isinstance(stated, dict):
         return stated
@@ -235,7 +235,7 @@ def schema_of(name: str, tool: Any) -> dict[str, Any]:
 
 
 def type_of(hint: Any) -> dict[str, Any]:
-    """JSON schema of a type, as far as it has one."""
+    """Returns the JSON schema of a type, as far as it has one."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return {"type": "string", "enum": [str(member) for member in typing.get_args(hint)]}
@@ -273,7 +273,7 @@ def main() -> None:
 
 
 def error_text(error: BaseException) -> dict[str, str]:
-    """An error for people: what, and the line of the grader that raised it."""
+    """Returns an error for people: what it is, and the line of the grader that raised it."""
     if isinstance(error, Refusal):
         return {"kind": "refusal", "message": str(error), "where": ""}
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def open_domain(options: Asked) -> HarborDomain:
-    """`--domain harbor --tasks FOLDER`."""
+    """Opens `--domain harbor --tasks FOLDER`."""
     assert options.tasks is not None, "a door that needs a file is not opened without"
     if options.sandbox not in CONTAINERS:
         raise ConfigError(

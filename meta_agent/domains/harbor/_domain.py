@@ -92,7 +92,7 @@ class HarborDomain(FileTasks):
         return tuple(notes)
 
     def task(self, key: str) -> Task:
-        """One task as the agent may see it."""
+        """Returns one task as the agent may see it."""
         view = {
             "prompt": self.rows[key].instruction,
             "tools": list(HarborEnvironment.tools),
@@ -101,11 +101,11 @@ class HarborDomain(FileTasks):
         return Task(self.name, key, self.rows[key].split, self._hashes[key], view)
 
     def open(self, task: Task) -> Environment:
-        """An attempt; its container starts with the first command."""
+        """Opens an attempt; its container starts with the first command."""
         return HarborEnvironment(self.trial(task.key), self.threshold)
 
     def trial(self, key: str) -> Trial:
-        """Containers for one attempt (trusted code only)."""
+        """Returns the containers of one attempt, for trusted code only."""
         return Trial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
@@ -178,7 +178,7 @@ def make_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
-    """Every image of a folder of tasks, by task; with `pull`, registries and the network help."""
+    """Returns the image of every task of a folder. With `pull`, registries may help."""
     images = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
@@ -188,7 +188,7 @@ def make_images(
 
 
 def task_folders(path: Path) -> list[Path]:
-    """The task folders below a folder, or that folder itself."""
+    """Returns the task folders below a folder, or that folder itself."""
     if not path.is_dir():
         raise ConfigError(
             f"{path} is no folder of Harbor tasks", hint="--tasks FOLDER, a folder a task"

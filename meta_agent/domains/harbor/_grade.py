@@ -26,7 +26,7 @@ class VerifierError(MetaAgentError):
 
 
 def rewards_of(box: Box) -> dict[str, float]:
-    """The rewards that lie in a verifier's container."""
+    """Returns the rewards that lie in a verifier's container."""
     try:
         return _rewards(box)
     except SandboxError as error:
@@ -72,7 +72,7 @@ def _number(text: str) -> float:
 
 
 def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome:
-    """Solved from the threshold up, which is 1 unless the user said otherwise."""
+    """Returns the outcome: solved from the threshold up, which is 1 by default."""
     if "reward" not in rewards and len(rewards) > 1:
         raise VerifierError(
             f"reward.json has {', '.join(sorted(rewards))} and nothing called reward"

@@ -63,7 +63,7 @@ class Trial:
         return time.monotonic() - self._began > self.task.agent.timeout_sec
 
     def exec(self, command: str, timeout_sec: float) -> ExecResult:
-        """A command of the agent's."""
+        """Runs a command of the agent's."""
         seconds = self.task.agent.timeout_sec - (time.monotonic() - self._began)
         return self._opened().exec(
             command,
@@ -73,7 +73,7 @@ class Trial:
         )
 
     def solved(self) -> ExecResult:
-        """The reference solution, run where an agent would work."""
+        """Runs the reference solution where an agent would work."""
         assert self.task.solution is not None, "asked for only where there is one"
         box = self._opened()
         box.put(_files(self.task.folder / "solution"), "/solution")
@@ -191,7 +191,7 @@ class Trial:
 
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
-    """The image of a place, built where it is to be built."""
+    """Returns the image of a place, and builds it if it has to be built."""
     image = place.image if place.folder is None or _here(place.image, engine) else None
     return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 

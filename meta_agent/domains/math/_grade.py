@@ -152,13 +152,13 @@ def _same_words(gold: Gold, answer: str) -> bool:
 
 
 def _reads_same(gold: Gold, answer: str) -> bool:
-    r"""The same words and numbers, where the gold has words: `\text{June 20}` and `June 20`."""
+    r"""Returns whether words and numbers are the same, if the gold has words."""
     plain = _answer.plain_text
     return "\\text" in gold.text and plain(answer) == plain(gold.text) != ""
 
 
 def _listed(answer: str, gold: str) -> str:
-    r"""Where the gold is a list, `1 \text{ and } 2` is one as well."""
+    r"""Returns `1 \text{ and } 2` as a list if the gold is a list."""
     return _LISTING.sub(",", answer) if _is_list(gold) else answer
 
 
@@ -187,7 +187,7 @@ def _sides(answer: str, gold: Gold) -> list[str]:
 
 
 def _is_name(side: str, gold: Gold) -> bool:
-    r"""`x`, `f(2)`, `a_{10}`; beside a gold with digits also `\frac{dy}{dx}`. Never a constant.
+    r"""Returns whether a side is a name (`x`, `f(2)`, `a_{10}`) and no constant.
 
     Words name a quantity or something that the problem speaks of.
     """

@@ -170,7 +170,7 @@ def _bare(clause: str) -> Iterator[str]:
 
 
 def _says_the_same(value: str, answer: str) -> bool:
-    """The same number, or its rounding; beside words any, else no whole number but its own."""
+    """Returns whether a value is the answer's number, or its rounding."""
     number, target = literal(value), literal(answer)
     if number is None or value == answer:
         return value == answer

@@ -59,7 +59,7 @@ class Verifier:
             self._drop()
 
     def _batch(self, questions: Sequence[Question], *, is_retry: bool = False) -> list[Comparison]:
-        """After a worker died, each question is asked alone; one that kills two is to blame."""
+        """Asks all at once. After a worker died, each question is asked alone."""
         try:
             return self._ask(questions)
         except SandboxError as error:

@@ -218,7 +218,7 @@ _armed = False
 
 @contextmanager
 def only_formulas() -> Iterator[None]:
-    """While this lasts, the library and its parser may evaluate formulas and nothing else."""
+    """Lets the library and its parser evaluate formulas and nothing else while this lasts."""
     global _armed
     _armed = True
     try:

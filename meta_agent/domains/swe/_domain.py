@@ -103,7 +103,7 @@ class RealSwe(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """One task as the agent may see it."""
+        """Returns one task as the agent may see it."""
         row = self.rows[key]
         view = {
             "repo": row.repo,
@@ -113,7 +113,7 @@ class RealSwe(FileTasks):
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """An attempt, with the tree that has the bug in the task's own sandbox."""
+        """Opens an attempt, with the tree that has the bug in the task's own sandbox."""
         files = self.files(task.key)
         start = partial(staged, files.row, files.visible, self._factory)
         return SweEnvironment(files, start, self._factory, _source(files.row).python)
@@ -123,7 +123,7 @@ class RealSwe(FileTasks):
         return grade_patch(self.files(task_key), str(verifier_inputs["patch"]), self._factory)
 
     def files(self, key: str) -> TaskFiles:
-        """The trees of one task (trusted code only: they hold the answer)."""
+        """Returns the trees of one task, for trusted code only: they hold the answer."""
         if key not in self._files:
             self._files[key] = self._worked_out(self.rows[key])
         return self._files[key]
@@ -183,7 +183,7 @@ def load_tasks_domain(
     run: str = "tasks",
     images: Path | None = None,
 ) -> RealSwe:
-    """A task file as a domain whose sandboxes belong to `run`.
+    """Opens a task file as a domain whose sandboxes belong to `run`.
 
     Images come from this machine or from tars (`image_folders`); `meta-agent tasks images --pull`
     fetches them from registries.
@@ -201,7 +201,7 @@ def load_tasks_domain(
 
 
 def image_folders(path: Path, images: Path | None = None) -> list[Path]:
-    """Where the image tars of a task file may be."""
+    """Returns where the image tars of a task file may be."""
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
 
 
@@ -233,7 +233,7 @@ def _source(row: SweRow) -> SourceSpec:
 
 
 def _gold_changes(row: SweRow, visible: Tree) -> dict[str, bytes | None] | None:
-    """None where there is no gold patch or it does not fit; `tasks check` says so per task."""
+    """Returns the gold fix, or None if there is none or if it does not fit."""
     try:
         return apply(visible, parse(row.patch)) if row.patch else None
     except PatchError:

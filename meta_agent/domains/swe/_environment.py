@@ -43,7 +43,7 @@ class SweEnvironment:
         return grade_patch(self._files, self._captured().patch, self._factory)
 
     def verifier_inputs(self) -> dict[str, JSON]:
-        """All that grading needs again: the whole diff, test edits included."""
+        """Returns all that grading needs again: the whole diff, test edits included."""
         submission = self._captured()
         return {"patch": submission.patch, "left_out": dict(submission.left_out)}
 
@@ -53,7 +53,7 @@ class SweEnvironment:
             self._sandbox.close()
 
     def start_files(self) -> Mapping[str, bytes]:
-        """The tree that has the bug, for an agent that works elsewhere."""
+        """Returns the tree that has the bug, for an agent that works elsewhere."""
         return self._files.visible
 
     def collect(self, sandbox: Sandbox) -> bool:

@@ -20,11 +20,11 @@ class Fetched:
     missing: Mapping[str, str]
 
     def to_json(self) -> dict[str, JSON]:
-        """Plain JSON."""
+        """Returns plain JSON."""
         return {"schema_version": 1, "found": dict(self.image_ids), "missing": dict(self.missing)}
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Returns lines for people."""
         rows = [f"{name}  {image[:19]}" for name, image in self.image_ids.items()]
         rows += [f"{name}  missing: {why}" for name, why in self.missing.items()]
         return [*rows, f"{len(self.image_ids)} here, {len(self.missing)} missing"]

@@ -46,7 +46,7 @@ class FilePatch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The paths it reads or writes."""
+        """The paths that it reads or writes."""
         return frozenset(path for path in (self.old, self.new) if path)
 
 

@@ -30,7 +30,7 @@ class ImageFinder(Protocol):
 
     @property
     def engine(self) -> str:
-        """Whose images they are."""
+        """The name of the engine that has the images."""
 
     def find(self, name: str) -> str: ...
 
@@ -57,7 +57,7 @@ class Places:
         self._lock = threading.Lock()  # what is read is read once
 
     def base(self, row: SweRow) -> Base:
-        """What a row starts from."""
+        """Returns the tree and the image that a row starts from."""
         source = row.source
         if source is None:
             raise ConfigError(f"{row.instance_id} has no field source")
@@ -115,7 +115,7 @@ class Places:
         return tree
 
     def _extra(self, image: str | None, path: str) -> list[tuple[str, bytes]]:
-        """A further folder of the image, if it has it."""
+        """Returns a further folder of the image, if the image has it."""
         sandbox = self._factory(image)
         try:
             return list(read_from_image(sandbox, path, "python3").items())

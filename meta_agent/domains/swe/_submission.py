@@ -27,7 +27,7 @@ class Submission:
 
 
 def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
-    """The difference between the agent's tree and the one it was given."""
+    """Returns the difference between the agent's tree and the one it was given."""
     try:
         listed = list_files(sandbox, "repo", python)
     except ListingError as problem:

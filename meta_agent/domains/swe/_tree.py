@@ -78,7 +78,7 @@ class ListingError(RuntimeError):
 
 
 def read_archive(path: Path, sha256: str) -> Tree:
-    """The files of a source archive, without its one top folder."""
+    """Returns the files of a source archive, without its one top folder."""
     if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
         raise ConfigError(f"the source archive {path} is no regular file")
     try:
@@ -98,13 +98,13 @@ def read_archive(path: Path, sha256: str) -> Tree:
 
 
 def without_history(tree: Tree) -> Tree:
-    """The tree without what keeps its past, or another state of it: the fix may be in there."""
+    """Returns the tree without what keeps its past: the fix may be in there."""
     roots = {str(PurePosixPath(path).parent) for path in tree if _heads_a_store(path, tree)}
     return {path: content for path, content in tree.items() if not _past(path, content, roots)}
 
 
 def _heads_a_store(path: str, tree: Tree) -> bool:
-    """A git directory by its shape, or a worktree that is linked to one."""
+    """Returns whether a file is the head of a git directory, or of a linked worktree."""
     parent, name = PurePosixPath(path).parent, PurePosixPath(path).name
     if name == ".git":
         return tree[path].startswith(b"gitdir:") and b"/worktrees/" in tree[path]
@@ -155,7 +155,7 @@ def _below_top(name: str) -> str:
 
 
 def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
-    """The tree as the agent sees it: what was shipped, and the setup patch on it."""
+    """Returns the tree as the agent sees it: what was shipped, and the setup patch on it."""
     if not source.setup_patch:
         return tree
     try:
@@ -167,7 +167,7 @@ def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
 
 
 def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
-    """Everything below a directory of a sandbox; a directory that is gone is empty."""
+    """Returns everything below a directory of a sandbox; nothing if the directory is gone."""
     skip = json.dumps(sorted(IGNORED_DIRECTORIES))
     result = sandbox.exec(
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20
@@ -183,7 +183,7 @@ def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
 def read_from_image(
     sandbox: Sandbox, directory: str, python: str, excluded: Collection[str] = ()
 ) -> Tree:
-    """A tree that an image holds, copied out through a sandbox that has run nothing else.
+    """Returns a tree that an image holds, copied out through a fresh sandbox.
 
     `left`: paths in it that are left where they are.
     """

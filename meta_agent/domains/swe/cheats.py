@@ -75,7 +75,7 @@ CHEATS: Mapping[str, Cheat] = MappingProxyType(
 
 
 def _by_file(files: TaskFiles) -> dict[str, list[list[str]]]:
-    """Deciding tests by file, each as its chain of names without parameters."""
+    """Returns deciding tests by file, each as its chain of names without parameters."""
     grouped: dict[str, list[list[str]]] = {}
     for test in files.row.expected_ids:
         path, *names = test.split("[", 1)[0].split("::")
@@ -85,7 +85,7 @@ def _by_file(files: TaskFiles) -> dict[str, list[list[str]]]:
 
 
 def _empty_tests(tests: list[list[str]]) -> str:
-    """Functions, and methods in their classes, that assert nothing."""
+    """Returns the text of functions, and of methods in their classes, that assert nothing."""
     lines = [f"def {names[0]}():\n    pass\n" for names in tests if len(names) == 1]
     classes: dict[str, list[str]] = {}
     for names in tests:
@@ -100,7 +100,7 @@ def _empty_tests(tests: list[list[str]]) -> str:
 
 
 def _imported_source(files: TaskFiles) -> str:
-    """A source file that the tests surely import: the one that the gold fix changes, if any."""
+    """Returns a source file that the tests surely import: one that the gold fix changes."""
     for path in sorted(files.gold or {}):
         if path.endswith(".py") and path in files.visible and not is_test_path(path):
             return path

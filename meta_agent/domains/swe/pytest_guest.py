@@ -53,7 +53,7 @@ _WRITE, _EXIT = os.write, os._exit
 
 
 def main() -> None:
-    """One run: read the order, run pytest, write the report, leave."""
+    """Reads the order, runs pytest, writes the report and leaves."""
     order = json.loads(sys.stdin.buffer.readline())
     report_fd = _private_stdout()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -225,7 +225,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _as_json(value: Any) -> str:
-    """JSON of what a report is made of. The `json` module may be the candidate's by now."""
+    """Returns a report as JSON. The `json` module may be the candidate's by now."""
     if type(value) is dict:
         return "{" + ",".join(f"{_as_json(k)}:{_as_json(v)}" for k, v in value.items()) + "}"
     if type(value) is list:
@@ -238,7 +238,7 @@ def _as_json(value: Any) -> str:
 
 
 def _fingerprint(watched: tuple[str, ...]) -> dict[tuple[str, str], tuple[Any, Any]]:
-    """The functions of the runner, by place: the object and its code."""
+    """Returns the functions of the runner, by place: the object and its code."""
     prints: dict[tuple[str, str], tuple[Any, Any]] = {}
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in watched or name in watched:
@@ -274,7 +274,7 @@ def _same(now: tuple[Any, Any] | None, value: Any, code: Any) -> bool:
 
 
 def _canaries(nonce: str) -> dict[str, tuple[bool, Any]]:
-    """Test functions by name: whether each must pass, and its body."""
+    """Returns test functions by name: whether each must pass, and its body."""
 
     def compares() -> None:
         assert [nonce] == []
@@ -318,7 +318,7 @@ class Recorder:
         self._skips = (pytest.skip.Exception, pytest.xfail.Exception, SkipTest)
 
     def pytest_collection(self, session: Any) -> None:
-        """Remembers which plugins there are before any test module is imported."""
+        """Notes which plugins there are before any test module is imported."""
         self._plugins = {id(plugin) for plugin in session.config.pluginmanager.get_plugins()}
 
     def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> None:
@@ -371,7 +371,7 @@ class Recorder:
         self._evaded |= {test} if files & self._sources else set()
 
     def report(self, status: int, changed: list[str]) -> dict[str, Any]:
-        """What the host gets."""
+        """Returns what the host gets."""
         results = {test: _status(phases) for test, phases in self._phases.items()}
         results |= dict.fromkeys(self._evaded & results.keys(), "FAILED")
         canaries = {
@@ -404,7 +404,7 @@ class Recorder:
 
 
 def _body(item: Any) -> Any:
-    """The code that a test consists of; None for tests that are no functions."""
+    """Returns the code that a test consists of; None for tests that are no functions."""
     function = getattr(item, "obj", None)
     return getattr(getattr(function, "__func__", function), "__code__", None)
 
@@ -418,7 +418,7 @@ def _last(test: str) -> str:
 
 
 def _status(phases: list[list[Any]]) -> str:
-    """One word for a test, from the reports that pytest gave on it.
+    """Returns one word for a test, from the reports that pytest gave on it.
 
     Plugins that rerun tests report several attempts, and the last one counts. Subtests report calls
     of their own beside the test's: one that failed fails the test. An attempt that did not come to
@@ -440,7 +440,7 @@ def _status(phases: list[list[Any]]) -> str:
 
 
 def _last_attempt(phases: list[list[Any]]) -> list[list[Any]]:
-    """The reports of the last attempt; one ends with a teardown, or with the outcome `rerun`."""
+    """Returns the reports of the last attempt, which ends with a teardown or a rerun."""
     attempt: list[list[Any]] = []
     for phase in phases:
         if attempt and (attempt[-1][0] == "teardown" or attempt[-1][1] == "rerun"):

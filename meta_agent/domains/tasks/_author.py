@@ -75,18 +75,18 @@ class Author:
     model: str
 
     def opening(self, package: Package, place: Place, callers: Callers, seed: int) -> list[Message]:
-        """The first question about a place."""
+        """Returns the first question about a place."""
         return [{"role": "user", "content": _question(package, place, callers, seed)}]
 
     def ask(self, messages: Sequence[Message], place: Place, turn: int) -> Message:
-        """The next reply; raises what a `ModelClient` does."""
+        """Returns the next reply. Raises what a `ModelClient` raises."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message
 
 
 def places(package: Package, callers: Callers, seed: int) -> list[Place]:
-    """Functions that decide something, by turns of the files, as the seed orders them."""
+    """Returns functions that decide something, by turns of the files, as the seed orders them."""
     turns: list[tuple[int, str, Place]] = []
     for path in package.sources:
         functions = [p for p in _functions(path, package.tree[path]) if (path, p.first) in callers]
@@ -96,7 +96,7 @@ def places(package: Package, callers: Callers, seed: int) -> list[Place]:
 
 
 def read_reply(text: str, source: bytes, place: Place) -> Reply:
-    """What a reply holds."""
+    """Returns what a reply holds."""
     if decline := _DECLINE.search(text):
         return Reply(decline[1], declined=True)
     edits, report = _EDIT.findall(text), _REPORT.search(text)
@@ -117,7 +117,7 @@ def _draw(seed: int, name: str) -> str:
 
 
 def _functions(path: str, source: bytes) -> Iterator[Place]:
-    """Top-level functions and methods that decide something."""
+    """Yields top-level functions and methods that decide something."""
     tree = parsed(source)
     bodies = [("", tree.body)] if tree else []
     for prefix, body in bodies:
@@ -130,7 +130,7 @@ def _functions(path: str, source: bytes) -> Iterator[Place]:
 
 
 def _fault(place: Place, before: bytes, after: bytes) -> Fault:
-    """The whole lines between what both files begin with and what both end with."""
+    """Returns the lines between what both files begin with and what both end with."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     front = _alike(old, new)
     back = _alike(old[front:][::-1], new[front:][::-1])

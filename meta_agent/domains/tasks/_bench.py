@@ -94,7 +94,7 @@ class Bench:
     in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """The same bench with `in_image` filled in.
+        """Returns the same bench with `in_image` filled in.
 
         Raises `ConfigError` if the image lacks pytest or a plugin, or if the tests run on the
         package itself.
@@ -206,7 +206,7 @@ class Bench:
             sandbox.close()
 
     def row(self) -> SweRow:
-        """A task row that only says where and how to run."""
+        """Returns a task row that only says where and how to run."""
         source = SourceSpec(
             archive="-",
             pythonpath=self.package.pythonpath,

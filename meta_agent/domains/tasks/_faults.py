@@ -52,11 +52,11 @@ class Fault:
         return f"{self.path}:{self.start}-{self.end}:{self.rule}:{text}"
 
     def applied(self, source: bytes) -> bytes:
-        """The faulty file."""
+        """Returns the faulty file."""
         return source[: self.start] + self.replacement + source[self.end :]
 
     def fixed_lines(self, source: bytes) -> list[str]:
-        """The sound lines that the fix puts back and that the faulty file does not hold."""
+        """Returns the sound lines that the fix puts back and that the faulty file lacks."""
         first = source.rfind(b"\n", 0, self.start) + 1
         last = source.find(b"\n", max(self.end - 1, self.start))
         lines = source[first : last if last >= 0 else None].decode("utf-8", "replace").split("\n")
@@ -65,7 +65,7 @@ class Fault:
 
 
 def faults(path: str, source: bytes) -> list[Fault]:
-    """Every edit that the rules know for a file; none if the file cannot be read."""
+    """Returns every edit that the rules know for a file; none if it cannot be read."""
     tree = parsed(source)
     if tree is None or b"\r" in source.replace(b"\r\n", b"\n"):  # a lone one ends a line for Python
         return []
@@ -82,7 +82,7 @@ class _File:
     starts: Sequence[int]  # of lines
 
     def walk(self, node: ast.AST, names: tuple[str, ...], function: Def | None) -> Iterator[Fault]:
-        """The edits below a node. `names` are those of the scopes, to the outermost function."""
+        """Yields the edits below a node. `names` are those of the scopes around it."""
         if isinstance(node, (Def, ast.ClassDef)):
             names = names if function else (*names, node.name)
             function = node if isinstance(node, Def) else function
@@ -127,7 +127,7 @@ def _is_text(node: ast.Expr) -> bool:
 
 
 def _lost(node: ast.stmt) -> str:
-    """The rule by which a block can lose a statement; empty if it cannot."""
+    """Returns the rule by which a block can lose a statement; empty if it cannot."""
     if isinstance(node, ast.If) and not node.orelse:
         short = (node.end_lineno or 0) - node.lineno < _MAX_BRANCH_LINES
         return "lost_branch" if short else ""
@@ -155,7 +155,7 @@ def _off_by_one(node: ast.AST) -> Replacements:
 
 
 def _lost_condition(node: ast.AST) -> Replacements:
-    """One part of `a and b` or `a or b`."""
+    """Takes one part out of `a and b` or `a or b`."""
     if isinstance(node, ast.BoolOp):
         for value in node.values:
             rest = [other for other in node.values if other is not value]
@@ -163,7 +163,7 @@ def _lost_condition(node: ast.AST) -> Replacements:
 
 
 def _lost_part(node: ast.AST) -> Replacements:
-    """`str(x)`, `x.strip()`, `min(x, 7)` or `x if c else 7` as `x`."""
+    """Turns `str(x)`, `x.strip()`, `min(x, 7)` or `x if c else 7` into `x`."""
     parts: Sequence[ast.AST] = ()
     if isinstance(node, ast.Call) and not node.keywords:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)

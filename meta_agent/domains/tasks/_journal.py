@@ -40,7 +40,7 @@ class Journal:
         self.resumed = len(self._values)
 
     def once(self, key: str, measure: Callable[[], JSON]) -> JSON:
-        """The recorded measurement, or a new one, which is recorded."""
+        """Returns the recorded measurement, or a new one, which it records."""
         with self._lock:
             if key in self._values:
                 return self._values[key]
@@ -57,7 +57,7 @@ class Journal:
 
 
 def _code_hash() -> str:
-    """A hash of this folder and of the grader: what a measurement depends on."""
+    """Returns a hash of this folder and of the grader: what a measurement depends on."""
     digest = hashlib.sha256()
     for package in ("tasks", "swe", "swe.grading"):
         folder = resources.files(f"meta_agent.domains.{package}")

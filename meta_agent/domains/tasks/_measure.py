@@ -53,7 +53,7 @@ class Comparison:
     repeats: int
 
     def tests(self) -> tuple[Measured, Probe]:
-        """The tests that decide and the others, and one run of the faulty tree."""
+        """Returns the tests that decide and the others, and one run of the faulty tree."""
         files = tuple(sorted({test.split("::", 1)[0] for test in self.stable.passing}))
         if not files:
             return {"refused": NONE_PASSES}, Probe()
@@ -75,11 +75,11 @@ class Comparison:
         return measured, probe
 
     def failures(self, probe: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-        """How tests fail on the faulty tree, as two runs report it alike."""
+        """Returns how tests fail on the faulty tree, as two runs report it alike."""
         return same_failures(probe, self.bench.probe(self.faulty, only=tests), tests)
 
     def issue(self, failures: Mapping[str, Failure], fixed_lines: Sequence[str]) -> Measured:
-        """The text that shows the failures, or why there is none."""
+        """Returns the text that shows the failures, or why there is none."""
         text = issue_text(self.bench.package, self.sound, failures)
         if not text:
             return {"refused": "no failing test can be shown"}
@@ -100,15 +100,15 @@ def together(runs: Sequence[Mapping[str, str]]) -> Stable:
 
 
 def first_without_results(reports: Sequence[Report]) -> Report | None:
-    """The first run that did not complete, if any."""
+    """Returns the first run that did not complete, if any."""
     return next((report for report in reports if report.verdict != "complete"), None)
 
 
 def without_results(verdict: str) -> str:
-    """Why a run decides nothing, in words."""
+    """Says why a run decides nothing."""
     return _ENDINGS.get(re.split("[: ]", verdict)[0], "the tests end without results")
 
 
 def evidence(report: Report) -> str:
-    """The end of what a run without results printed."""
+    """Returns the end of what a run without results printed."""
     return " ".join(" ".join(report.evidence).split())[-WHY_CHARS:]

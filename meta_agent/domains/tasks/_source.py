@@ -22,7 +22,7 @@ class UnreachableError(ValueError):
 
 
 def parsed(source: bytes) -> ast.Module | None:
-    """A file's syntax tree; None if the file is not Python that we can read."""
+    """Returns a file's syntax tree; None if the file is not Python that we can read."""
     try:
         return parse_python(source)
     except (SyntaxError, ValueError):
@@ -30,13 +30,13 @@ def parsed(source: bytes) -> ast.Module | None:
 
 
 def read_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that are read."""
+    """Returns the names that are read."""
     names = (node for node in nodes if isinstance(node, ast.Name))
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that are assigned, defined, imported or taken as parameters."""
+    """Returns the names that are assigned, defined, imported or taken as parameters."""
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -65,7 +65,7 @@ def leaves_unused(before: bytes, after: bytes) -> bool:
 
 
 def _unused(module: ast.Module) -> Counter[tuple[str, str]]:
-    """What nothing reads: (function, name), and how often."""
+    """Counts what nothing reads, by function and name."""
     read_in_module = _mentioned(module)
     unused: Counter[tuple[str, str]] = Counter()
     for node in ast.walk(module):
@@ -87,18 +87,18 @@ def _mentioned(tree: ast.AST) -> set[str]:
 
 
 def plain_name(test: str) -> tuple[str, str]:
-    """The file of a test and the name of its function (`Class::method`), without parameters."""
+    """Returns a test's file and the name of its function, without parameters."""
     path, _, name = test.partition("::")
     return path, name.split("[", 1)[0]
 
 
 def find_test(module: ast.Module, name: str) -> Def:
-    """A test's function. Raises `UnreachableError`."""
+    """Returns a test's function. Raises `UnreachableError`."""
     return _find(module, name)[0]
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """The files that hold these tests, with the tests taken out. Raises `UnreachableError`."""
+    """Returns files without some of their tests. Raises `UnreachableError`."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)
@@ -107,7 +107,7 @@ def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
 
 
 def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
-    """A test's function and the block that it stands in."""
+    """Returns a test's function and the block that it stands in."""
     block, parts = module.body, name.split("::")
     for number, part in enumerate(parts, 1):
         kind = Def if number == len(parts) else ast.ClassDef

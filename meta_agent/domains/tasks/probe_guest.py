@@ -101,7 +101,7 @@ class Watcher:
         }
 
     def report(self) -> dict[str, Any]:
-        """What the host reads."""
+        """Returns what the host reads."""
         return {
             "broken": self.broken,
             "results": {test: self._status(phases) for test, phases in self._phases.items()},

@@ -15,7 +15,7 @@ GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
 def open_domain(options: Asked) -> GradedDomain:
-    """A package of environments that is installed beside `asked.python`."""
+    """Opens a package of environments that is installed beside `options.python`."""
     return GradedDomain(
         {"path": str(GUEST), "setup": {"name": options.detail}},
         load_rows(None, options.mapping),

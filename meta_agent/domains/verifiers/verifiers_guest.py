@@ -53,25 +53,25 @@ def is_older(name: str) -> bool:
 
 
 def tasks() -> list[dict[str, Any]]:
-    """Every task as a row."""
+    """Returns every task as a row."""
     rows: list[dict[str, Any]] = _KEPT[0].rows()
     return rows
 
 
 def tools(task: dict[str, Any]) -> dict[str, Any]:
-    """The tools of one attempt, with a state of their own."""
+    """Returns the tools of one attempt, with a state of their own."""
     tool_map: dict[str, Any] = _KEPT[0].tools(task["index"])
     return tool_map
 
 
 def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """The library's own reward, and what it is made of."""
+    """Returns the library's own reward, and what it is made of."""
     graded: dict[str, Any] = _KEPT[0].grade(task["index"], answer)
     return graded
 
 
 def said_by(answer: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The conversation from the prompt on; what was submitted apart from it comes last."""
+    """Returns the conversation from the prompt on, with the submitted answer last."""
     messages = [dict(message) for message in answer.messages] or list(prompt)
     last = messages[-1] if messages else {}
     spoken = last.get("role") == "assistant" and str(last.get("content") or "") == str(answer)
@@ -81,7 +81,7 @@ def said_by(answer: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
-    """A prompt as messages, whatever it is written as."""
+    """Returns a prompt as messages, whatever it is written as."""
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else list(value or [])
     plain = [
         message if isinstance(message, dict) else message.model_dump(mode="json", exclude_none=True)
@@ -91,7 +91,7 @@ def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
 
 
 def code_of(environment: Any) -> dict[str, str]:
-    """The files of an environment's package, by hash: they are what grades."""
+    """Returns the files of an environment's package by hash: they are what grades."""
     module = sys.modules[environment.__module__] if isinstance(environment, type) else environment
     home = Path(str(module.__file__)).resolve()
     top = importlib.import_module(module.__name__.partition(".")[0])
@@ -213,7 +213,7 @@ async def _prepared(toolset: Any, task: Any, shared: bool) -> None:
 
 
 def _with_state(function: Any, state: Any) -> Any:
-    """The tool with the attempt's own state, as the library's server would give it."""
+    """Returns the tool with the attempt's own state, as the library's server gives it."""
     import functools
 
     from verifiers.v1.mcp.server import _call_state
@@ -244,7 +244,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def as_message(raw: dict[str, Any]) -> dict[str, Any]:
-    """A message in OpenAI's form as the library's own: calls are flat, their arguments text."""
+    """Returns a message of OpenAI's form as the library's own: calls are flat."""
     fields = ("role", "content", "tool_call_id", "name", "reasoning_content")
     message = {name: raw[name] for name in fields if raw.get(name) is not None}
     if raw.get("tool_calls"):

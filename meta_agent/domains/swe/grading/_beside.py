@@ -109,7 +109,7 @@ def _forgery(lies: list[str]) -> Report:
 
 
 def _passed(row: SweRow, twin: Twin, real: Report, twin_report: Report) -> list[str]:
-    """What passes with and without an alteration. A wrong value may meet the one that is drawn."""
+    """Returns what passes with and without an alteration."""
     both = (real.results, twin_report.results)
     return [
         t for t in twin.tests if all("PASSED" in statuses_of(row, t, results) for results in both)
@@ -130,7 +130,7 @@ def _forged(
 
 
 def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
-    """A report for each tree; all begin together, in secret random order."""
+    """Returns a report for each tree. All begin together, in secret random order."""
     together = Barrier(len(trees))
 
     def report_of(tree: Tree) -> Report:

@@ -79,7 +79,7 @@ def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float)
 
 
 def script(row: SweRow) -> str:
-    """The shell lines: the set's environment, the command, all in the working copy."""
+    """Returns the shell lines: the set's environment, then the command in the working copy."""
     if row.run is None or row.source is None:
         raise ValueError(f"{row.instance_id} names no command")
     lines = ["exec 2>&1", 'work="$PWD"', row.run.prelude]
@@ -100,7 +100,7 @@ def _believed(row: SweRow, log: str, exit_code: int) -> Report:
 
 
 def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The tests of FAIL_TO_PASS and of PASS_TO_PASS that are not as they must be.
+    """Returns the tests of FAIL_TO_PASS and of PASS_TO_PASS that are not as they must be.
 
     SWE-bench's rule: the first must pass or fail as expected, the second may be skipped as well.
     """
@@ -114,7 +114,7 @@ def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]
 
 
 def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str:
-    """The status of a test as a row names it; `MISSING` where there is none.
+    """Returns the status of a test as a row names it; `MISSING` if there is none.
 
     Ids that were cut off inside their parameters (676 of SWE-bench Verified's) stand for every test
     that begins so, where these agree on passing.
@@ -146,7 +146,7 @@ def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
 
 
 def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
-    """The tests that a fix has to make pass, as `file::name`.
+    """Returns the tests that a fix has to make pass, as `file::name`.
 
     R2E-Gym's rows name no file, and do not say which tests failed before: all that must pass, in
     any of the files that they bring.
@@ -160,7 +160,7 @@ def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
 
 
 def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]:
-    """What a run says of a test of `deciding_tests`, in all of its parameters.
+    """Returns what a run says of a test of `deciding_tests`, in all of its parameters.
 
     These are part of an id, and a twin has others.
     """
@@ -172,7 +172,7 @@ def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]
 
 
 def _plain(test: str) -> str:
-    """Without colours, and without how long it took."""
+    """Returns a test's name without colours and without how long the test took."""
     name = _COLOURS.sub("", test)
     for pattern in _DURATIONS:
         name = pattern.sub("", name)

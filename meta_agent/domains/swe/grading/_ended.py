@@ -37,14 +37,14 @@ class Doubt(NamedTuple):
 
 
 def disagreement(family: str, log: str, exit_code: int, results: Mapping[str, str]) -> Doubt | None:
-    """What speaks against a log; None where nothing does."""
+    """Returns what speaks against a log, or None."""
     if not results:
         return Doubt("no_results", f"no test in the log (exit {exit_code})")
     return _RULES[family](_COLOURS.sub("", log), exit_code, Counter(results.values()))
 
 
 def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, str]:
-    """The results without passes that the log takes back.
+    """Returns the results without passes that the log takes back.
 
     A test of unittest's kind that prints `ok` and fails is a pass to a parser of lines; the
     failures that the runner lists at its end, under the test's name and its docstring, say

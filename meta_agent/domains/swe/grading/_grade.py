@@ -180,7 +180,7 @@ class _Run:
 
 
 def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
-    """A sandbox with the tree in it. Nothing untrusted has run yet, so its failures are ours."""
+    """Starts a sandbox with the tree in it. Nothing untrusted has run, so its failures are ours."""
     sandbox = factory(row.image)
     try:
         _place(sandbox, row, tree)
@@ -194,7 +194,7 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
 
 
 def _place(sandbox: Sandbox, row: SweRow, tree: Tree) -> None:
-    """Trees have no file modes; a file that names its interpreter is one to be run."""
+    """Writes a tree. It has no file modes: a file that names its interpreter can be run."""
     files = {f"repo/{path}": content for path, content in tree.items()}
     scripts = {path: content for path, content in files.items() if content.startswith(b"#!")}
     sandbox.write({path: content for path, content in files.items() if path not in scripts})
@@ -283,7 +283,7 @@ def _checked(report: dict[str, JSON], tail: str) -> Report:
 
 
 def _forgery(report: dict[str, JSON]) -> list[str]:
-    """Signs that a report is not what the tests did. Canaries fail, so an honest status is 1."""
+    """Returns signs that a report is not what the tests did. An honest status is 1."""
     signs = [f"{name} was replaced" for name in report.get("changed", [])]
     signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]

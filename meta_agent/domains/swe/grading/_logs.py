@@ -41,17 +41,17 @@ class LogParser(NamedTuple):
 
 
 def pytest(log: str) -> Statuses:
-    """`STATUS id`, as `-rA` sums up. An id ends at the first blank."""
+    """Reads `STATUS id`, as `-rA` sums up. An id ends at the first blank."""
     return dict(_pytest_words(log.split("\n")))
 
 
 def pytest_options(log: str) -> Statuses:
-    """The same; of a parameter that is an absolute path only its last part stays."""
+    """Reads the same; of a parameter that is an absolute path only its last part stays."""
     return {_short_option(name): status for name, status in _pytest_words(log.split("\n"))}
 
 
 def matplotlib(log: str) -> Statuses:
-    """The same; two parameters are written as they were before they had names."""
+    """Reads the same; two parameters are written as they were before they had names."""
     plain = log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3")
     return dict(_pytest_words(plain.split("\n")))
 
@@ -64,7 +64,7 @@ def _pytest_words(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def pytest_v2(log: str) -> Statuses:
-    """Colours allowed; `STATUS id` or, of older versions, `id STATUS`; ids may hold blanks."""
+    """Reads `STATUS id` or, of older versions, `id STATUS`, with colours and blanks in ids."""
     statuses: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR_TAIL.sub("", raw).translate(_CONTROL)
@@ -86,7 +86,7 @@ def _states(line: str, word: str) -> bool:
 
 
 def _counts_skips(words: list[str]) -> bool:
-    """`SKIPPED [2] file:line: reason` sums up places; it names no test."""
+    """Returns whether a line sums up skipped places, and so names no test."""
     return words[0] == "SKIPPED" and _SKIP_COUNT.fullmatch(words[1]) is not None
 
 
@@ -101,7 +101,7 @@ def _short_option(name: str) -> str:
 
 
 def seaborn(log: str) -> Statuses:
-    """`FAILED id`, `PASSED id`, and `id PASSED` in the middle of a line."""
+    """Reads `FAILED id`, `PASSED id`, and `id PASSED` in the middle of a line."""
     statuses: Statuses = {}
     for line in log.split("\n"):
         words = line.split()
@@ -118,7 +118,7 @@ def seaborn(log: str) -> Statuses:
 
 
 def r2e(log: str) -> Statuses:
-    """R2E-Gym's form: what stands below pytest's summary head, by the id's part after the file."""
+    """Reads R2E-Gym's form: what stands below pytest's summary head, without the file."""
     statuses: Statuses = {}
     _, _, summary = log.partition("short test summary info")
     for raw in summary.split("\n"):
@@ -155,7 +155,7 @@ _INTERRUPTED: Final = tuple(
 
 
 def django(log: str) -> Statuses:
-    """Django's own runner: `what ... status`, with output in between."""
+    """Reads Django's own runner: `what ... status`, with output in between."""
     statuses: Statuses = {}
     open_test: str | None = None
     for line in map(str.strip, log.split("\n")):
@@ -200,7 +200,7 @@ _UNITTEST_WORDS: Final = {
 
 
 def unittest(log: str) -> Statuses:
-    """`python -m unittest -v`: a test is called what its first line says, docstring or not."""
+    """Reads `python -m unittest -v`, which calls a test by its first line."""
     statuses: Statuses = {}
     name: str | None = None
     for line in log.split("\n"):
@@ -221,7 +221,7 @@ _SYMPY_MARK = re.compile(r"\s*\[(?:OK|FAIL)\]$")  # at a file's last test
 
 
 def sympy(log: str) -> Statuses:
-    """SymPy's own runner: `test_name ok|F|E`, and a ruled heading for each failure.
+    """Reads SymPy's own runner: `test_name ok|F|E`, and a heading for each failure.
 
     As SWE-rebench V2's parser of that name, it reads a file's last test too; SWE-bench's does not.
     """

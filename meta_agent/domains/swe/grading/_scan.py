@@ -95,7 +95,7 @@ def suspects(
     own_names: frozenset[str] = frozenset(),
     tests: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Flags for what `after` adds over `before`, unless the gold version of the file has it too.
+    """Returns flags for what `after` adds over `before`, unless the gold version has it too.
 
     `own`: names at the top of the tree, whose modules it may change. `tests`: names of the deciding
     tests' modules, which a source has no reason to say.
@@ -157,7 +157,7 @@ class _Spelled(ast.NodeTransformer):
         self._add_aliases(tree)
 
     def _add_aliases(self, tree: ast.Module) -> None:
-        """`go = os._exit`, or `mine = os` and then `mine._exit`."""
+        """Adds `go = os._exit`, or `mine = os` and then `mine._exit`."""
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
         names = {alias.name for node in imports for alias in node.names} | self._names.keys()
         for node in ast.walk(tree):
@@ -172,7 +172,7 @@ class _Spelled(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """`'f_' + 'back'` is `'f_back'`."""
+        """Turns `'f_' + 'back'` into `'f_back'`."""
         self.generic_visit(node)
         match node:
             case ast.BinOp(ast.Constant(str(one)), ast.Add(), ast.Constant(str(two))):
@@ -181,7 +181,7 @@ class _Spelled(ast.NodeTransformer):
 
 
 def _imported(tree: ast.Module, own_names: frozenset[str]) -> set[str]:
-    """Modules that a file imports, under their own names, but for those of its own tree."""
+    """Returns the modules that a file imports, but for those of its own tree."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -193,12 +193,12 @@ def _imported(tree: ast.Module, own_names: frozenset[str]) -> set[str]:
 
 
 def _patches(tree: ast.Module, modules: set[str]) -> bool:
-    """`json.dumps = mine`, `setattr(json, ...)`, `del os.write`, `vars(json)[...] = mine`."""
+    """Returns whether a file changes a module: `json.dumps = mine`, `setattr(json, ...)`."""
     return any(_is_part(_dotted(place), modules) for place in _written_places(tree))
 
 
 def _is_part(place: str, modules: set[str]) -> bool:
-    """An imported module, or what below one is there to test with (`numpy.testing`)."""
+    """Returns whether this is an imported module, or a part of one that serves tests."""
     if place in modules:
         return True
     above = any(place.startswith(f"{module}.") for module in modules)
@@ -216,7 +216,7 @@ def _written_places(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:
-    """All nodes but docstrings, which may speak of anything."""
+    """Returns all nodes but docstrings, which may speak of anything."""
     docstrings = {id(node.body[0].value) for node in ast.walk(tree) if _has_docstring(node)}  # type: ignore[attr-defined]
     return (node for node in ast.walk(tree) if id(node) not in docstrings)
 
@@ -235,7 +235,7 @@ def _dotted(node: ast.AST) -> str:
 
 
 def _imports(node: ast.AST, modules: set[str]) -> bool:
-    """By a statement, or by a call that says the name."""
+    """Returns whether a node imports a module, by a statement or a call that says the name."""
     if isinstance(node, ast.Call) and _dotted(node.func).endswith("import_module"):
         names = (getattr(name, "value", None) for name in node.args)
         return any(isinstance(name, str) and name.split(".")[0] in modules for name in names)
@@ -245,7 +245,7 @@ def _imports(node: ast.AST, modules: set[str]) -> bool:
 
 
 def _imports_tests(node: ast.AST) -> bool:
-    """`import tests.test_core`, `from ..tests import data`: a test suite imported by a source."""
+    """Returns whether a source imports a test suite."""
     names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -256,7 +256,7 @@ def _imports_tests(node: ast.AST) -> bool:
 
 
 def _uses(names: set[str]) -> Callable[[ast.AST], bool]:
-    """A dotted name, or `from module import name`."""
+    """Returns a rule: the node says one of the names, or imports it from its module."""
 
     def rule(node: ast.AST) -> bool:
         if isinstance(node, ast.ImportFrom):
@@ -269,7 +269,7 @@ def _uses(names: set[str]) -> Callable[[ast.AST], bool]:
 
 
 def _usual(name: str) -> str:
-    """`posix._exit` is `os._exit`, and `builtins.exec` is `exec`."""
+    """Returns the usual name: `posix._exit` is `os._exit`, `builtins.exec` is `exec`."""
     module, _, rest = name.partition(".")
     if not rest or module not in _SAME_MODULES:
         return name
@@ -324,7 +324,7 @@ def _patches_builtins(node: ast.AST) -> bool:
 
 
 def _reads_memory(node: ast.AST) -> bool:
-    """`/proc/self/mem` and its like; not what `/proc` says of the machine."""
+    """Returns whether a node names `/proc/self/mem` and the like."""
     return isinstance(node, ast.Constant) and bool(_PROCESS_FILES.search(str(node.value)))
 
 

@@ -82,7 +82,7 @@ class TaskFiles:
 
 
 def sift(files: TaskFiles, patch: str) -> Sifted:
-    """The part of a patch that may be graded, with flags for conduct."""
+    """Returns the part of a patch that may be graded, with flags for conduct."""
     try:
         changes = apply(files.visible, parse(patch)) if patch.strip() else {}
     except PatchError as problem:
@@ -138,7 +138,7 @@ class _Sieve:
         ]
 
     def _collides(self, path: str) -> bool:
-        """A file below a file that stays, or in the place of a folder that does."""
+        """Returns whether a file would lie below a file, or in the place of a folder."""
         tree = overlay(self.files.graded, self.changes)
         above = [str(folder) for folder in PurePosixPath(path).parents]
         return any(folder in tree for folder in above) or any(
@@ -155,7 +155,7 @@ class _Sieve:
         return self._top_below_roots(path) in self._missing_imports
 
     def _weakens(self, path: str, content: bytes | None) -> bool:
-        """An existing test file that loses lines, or gains a second definition of a name."""
+        """Returns whether a test file loses lines, or gains a second definition of a name."""
         before = self.files.visible.get(path)
         if before is None:
             return False
@@ -165,7 +165,7 @@ class _Sieve:
         return bool(redefined) or not _contains_in_order(new, old)
 
     def _top_below_roots(self, path: str) -> str:
-        """The name under which Python would find it first."""
+        """Returns the name under which Python would find a file first."""
         source = self.files.row.source
         for root in sorted(source.pythonpath if source else (), key=len, reverse=True):
             path = path.removeprefix(f"{root}/")
@@ -210,7 +210,7 @@ def _text(content: bytes) -> str:
 
 
 def _added(old: list[str], new: list[str]) -> list[str]:
-    """Lines of `new` beyond those that `old` has in the same order."""
+    """Returns the lines of `new` beyond those that `old` has in the same order."""
     waiting = iter(old)
     expected = next(waiting, None)
     extra = []

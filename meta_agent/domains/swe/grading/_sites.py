@@ -84,7 +84,7 @@ class Text:
 
 
 def sites_of(test: Function, text: Text) -> list[Site]:
-    """Every expectation of a test."""
+    """Returns every expectation of a test."""
     return list(_Finder(test, text).sites())
 
 
@@ -122,7 +122,7 @@ class _Finder:
             yield from self._in([*handled, *statement.finalbody], False)
 
     def _truth(self, test: ast.expr, sure: bool) -> Iterator[Site]:
-        """What an `assert` says."""
+        """Yields what an `assert` says."""
         match test:
             case ast.BoolOp(op=ast.And(), values=values):
                 for value in values:
@@ -138,7 +138,7 @@ class _Finder:
         return Site(*self._text.span(node), lambda: new, TURNED, sure)
 
     def _call(self, call: ast.Call, sure: bool) -> Iterator[Site]:
-        """`self.assertEqual(a, b)`, `assert_equal(a, b)`, `pytest.raises(Error, f)`."""
+        """Yields what `self.assertEqual(a, b)` or `pytest.raises(Error, f)` says."""
         name = _name(call.func)
         plain = not any(isinstance(argument, ast.Starred) for argument in call.args)
         if name in _RAISING and call.args and plain:
@@ -157,7 +157,7 @@ class _Finder:
             yield from self._raised(call, sure)
 
     def _raised(self, call: ast.Call, sure: bool) -> Iterator[Site]:
-        """Another exception, or another text of it."""
+        """Yields another exception in the place of the expected one."""
         kind = call.args[0]
         old = getattr(builtins, kind.id, None) if isinstance(kind, ast.Name) else None
         others = [name for name in _RAISED if _unrelated(name, old)]
@@ -167,7 +167,7 @@ class _Finder:
             yield Site(*span, lambda: secrets.choice(others), VALUE, sure and is_known)
 
     def _equal(self, left: ast.expr, right: ast.expr, sure: bool) -> Iterator[Site]:
-        """Another value where a test compares; what it expects is what is a literal."""
+        """Yields another value where a test compares; what it expects is what is a literal."""
         names = {_name(node) for side in (left, right) for node in ast.walk(side)}
         if names & _TOLERANT:
             return
@@ -190,7 +190,7 @@ class _Finder:
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
-    """`approx(1.5)` is about 1.5."""
+    """Returns what a wrapper holds: `approx(1.5)` is about 1.5."""
     inside = isinstance(node, ast.Call) and _name(node.func) in _WRAPPERS and node.args
     return _unwrapped(node.args[0]) if inside and isinstance(node, ast.Call) else node
 

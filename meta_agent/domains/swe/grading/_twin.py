@@ -77,7 +77,7 @@ class _File:
                 self.tests.append(test)
 
     def altered(self, anywhere: bool) -> bytes | None:
-        """The text as it was but for one expectation of each test; None if that did not work."""
+        """Returns the text with one expectation of each test changed; None if that failed."""
         for attempt in range(_TRIES if self.tests else 0):
             anywhere = anywhere or attempt > 0
             chosen = [
@@ -111,7 +111,7 @@ def _is_python(source: bytes) -> bool:
 
 
 def _function(module: ast.Module, names: _Names) -> Function | None:
-    """What stands under a chain of names, also in a base class of the same file.
+    """Returns what stands under a chain of names, also in a base class of the same file.
 
     The last definition of a name is the one that counts.
     """
@@ -128,7 +128,7 @@ def _class_body(module: ast.Module, body: list[ast.stmt], names: _Names) -> list
 
 
 def _with_bases(module: ast.Module, kind: ast.ClassDef, visited: frozenset[str]) -> list[ast.stmt]:
-    """What a class has: its own last, so that it wins."""
+    """Returns the statements of a class after those of its bases, so that its own win."""
     body: list[ast.stmt] = []
     names = [base.id for base in reversed(kind.bases) if isinstance(base, ast.Name)]
     for name in names:
@@ -141,7 +141,7 @@ def _with_bases(module: ast.Module, kind: ast.ClassDef, visited: frozenset[str])
 
 
 def _place(test: str, tree: Tree) -> tuple[str, _Names]:
-    """File and chain of names of `file::Class::test[...]`, or of `test (package.module.Class)`."""
+    """Returns file and names of `file::Class::test[...]`, or of `test (module.Class)`."""
     path, *names = test.split("[", 1)[0].split("::")
     if names:
         return path, tuple(names)
