@@ -175,8 +175,8 @@ class _Trial:
         changed = tuple(self.fix.source)
         reports = [self.bench.suite(after, files, changed) for _ in range(self.plan.repeats)]
         if lost := first_without_results(reports):
-            reason = self._reason(after, files) if lost.verdict == "no_results" else ""
-            why = reason or evidence(lost)
+            names_files_only = set(lost.evidence) <= set(files)
+            why = (self._reason(after, files) if names_files_only else "") or evidence(lost)
             return {"refused": f"{without_results(lost.verdict)} with the fix", "why": why}
         stable = together([report.results for report in reports])
         measured = self._compared(Comparison(self.bench, stable, after, before, self.plan.repeats))
