@@ -52,8 +52,8 @@ def _row(fields: Fields) -> SweRow:
         raise fields.error("instance_id", "letters, digits, '.', '_' and '-', at most 200")
     if not tests:
         raise fields.error("FAIL_TO_PASS", "at least one test that the fix makes pass")
-    own = own_fields(fields, tests)
-    own["source"] = _source(fields) or own["source"]
+    by_set = own_fields(fields, tests)
+    by_set["source"] = _source(fields) or by_set["source"]
     repo, statement = fields.text("repo"), fields.text("problem_statement")
     explicit = explicit_split(fields)
     return SweRow(
@@ -65,11 +65,11 @@ def _row(fields: Fields) -> SweRow:
         test_patch=fields.text("test_patch", ""),
         fail_to_pass=tests,
         pass_to_pass=fields.texts("PASS_TO_PASS"),
-        split=explicit or hashed_split(semantic_key(repo, own["patch"], statement)),
+        split=explicit or hashed_split(semantic_key(repo, by_set["patch"], statement)),
         split_is_explicit=explicit is not None,
         line=fields.line,
         extra={name: value for name, value in fields.row.items() if name not in _KNOWN},
-        **own,
+        **by_set,
     )
 
 

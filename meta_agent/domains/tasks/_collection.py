@@ -245,9 +245,9 @@ class Search:
     def written(self, method: Mapping[str, JSON]) -> Made:
         """Writes the task set. Raises `ConfigError` if it has no task."""
         counted = {"repeats": self.plan.repeats, "held": list(self.bench.in_image)}
-        made = self.collection.write({**method, **counted})
+        task_set = self.collection.write({**method, **counted})
         self.journal.close()
-        return made
+        return task_set
 
 
 def manifest_path(tasks: Path) -> Path:
