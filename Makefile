@@ -26,6 +26,7 @@ VERIFIERS_VENV ?= .venv-verifiers
 REASONING_GYM_VENV ?= .venv-reasoning-gym
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
+DOCS_VENV      ?= .venv-docs
 SKILL_CHECK    ?= .venv-skill-check
 CODING_AGENTS  ?= .venv-coding-agents
 # Each is a whole run with containers of its own.
@@ -33,7 +34,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers reasoning-gym trackers podman ray skill-check coding-agents lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -54,7 +55,7 @@ test:
 unit: $(VENV)/.dev
 	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
 
-test-all: test slow-beside-setup acceptance
+test-all: test slow-beside-setup acceptance docs
 
 # What acceptance needs is set up beside them.
 slow-beside-setup:
@@ -70,6 +71,22 @@ acceptance: $(API_VENV)/.ready
 	@rm -rf build
 	@$(API_PIP) $(OURS) --force-reinstall .
 	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance $(PYTEST_ARGS)
+
+# The pages as a site, in site/. A dead link or a dead anchor fails.
+docs: $(DOCS_VENV)/.ready
+	$(DOCS_VENV)/bin/mkdocs build --quiet
+
+# What the generator needs lies beside what $(VENV) has.
+$(DOCS_VENV)/.ready: pyproject.toml $(VENV)/.ready
+	@$(BIN)/python -m venv --clear $(DOCS_VENV)
+	@realpath $(VENV)/lib/python*/site-packages > "$$(echo $(DOCS_VENV)/lib/python*/site-packages)/beside.pth"
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(DOCS_VENV)/bin/pip $(INSTALL) --no-build-isolation -e '.[docs]'
+	@touch $@
+
+# A source archive, and a wheel that is built from it, in dist/. The version is that of the last tag.
+dist: $(VENV)/.dev
+	@rm -rf build dist
+	$(BIN)/python -m build --no-isolation
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready
@@ -175,4 +192,4 @@ $(VLLM_VENV)/.ready: Makefile
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(API_VENV) $(VLLM_VENV) build dist *.egg-info meta-agent-workspace
+	rm -rf $(VENV) $(API_VENV) $(VLLM_VENV) $(DOCS_VENV) build dist site *.egg-info meta-agent-workspace

@@ -29,8 +29,8 @@ from packaging.markers import Marker
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LOCKS: Final = ROOT / "locks"
-BASE: Final = ("pytest", "pytest-timeout", "pytest-xdist", "setuptools>=77")
-"""What every environment of ours has: setuptools builds the package itself."""
+BASE: Final = ("pytest", "pytest-timeout", "pytest-xdist", "setuptools>=77", "setuptools-scm>=10")
+"""What every environment of ours has: setuptools and setuptools-scm build the package itself."""
 SETS: Final = {
     "base": (),
     "run": ("run",),

@@ -11,14 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta_agent.core.distribution import __version__ as __version__
-
 if TYPE_CHECKING:
     from meta_agent.composition.library import Event as Event
     from meta_agent.composition.library import Result as Result
     from meta_agent.composition.library import optimize as optimize
     from meta_agent.composition.library import optimize_async as optimize_async
     from meta_agent.core.protocols import Outcome as Outcome
+
+    __version__: str
 
 _OFFERED = {
     "Event": "meta_agent.composition.library",
@@ -30,6 +30,8 @@ _OFFERED = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("meta_agent.core.distribution").version()
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_OFFERED[name]), name)

@@ -27,7 +27,7 @@ from meta_agent.cli import (
     _tasks,
 )
 from meta_agent.cli._flags import PANELS, Grouped, Paneled
-from meta_agent.core.distribution import RUN_NEEDS, __version__, install
+from meta_agent.core.distribution import RUN_NEEDS, install, version
 from meta_agent.core.errors import Interrupted, MetaAgentError, PreflightError, of_disk
 
 BUG_EXIT_CODE = 101
@@ -63,9 +63,9 @@ for panel, members in zip(PANELS, _MEMBERS, strict=True):
             app.command(cls=grouped, rich_help_panel=panel)(member)
 
 
-def _show_version(version: bool) -> None:
-    if version:
-        typer.echo(f"meta-agent {__version__}")
+def _show_version(is_asked_for: bool) -> None:
+    if is_asked_for:
+        typer.echo(f"meta-agent {version()}")
         raise typer.Exit()
 
 
@@ -130,7 +130,7 @@ def _explain(error: MetaAgentError) -> int:
 
 def _report_bug(error: Exception) -> int:
     """Writes the traceback to a file, for maintainers. A user needs only the sentence."""
-    about = f"meta-agent {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    about = f"meta-agent {version()}, Python {platform.python_version()}, {platform.platform()}"
     text = f"{about}\narguments: {sys.argv[1:]}\n\n{traceback.format_exc()}"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     with tempfile.NamedTemporaryFile(
