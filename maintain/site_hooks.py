@@ -54,6 +54,8 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) -> str:
     """Returns the text with links and fences as MkDocs reads them."""
     folder = Path(str(page.file.abs_src_path)).parent
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation", "toc"]
 
     def relinked(link: re.Match[str]) -> str:
         path = _target(folder, link[0])
@@ -123,12 +125,10 @@ def _in_reading_order(files: Files) -> Iterator[Page]:
 
 
 def _summary(page: Page) -> str:
-    """Returns the first sentence of a page's first paragraph, after a colon."""
-    for paragraph in (page.markdown or "").split("\n\n"):
-        words = _LINKED_WORDS.sub(r"\1", " ".join(paragraph.split()))
-        if words[:1].isalpha():
-            return f": {words.partition('. ')[0].rstrip('.:')}"
-    return ""
+    """Returns the first sentence below a page's title, after a colon, or nothing."""
+    _, _, text = (page.markdown or "").partition("\n\n")
+    words = _LINKED_WORDS.sub(r"\1", " ".join(text.partition("\n\n")[0].split()))
+    return f": {words.partition('. ')[0].rstrip('.:')}" if words[:1].isalpha() else ""
 
 
 def _recorded_run() -> str:

@@ -25,6 +25,7 @@ from tests.docs._blocks import ROOT, blocks
 
 PAGE = ROOT / "docs/how-to/install.md"
 TAG = "1.2.3"
+pytestmark = pytest.mark.timeout(1200)  # a build, an installation or a whole run
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +87,15 @@ def test_the_demo_and_its_report_work_from_the_wheel(installed: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.train
-@pytest.mark.timeout(1200)
 def test_five_commands_lead_from_an_empty_folder_to_a_verdict(
     installed: Path, tmp_path: Path
 ) -> None:
     (block,) = (
         block for block in blocks(PAGE) if "pip install" in block.text and "train" in block.needs
     )
+    (tutorial,) = (block for block in blocks(ROOT / "docs/tutorial.md") if "train" in block.needs)
     first, *others = block.text.splitlines()
+    assert others[0] in tutorial.text, "one test for both pages"
     assert first.startswith("pip install ") and len(others) == 4
     for command in others:
         words = command.partition("  #")[0].split()

@@ -121,19 +121,6 @@ def test_a_page_is_carried_out_from_an_empty_folder(page: Path, tmp_path: Path) 
             shell(block.text)
 
 
-@pytest.mark.slow
-@pytest.mark.train
-@pytest.mark.timeout(1200)
-def test_the_run_of_the_tutorial_is_carried_out(tmp_path: Path) -> None:
-    folder = tmp_path / "here/first"
-    folder.mkdir(parents=True)
-    (block,) = (one for one in blocks(ROOT / "docs/tutorial.md") if one.needs == {"train"})
-    Shell(folder.parent, apart=True, META_AGENT_SANDBOX="process")(
-        f"rmdir first; mkdir old; cd old; {block.text}"
-    )
-    assert (folder / "report.html").is_file()
-
-
 def commands(block: Block) -> Iterator[list[str]]:
     """The words of each command of ours and of `make`; what a here-document holds is none."""
     text = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block.text, flags=re.DOTALL).replace("\\\n", " ")
