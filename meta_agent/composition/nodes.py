@@ -30,6 +30,6 @@ def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
     workspace = open_workspace(config.workspace)
     settings = lab_settings(config, run, workspace, 1)
     logs = workspace.root / "logs"
-    engines = engines_for(config, settings.base_policy, domain, logs, lambda _: None)
+    engines = engines_for(config, settings.base_policy, domain, logs)
     policies = policies_of(config, None, engines=engines)
     return Apparatus(settings, domain, policies, sandboxes_of(backend, run, run_settings["images"]))

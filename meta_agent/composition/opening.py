@@ -28,8 +28,9 @@ from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.harness import no_recipe, parse_contract
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
-from meta_agent.core.ledger import DONE, Ledger
+from meta_agent.core.ledger import DONE, WAIT, Ledger
 from meta_agent.core.ledger.kinds import Clock, Start
+from meta_agent.core.ledger.waiting import Wait, Watch
 from meta_agent.core.loop.plan import plan_for, rules_of
 from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
@@ -42,7 +43,7 @@ from meta_agent.llm_clients.asking.client import Client, Recording, recording_of
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.run import MIN_EXACT
 from meta_agent.proposers import AGENT
-from meta_agent.reports import Display, recorded, reduce
+from meta_agent.reports import Display, recorded, reduce, wait_words
 from meta_agent.reports.terminal.display import Event, TellingDisplay
 from meta_agent.sandboxes import Backend, reap
 from meta_agent.skills import SkillLibrary
@@ -75,6 +76,7 @@ def open_run(
         began = _Began.of(requested, ledger, run_id, recording)
         with (
             _with_listeners(config, ledger, began, workspace, display) as run_display,
+            _watching(ledger, began, run_display),
             _models(requested, ledger, began, workspace, run_display) as client,
         ):
             place = _Place(config, purpose, workspace, ledger, domain, backend, stopping, began)
@@ -194,6 +196,19 @@ def _figures(ledger: Ledger, run: str) -> dict[str, JSON]:
     return {f"clean_success_{name}": side.clean_success for name, side in sides.items() if side}
 
 
+def _watching(
+    ledger: Ledger, began: _Began, display: Display
+) -> AbstractContextManager[Watch | None]:
+    """Writes down what the run waits for, and shows the waits that last, unless it is done."""
+
+    def tell(wait: Wait) -> None:
+        words = wait_words(wait)
+        ledger.event(WAIT, {"text": words}, began.run_id)
+        display.note(f"{words}. {wait.advice}")
+
+    return nullcontext() if began.done else Watch(ledger, began.run_id, tell)
+
+
 def _models(
     config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
 ) -> AbstractContextManager[Client | None]:
@@ -260,9 +275,7 @@ def _lab(
     run_id, backend, stopping = began.run_id, place.backend, place.stopping.is_set
     images = {} if began.done else images_of(repo, backend)
     placed = placing(config, domain)
-    engines = engines_for(
-        config, base_policy(config), domain, workspace.root / "logs", display.note
-    )
+    engines = engines_for(config, base_policy(config), domain, workspace.root / "logs")
     executor = None
     if not began.done:
         executor = executor_of(config, run_id, backend, images, domain, display, stopping)
@@ -273,7 +286,7 @@ def _lab(
         domain=domain,
         on_step=display.metric,
         stopping=stopping,
-        policies=policies_of(config, client, placed.devices, engines, display.note),
+        policies=policies_of(config, client, placed.devices, engines),
         open_sandbox=sandboxes_of(backend, run_id, images),
         executor=executor,
     )

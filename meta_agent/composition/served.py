@@ -70,7 +70,6 @@ def open_models(
             Transcripts(workspace.transcripts / run_id),
             started_at=started_at,
             servers=servers,
-            tell=tell,
         )
         stack.callback(client.close)
         yield client
@@ -81,7 +80,6 @@ def policies_of(
     client: Client | None,
     devices: Sequence[str] = (),
     engines: Engines | None = None,
-    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Policies:
     """Returns the policies that attempt tasks in a run; child processes take turns on `devices`."""
     if config.policy_is_plugged:
@@ -90,7 +88,7 @@ def policies_of(
     if engines is not None:
         return EnginePolicies(engines, config.threads, train_settings(config), devices)
     if config.is_local or client is None:
-        return ChildPolicies(config.threads, train_settings(config), devices, tell)
+        return ChildPolicies(config.threads, train_settings(config), devices)
     model = client.model_of("policy")
     return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))
 
@@ -109,7 +107,7 @@ def _start(
     for number, (path, roles) in enumerate(sorted(_paths(config).items())):
         log = workspace.root / "logs" / f"vllm-{number}.log"
         tell(f"starting vLLM for {', '.join(roles)} on {path} (log: {log})")
-        at = stack.enter_context(VllmServer(path, log=log, tell=tell)).endpoint
+        at = stack.enter_context(VllmServer(path, log=log)).endpoint
         served = Server(f"openai/{at.model}", at.base_url, at.api_key)
         servers.update(dict.fromkeys(roles, served))
     return servers

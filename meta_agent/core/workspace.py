@@ -240,8 +240,8 @@ def state_dir() -> Path:
     return Path(base) / "meta-agent"
 
 
-def read_small(path: Path) -> str | None:
-    """Returns the text of a small regular file, or None if it is none.
+def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
+    """Returns the text of a regular file, cut at `most_bytes`, or None if it is none.
 
     An ordinary read would wait for ever if a stranger put a FIFO there.
     """
@@ -251,7 +251,7 @@ def read_small(path: Path) -> str | None:
         return None
     try:
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        text = os.read(descriptor, _SMALL_BYTES) if regular else None
+        text = os.read(descriptor, most_bytes) if regular else None
     finally:
         os.close(descriptor)
     return None if text is None else text.decode("utf-8", "replace").strip()

@@ -7,7 +7,7 @@ log what it needs when it starts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,9 +41,7 @@ class Seats(NamedTuple):
     bytes_each: int = 0
 
 
-def engines_for(
-    config: RunConfig, policy: str, domain: Domain, logs: Path, tell: Callable[[str], None]
-) -> Engines | None:
+def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> Engines | None:
     """Returns how to start a run's engines, or None. Raises ConfigError if they do not fit."""
     if not config.engines:
         return None
@@ -62,7 +60,6 @@ def engines_for(
         devices=seats.devices,
         gpus_each=config.gpus_per_engine,
         memory_share=seats.share,
-        tell=tell,
     )
     rank = room_for(config.lora_rank) if config.lora_rank else 0
     return Engines(launch, config.engines, context, rank)

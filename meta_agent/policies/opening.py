@@ -82,14 +82,10 @@ class ChildPolicies:
         threads: int,
         settings: TrainSettings | None = None,
         devices: Sequence[str] = (),
-        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        """`devices` holds each child's CUDA_VISIBLE_DEVICES. If empty, all see the same GPUs.
-
-        `tell` gets a sentence now and then while a model call lasts.
-        """
+        """`devices` holds each child's CUDA_VISIBLE_DEVICES. If empty, all see the same GPUs."""
         self._threads, self._settings = threads, settings or TrainSettings()
-        self._devices, self._tell = devices, tell
+        self._devices = devices
         self._taken: dict[PolicyChild, str] = {}
         self._starting = Lock()  # guards `_taken`, so that no two children take one device
         self._idle: LifoQueue[PolicyChild] = LifoQueue()
@@ -147,9 +143,7 @@ class ChildPolicies:
         with self._starting:
             taken = list(self._taken.values())
             free = min(self._devices, key=taken.count, default=None)
-            child = PolicyChild(
-                threads=self._threads, settings=self._settings, devices=free, tell=self._tell
-            )
+            child = PolicyChild(threads=self._threads, settings=self._settings, devices=free)
             self._children.append(child)
             if free is not None:
                 self._taken[child] = free

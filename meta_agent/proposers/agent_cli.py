@@ -24,6 +24,7 @@ from typing import IO, Any, Final, Literal
 
 from meta_agent.core import processes
 from meta_agent.core.errors import ConfigError, Interrupted, PreflightError
+from meta_agent.core.ledger.waiting import moved, waiting
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
 
@@ -234,7 +235,15 @@ def run_session(
     listener = _Listener(process.stdout, output, limits)
     listener.start()
     try:
-        ending = _wait(process, listener, limits, stopping)
+        with waiting(
+            "agent",
+            f"the session of {cli.name} (process {process.pid})",
+            limit_sec=limits.seconds,
+            group=cli.name,
+            advice="The session ends at its limit. What it prints goes to its transcript.",
+            command=shlex.join(["tail", "-f", str(output)]),
+        ):
+            ending = _wait(process, listener, limits, stopping)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -249,8 +258,11 @@ def _wait(
     limits: SessionLimits,
     stopping: Callable[[], bool],
 ) -> Ending:
-    until = time.monotonic() + limits.seconds
+    until, turns = time.monotonic() + limits.seconds, 0
     while process.poll() is None:
+        if listener.usage.turns > turns:
+            turns = listener.usage.turns
+            moved(f"{turns} replies and tool calls so far")
         if stopping():
             raise Interrupted
         if listener.over is not None:

@@ -7,9 +7,11 @@ not measured is not mentioned.
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from meta_agent.core.ledger.waiting import Wait
 from meta_agent.core.protocols import Effect
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
 from meta_agent.reports._format import duration, effect_text, one_line, percent, points, visible
@@ -78,6 +80,9 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
         answer = "Answer; the same evolve command then goes on."
         return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
     if state.owner and state.exit_reason is None:
+        if held_up := _held_up(state):
+            happens, advice, command = held_up
+            return [Sentence("what happens", happens), so_far, Sentence("next", advice, command)]
         now = f"The run is at work: {state.phase} {state.phase_detail}".rstrip()
         follow = Sentence("next", "Nothing to do; follow it.", f"meta-agent view{where}")
         return [Sentence("what happens", now), so_far, follow]
@@ -90,10 +95,40 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
     }
     words = ended.get(state.exit_reason, f"The run ended: {state.exit_reason}")
     words += f", {duration(state.wall_sec)} after it began; what is recorded is not lost."
+    if state.waits.waits:
+        words += f" When it last wrote, it waited for {state.waits.waits[0].subject}."
     goes_on = "The same evolve command goes on from the last recorded step"
     goes_on += " (with a higher cap)." if state.exit_reason == "budget" else "."
     command = f"meta-agent evolve{_flags(state)}{where}"
     return [Sentence("what happened", words), so_far, Sentence("next", goes_on, command)]
+
+
+def _held_up(state: RunState) -> tuple[str, str, str] | None:
+    """Returns what a run without progress waits for, advice and a command; None if it moves."""
+    if state.frozen_sec:
+        happens = (
+            f"Process {state.owner} has not run since {_clock(time.time() - state.frozen_sec)} "
+            f"({duration(state.frozen_sec)}), so the run makes no progress."
+        )
+        advice = "It is stopped, or the machine has no room for it; kill -CONT continues it."
+        return happens, advice, f"ps -o pid,stat,time,pcpu,command -p {state.owner}"
+    if (wait := state.stall) is None:
+        return None
+    return f"No progress: {wait_words(wait)}.", wait.advice, wait.command
+
+
+def wait_words(wait: Wait) -> str:
+    """Returns since when a run waits for what, and how long that took before."""
+    silent_sec = max(0.0, time.time() - wait.moved_at)
+    words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
+    words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"
+    if wait.usual_sec is not None:
+        words += f", and the longest silence before was {duration(wait.usual_sec)}"
+    return f"{words} ({wait.progress})" if wait.progress else words
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def _flags(state: RunState) -> str:

@@ -27,6 +27,8 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "last_at": state.last_at,
         "starts": state.starts,
         "in_flight": [step.key for step in state.open_steps],
+        "no_progress": no_progress(state),
+        "waits_for": [wait.to_json() for wait in state.waits.waits],
         "waiting": [decision.to_json() for decision in state.waiting],
         "candidates": {candidate.id: candidate.kind for candidate in state.candidates.values()},
         "versions": [version.version for version in state.versions],
@@ -37,6 +39,17 @@ def status_json(state: RunState) -> dict[str, JSON]:
 def report_json(state: RunState) -> dict[str, JSON]:
     """`report --json`: the whole run, and the sentences of its first screen."""
     return {**state.to_json(), "sentences": _sentences(state)}
+
+
+def no_progress(state: RunState) -> JSON:
+    """Returns since when a running run makes no progress and what it waits for; None if it moves.
+
+    `waits_for` is None if the run's process itself does not run.
+    """
+    if state.frozen_sec:
+        return {"since": state.waits.written_at, "waits_for": None}
+    stall = state.stall
+    return {"since": stall.moved_at, "waits_for": stall.to_json()} if stall else None
 
 
 def _sentences(state: RunState) -> list[JSON]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Step
+from meta_agent.core.ledger.waiting import Wait
 from meta_agent.reports import run_figures
 from meta_agent.reports._facts import (
     attribution_facts,
@@ -109,15 +110,22 @@ def standing(state: RunState) -> list[Section]:
     if state.exit_reason is None and state.phase:
         rows.append(("phase", f"{state.phase} {state.phase_detail}"))
     if state.owner:
-        idle = max(0.0, time.time() - state.last_at)
+        idle = max(0.0, time.time() - state.alive_at)
         rows.append(("last sign of life", f"{duration(idle)} ago"))
     rows += [("waits for", f"a person: {decision.asks}") for decision in state.waiting]
+    if state.owner and state.exit_reason is None:
+        rows += [("waits for", _wait_row(wait)) for wait in state.waits.waits[:3]]
     rows += [("in flight", open_step_text(step)) for step in state.open_steps]
     if words := progress(state):
         rows.append(("progress", words))
     rows += [("candidates", kinds or "none yet"), ("versions", str(len(state.versions)))]
     rows.append(("spend", spend_line(state)))
     return present(Section([Facts(rows)]), Section(_spend_by_role(state)))
+
+
+def _wait_row(wait: Wait) -> str:
+    lasting = f"for {duration(max(0.0, time.time() - wait.since))}"
+    return "; ".join(filter(None, (wait.subject, lasting, wait.progress)))
 
 
 def page(state: RunState) -> Page:

@@ -7,12 +7,13 @@ What steps there are stands in `ledger.kinds`.
 
 Events: `plan` {attempts}, `phase` {name, detail, generation?}, `note` {text, level}, `metrics`
 {series, step, and numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ
-from the recorded ones}, the newest counts. `series` names a curve's owner, an arm and a seed:
-"g0/c2/s1" or "4f2a-s1-n30".
+from the recorded ones}, the newest counts; `wait` {text}, which is no progress. `series` names a
+curve's owner, an arm and a seed: "g0/c2/s1" or "4f2a-s1-n30".
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,8 +23,9 @@ from typing import Any, Final
 
 from meta_agent.core.display import DecisionView
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.ledger import Event, Ledger, RunRow, Spend, Step
+from meta_agent.core.ledger import WAIT, Event, Ledger, RunRow, Spend, Step
 from meta_agent.core.ledger.kinds import KINDS
+from meta_agent.core.ledger.waiting import FROZEN_SEC, Wait, Waits, stalled
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._money import by_role_json, total_usd
 from meta_agent.reports._parts import (
@@ -85,6 +87,7 @@ class RunState:
     replay: Mapping[str, Any] | None = None  # the recording that the replies came from
     notes: list[tuple[float, str]] = field(default_factory=list)
     open_steps: list[Step] = field(default_factory=list)
+    waits: Waits = field(default_factory=Waits)  # what its process last wrote that it waits for
 
     @property
     def domain(self) -> str:
@@ -155,6 +158,27 @@ class RunState:
     def waiting(self) -> list[DecisionView]:
         """The questions that no person has answered yet."""
         return [decision for decision in self.decisions if decision.waits]
+
+    @property
+    def alive_at(self) -> float:
+        """Returns when the run last recorded anything, or one of its waits made progress."""
+        return max(self.last_at, *(wait.moved_at for wait in self.waits.waits), 0.0)
+
+    @property
+    def stall(self) -> Wait | None:
+        """Returns the wait that holds a running run up; None if none does."""
+        if self.exit_reason is not None or self.owner is None:
+            return None
+        return stalled(self.waits.waits, self.last_at, time.time())
+
+    @property
+    def frozen_sec(self) -> float:
+        """Returns for how long the run's process has not run; 0 if it runs or has ended."""
+        written_at = self.waits.written_at
+        if self.exit_reason is not None or self.owner is None or written_at is None:
+            return 0.0
+        silent_sec = time.time() - written_at
+        return silent_sec if silent_sec > FROZEN_SEC else 0.0
 
     def decisions_on(self, candidate: str) -> list[DecisionView]:
         """Returns what people decided about one candidate."""
@@ -241,6 +265,8 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
         starts=row.starts,
         spend=ledger.spend(row.run),
     )
+    if row.exit_reason is None:
+        state.waits = Waits.read(ledger.folder, row.run, state.owner)
     for step in ledger.steps(row.run):
         apply_step(state, step)
     for step in ledger.steps(kind="revert"):  # by a person, after any run
@@ -295,6 +321,8 @@ def apply_step(state: RunState, step: Step) -> None:
 
 def apply_event(state: RunState, event: Event) -> None:
     """Adds one event to the state."""
+    if event.kind == WAIT:
+        return
     state.last_at = max(state.last_at, event.at)
     payload: Mapping[str, Any] = event.fields
     if event.kind == "phase":

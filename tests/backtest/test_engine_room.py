@@ -72,7 +72,7 @@ def opened(
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
     config = RunConfig(policy=f"hf:{folder}", **{"engines": 1, "precision": "float32", **more})
     domain: Any = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=32_768))
-    return engines.engines_for(config, config.policy, domain, folder, lambda _: None)
+    return engines.engines_for(config, config.policy, domain, folder)
 
 
 def test_a_context_that_the_model_was_not_made_for_is_refused(

@@ -47,7 +47,7 @@ def opened(workspace: Path, *, run: str = RUN, **settings: Any) -> Iterator[Open
             yield Opened(client, ledger, transcripts)
 
 
-PASSED = {"environment", "clock", "retry", "servers", "labels", "timeouts", "tell"}
+PASSED = {"environment", "clock", "retry", "servers", "labels", "timeouts"}
 
 
 def user(text: str) -> Message:

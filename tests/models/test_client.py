@@ -2,17 +2,14 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta_agent.core.errors import ConfigError, IntegrityError, PreflightError, ProviderError
-from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.asking.client import Server
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.llm_clients.providers._connection import Timeouts
 from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, say_each
 from tests.models._clients import AT_ONCE, RUN, SHELL, opened, request, user
 
@@ -289,25 +286,3 @@ def test_a_wrong_key_or_model_names_role_server_and_variable(tmp_path: Path, sta
             assert "the analyst's model any" in told.replace("openai/", "") and str(url) in told
             assert variables in told and f"HTTP {status}: no" in told
             assert refused.value.halts and "tok-9876" not in told
-
-
-def test_a_silent_server_is_said_after_five_seconds(tmp_path: Path) -> None:
-    said: list[tuple[float, str]] = []
-    began = time.monotonic()
-    patience = Timeouts(connect_sec=1, first_sec=6, between_sec=6, total_sec=7)
-    with (
-        openai_server(lambda _: Fault.silent()) as url,
-        opened(
-            tmp_path,
-            meta_model=OURS,
-            base_urls={"all": url},
-            timeouts=patience,
-            retry=RetryPolicy(attempts=1),
-            tell=lambda text: said.append((time.monotonic() - began, text)),
-        ) as run,
-        pytest.raises(ProviderError),
-    ):
-        run.client.chat(request("one"), conversation="c", turn=0)
-    ((at, told),) = said
-    assert 5 <= at < 6.9
-    assert "analyst" in told and str(url) in told and "no key" in told and "5 s" in told

@@ -24,7 +24,7 @@ from meta_agent.core.errors import (
     TrainingError,
 )
 from meta_agent.core.lab.training import kept_folder
-from meta_agent.policies import training
+from meta_agent.core.ledger import waiting
 from meta_agent.policies.training import (
     Advantages,
     PolicyChild,
@@ -225,22 +225,29 @@ def test_a_child_that_hangs_is_killed_within_the_timeout(nano_policy: Path) -> N
 
 
 def test_a_long_call_says_how_far_it_is_and_can_be_stopped_between_two_tokens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(training.policy, "TELL_SEC", 0.0)
     sentences: list[str] = []
+
+    def halfway() -> bool:
+        waits = waiting.open_waits(time.time() + 9)
+        sentences.extend(f"{wait.subject}: {wait.progress}" for wait in waits if wait.progress)
+        return bool(sentences)
+
     requests = [
         _nano.request(
             str(i), "zebra", max_tokens=20_000, temperature=0.0, max_context_tokens=30_000
         )
         for i in range(8)
     ]
-    with PolicyChild(threads=1, tell=sentences.append) as patient:
+    with PolicyChild(threads=1) as patient:
         patient.load(f"hf:{_bpe.write(tmp_path / 'tiny', window=30_000)}")
         with pytest.raises(Interrupted):
-            patient.generate_until(requests, lambda: bool(sentences))
+            patient.generate_until(requests, halfway)
         patient.finish([request.key for request in requests])
-        assert re.match(r"a model call of 8 attempts: \d+ tokens so far, \d attempts", sentences[0])
+        assert re.match(
+            r"a model call of 8 attempts by .*: \d+ tokens so far, \d attempts", sentences[0]
+        )
         (reply,) = patient.generate([_nano.request("next", "fox", max_tokens=3)])
         assert reply.completion_tokens == 3
 

@@ -9,11 +9,12 @@ from meta_agent.core.ledger._crash import CRASH_VARIABLE, crash_point
 from meta_agent.core.ledger._ledger import Ledger
 from meta_agent.core.ledger._lock import live_owner
 from meta_agent.core.ledger._retrace import RetracedLedger, UnrecordedError
-from meta_agent.core.ledger._rows import DONE, Event, RunRow, Spend, Step
+from meta_agent.core.ledger._rows import DONE, WAIT, Event, RunRow, Spend, Step
 
 __all__ = [
     "CRASH_VARIABLE",
     "DONE",
+    "WAIT",
     "Event",
     "Ledger",
     "RetracedLedger",

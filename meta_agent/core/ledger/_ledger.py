@@ -26,6 +26,7 @@ from meta_agent.core.ledger._lock import OwnerLock, StepLocks, live_owner
 from meta_agent.core.ledger._money import Purse
 from meta_agent.core.ledger._rows import (
     FAILED,
+    WAIT,
     Event,
     RunRow,
     Step,
@@ -45,6 +46,8 @@ class Ledger(Purse):
         super().__init__(journal)
         self._lock = lock
         self._steps = StepLocks()
+        self.recorded_at = 0.0
+        """When this process last recorded a step's beginning or end, or an event (Unix time)."""
 
     @classmethod
     def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
@@ -129,6 +132,7 @@ class Ledger(Purse):
                 "attempts = attempts + 1, started_at = excluded.started_at, error = NULL",
                 (key, self._run, kind, intent, time.time()),
             )
+        self.recorded_at = time.time()
         return None
 
     def _run_work(self, key: str, work: Callable[[], T]) -> T:
@@ -162,6 +166,7 @@ class Ledger(Purse):
             if done is not None:
                 digest = link(before, done)
                 db.execute("INSERT INTO chain (key, digest) VALUES (?, ?)", (key, digest))
+        self.recorded_at = time.time()
 
     def _last_link(self, but: str) -> str:
         rows = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
@@ -252,7 +257,10 @@ class Ledger(Purse):
                 "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
                 (run or self._run, kind, time.time(), encode(payload)),
             )
-            return int(cursor.lastrowid or 0)
+            number = int(cursor.lastrowid or 0)
+        if kind != WAIT:
+            self.recorded_at = time.time()
+        return number
 
     def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
         """Returns the events of a run or a kind, oldest first."""

@@ -16,6 +16,7 @@ Cell = str | int | float | bytes | None
 T = TypeVar("T")
 
 FAILED: Final = "failed"  # the event of an attempt at a step that raised
+WAIT: Final = "wait"  # the event of a wait that lasts; it is no progress of a run
 DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 
 

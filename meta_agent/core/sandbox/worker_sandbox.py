@@ -12,6 +12,7 @@ import base64
 import contextlib
 import itertools
 import json
+import shlex
 import threading
 import time
 from collections import deque
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.parsing.strict import Budget
 from meta_agent.core.protocols import JSON, Answer, Answerer, Call, CallServer, ExecResult
 from meta_agent.core.sandbox.link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
@@ -45,6 +47,8 @@ class Sent:
     timeout_sec: float
     serve: CallServer
     budget: Budget
+    subject: str = ""
+    """The command that it runs, for people."""
     reply: dict[str, JSON] | None = None
 
 
@@ -127,7 +131,8 @@ class WorkerSandbox:
             "output_limit_bytes": output_limit_bytes,
         }
         budget = Budget(2 * encoded_size(output_limit_bytes + NOTICE_BYTES) + ENVELOPE_BYTES, 1000)
-        reply = self._request("exec", args, timeout_sec + EXEC_GRACE_SEC, budget)
+        subject = f"the command `{shlex.join(argv)[:120]}`"
+        reply = self._request("exec", args, timeout_sec + EXEC_GRACE_SEC, budget, subject=subject)
         result = self._parsed(parse_exec, reply)
         if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
             raise self._break_off(
@@ -186,10 +191,11 @@ class WorkerSandbox:
         timeout_sec: float,
         budget: Budget,
         serve: CallServer | None = None,
+        subject: str = "",
     ) -> JSON:
         with self._taking_turns(op, timeout_sec):
             deadline = time.monotonic() + timeout_sec
-            sent = Sent(next(self._ids), op, timeout_sec, serve or refuse, budget)
+            sent = Sent(next(self._ids), op, timeout_sec, serve or refuse, budget, subject)
             return self._reply_to(self._send(sent, args, ()), deadline)
 
     def begin(
@@ -283,6 +289,15 @@ class WorkerSandbox:
             first.reply = self._converse(first, limit)
         return outcome(sent.reply)
 
+    def _waiting(self, sent: Sent) -> contextlib.AbstractContextManager[None]:
+        return waiting(
+            "sandbox",
+            f"{sent.subject or f'the operation `{sent.op}`'} in a sandbox ({self.backend})",
+            limit_sec=sent.timeout_sec,
+            group=sent.op,
+            advice="Nothing to do: at its limit the sandbox is killed, and the run goes on.",
+        )
+
     def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
         def answer(answers: list[Answer], *, excused_sec: float = 0.0) -> None:
             nonlocal deadline
@@ -295,7 +310,8 @@ class WorkerSandbox:
 
         budget, before = sent.budget, self._link.taken
         while True:
-            frame = self._link.receive(deadline, budget)
+            with self._waiting(sent):
+                frame = self._link.receive(deadline, budget)
             if sent.serve is refuse:  # then one budget is for all frames together
                 remaining = sent.budget.bytes - (self._link.taken - before)
                 budget = replace(budget, bytes=remaining)

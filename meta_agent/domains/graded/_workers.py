@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.processes import DEVNULL, PIPE, start
 from meta_agent.core.protocols import JSON
 
@@ -61,7 +62,15 @@ class Worker:
         """Asks one question. Kills the process if no answer comes in time."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
-            reply = json.loads(self._exchange(line.encode(), seconds))
+            with waiting(
+                "grader",
+                f"`{op}` of the grader {self._name} (process {self._process.pid})",
+                limit_sec=seconds,
+                group=op,
+                advice="At its limit the grader's process is killed, and the attempt counts as a "
+                "failure of the grader.",
+            ):
+                reply = json.loads(self._exchange(line.encode(), seconds))
         except GraderError:
             self.close()
             raise

@@ -6,10 +6,7 @@ and a breaker.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -18,6 +15,7 @@ from urllib.parse import urlsplit
 from meta_agent.core.chat import ChatReply, ChatRequest, Provider
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError, ProviderError
+from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.asking._scripted import Script
@@ -32,7 +30,6 @@ from meta_agent.llm_clients.providers._endpoints import (
 from meta_agent.llm_clients.providers._failures import reworded
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")
-SILENT_SEC: Final = 5.0
 _SCRIPTED: Final = "scripted:"
 _PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
@@ -138,13 +135,11 @@ class Routes:
         servers: Mapping[Role, Server],
         timeouts: Timeouts | None,
         policy: RetryPolicy,
-        tell: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._tell = tell
         self._environment = environment
         self._servers = servers
-        self._timeouts = timeouts
+        self._timeouts = timeouts or Timeouts()
         self._policy = policy
         self._accounts: dict[Endpoint, tuple[Provider, Breaker]] = {}
         self._routes: dict[Role, Route] = {}
@@ -184,11 +179,25 @@ class Routes:
             self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
         provider, breaker = self._accounts[account]
         who = f"the {role}'s model {model} at {endpoint.place} ({endpoint.key_words})"
-        silence = SilenceNotice(who, self._tell)
+        silent_sec = self._timeouts.connect_sec + self._timeouts.first_sec
 
         def ask(request: ChatRequest, _conversation: str, _turn: int) -> ChatReply:
-            with silence.around_a_call():
-                return provider.chat(request)
+            """Asks once. Adds whom it asked to the error of a wrong key or address."""
+            with waiting(
+                "model",
+                f"a reply of {who}",
+                limit_sec=silent_sec,
+                group=role,
+                advice="A silent call fails at its limit and is asked again. See whether the "
+                "server is up.",
+                command="meta-agent doctor --live",
+            ):
+                try:
+                    return provider.chat(request)
+                except ProviderError as error:
+                    if error.kind in ("auth", "not_found", "connection"):
+                        raise reworded(error, f"{who}: {error}") from None
+                    raise
 
         return Route(model, endpoint.model, price, ask, Retrying(self._policy, breaker))
 
@@ -197,42 +206,3 @@ class Routes:
         if server is None:
             return endpoint_for(role, self._config, self._environment)
         return resolve_endpoint(server.model, server.base_url, server.api_key, self._environment)
-
-
-class SilenceNotice:
-    """Tells the user once that a role's server is silent, and again only after it has answered.
-
-    The first notice comes after five seconds. A slow server has three times its slowest reply.
-    """
-
-    def __init__(self, who: str, tell: Callable[[str], None]) -> None:
-        self._who = who
-        self._tell = tell
-        self._lock = threading.Lock()  # guards the two below
-        self._patience_sec = SILENT_SEC
-        self._is_told = False
-
-    @contextmanager
-    def around_a_call(self) -> Iterator[None]:
-        """Tells of silence meanwhile. Adds whom it asked to the error of a wrong key or address."""
-        timer = threading.Timer(self._patience_sec, self._notify, [self._patience_sec])
-        timer.daemon = True
-        timer.start()
-        began = time.monotonic()
-        try:
-            yield
-        except ProviderError as error:
-            if error.kind in ("auth", "not_found", "connection"):
-                raise reworded(error, f"{self._who}: {error}") from None
-            raise
-        finally:
-            timer.cancel()
-        with self._lock:
-            self._patience_sec = max(self._patience_sec, 3 * (time.monotonic() - began))
-            self._is_told = False
-
-    def _notify(self, waited_sec: float) -> None:
-        with self._lock:
-            is_told, self._is_told = self._is_told, True
-        if not is_told:
-            self._tell(f"{self._who} has said nothing for {waited_sec:.0f} s; still waiting")

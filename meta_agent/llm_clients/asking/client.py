@@ -121,7 +121,6 @@ def open_client(
     labels: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
     retry: RetryPolicy | None = None,
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Client:
     """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks.
 
@@ -137,7 +136,6 @@ def open_client(
         labels: facts about the record for people, e.g. `{"model": "...", "relayed": "..."}`.
         timeouts: how long a server may stay silent.
         retry: the limits of the retry policy.
-        tell: gets a text when a server is silent.
 
     Raises:
         ConfigError, PreflightError: before anything is asked.
@@ -158,7 +156,6 @@ def open_client(
             servers=servers or {},
             timeouts=timeouts,
             policy=retry or RetryPolicy(),
-            tell=tell,
         )
         opened.callback(routes.close)
         _set_caps(config, ledger, run_id)

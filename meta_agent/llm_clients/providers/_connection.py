@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from meta_agent.core.errors import ProviderError
+from meta_agent.core.ledger.waiting import moved
 from meta_agent.llm_clients.providers._failures import malformed
 
 REPLY_BYTES: Final = 64 << 20
@@ -92,7 +93,8 @@ class Connection:
             self._close()
 
     def event_arrived(self) -> None:
-        """Starts the wait for the next event."""
+        """Starts the wait for the next event, and says that the call makes progress."""
+        moved()
         self._wait_for_event(self._timeouts.between_sec)
 
     def finish(self) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ProviderError
+from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.protocols import JSON, GenerateRequest
 from meta_agent.policies.engines.talks import Asked
 
@@ -147,7 +148,17 @@ class Routes:
         body = None if value is None else json.dumps(value).encode()
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         try:
-            with closing(_Connection(self._at, timeout_sec)) as connection:
+            with (
+                waiting(
+                    "engine",
+                    f"an answer of the engine at {self._at} to {path}",
+                    limit_sec=timeout_sec,
+                    group=path,
+                    advice="An engine that has calls and moves nothing is replaced. See its log.",
+                    command="meta-agent log --follow",
+                ),
+                closing(_Connection(self._at, timeout_sec)) as connection,
+            ):
                 connection.request(method, path, body, headers)
                 reply = connection.getresponse()
                 data = reply.read()

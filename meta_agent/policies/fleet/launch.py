@@ -13,8 +13,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from meta_agent.policies.fleet._routes import BASE, Routes
@@ -41,7 +41,6 @@ class VllmLaunch:
     gpus_each: int = 1
     memory_share: float | None = None
     """The share of a GPU's memory that an engine takes; None: vLLM's default."""
-    tell: Callable[[str], None] = field(default=lambda _: None)
 
     def __call__(self, number: int, weights: Path, rank: int) -> VllmEngine:
         argv = vllm_server.serving(vllm_server.require_vllm(), weights, BASE, self.context_tokens)
@@ -59,7 +58,7 @@ class VllmLaunch:
             variables |= processors(self.count, os.cpu_count() or 1)
         if self.memory_share is not None:
             argv += ["--gpu-memory-utilization", f"{self.memory_share:.2f}"]
-        return VllmEngine(argv, variables, self.logs / f"engine-{number}.log", self.tell)
+        return VllmEngine(argv, variables, self.logs / f"engine-{number}.log")
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
@@ -76,9 +75,7 @@ def processors(engines: int, cores: int) -> dict[str, str]:
 class VllmEngine:
     """One running vLLM server. The constructor starts it and waits until it is healthy."""
 
-    def __init__(
-        self, argv: Sequence[str], variables: dict[str, str], log: Path, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, argv: Sequence[str], variables: dict[str, str], log: Path) -> None:
         key = secrets.token_hex(16)
         self._folder = Path(tempfile.mkdtemp(prefix="meta-agent-engine-"))  # of mode 0700
         at = self._folder / "socket"
@@ -87,7 +84,7 @@ class VllmEngine:
         environment = {**vllm_server.settings(key), **open_routes, **variables}
         try:
             self._process: ServerProcess = vllm_server.start(
-                [*argv, "--uds", str(at)], environment, log, healthy=self.routes.healthy, tell=tell
+                [*argv, "--uds", str(at)], environment, log, healthy=self.routes.healthy
             )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import socket
 import sys
 import time
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from meta_agent.core.errors import ConfigError, PreflightError, ProviderError
+from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
 from meta_agent.policies.served._server_process import ServerProcess, runs
@@ -35,7 +37,6 @@ CONTEXT_TOKENS: Final = 36_864
 """The longest conversation served, if the model can: a domain's ceiling and a reply."""
 START_SEC: Final = 900.0
 _POLL_SEC: Final = 0.5
-_TELL_EVERY_SEC: Final = 30.0
 _TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
 _CPU_SEQUENCES: Final = 16
 _NO_LIMIT: Final = 1 << 30
@@ -58,7 +59,6 @@ class VllmServer:
         path: Path,
         *,
         log: Path,
-        tell: Callable[[str], None] = lambda _: None,
         start_sec: float = START_SEC,
     ) -> None:
         python, config = require_vllm(), config_of(path)
@@ -70,7 +70,6 @@ class VllmServer:
             settings(key),
             log,
             healthy=lambda: _healthy(url),
-            tell=tell,
             start_sec=start_sec,
         )
 
@@ -96,7 +95,6 @@ def start(
     log: Path,
     *,
     healthy: Callable[[], bool],
-    tell: Callable[[str], None] = lambda _: None,
     start_sec: float = START_SEC,
 ) -> ServerProcess:
     """Starts a model server and returns it once it is healthy.
@@ -105,24 +103,35 @@ def start(
     """
     process = ServerProcess(argv, variables, log)
     try:
-        began = last_notice = time.monotonic()
-        while not healthy():
-            now = time.monotonic()
-            if process.exit_code is not None or now - began > start_sec:
-                raise ProviderError(
-                    f"vLLM did not start within {now - began:.0f} s: {process.last_words()}",
-                    kind="server",
-                    billed="no",
-                    hint=f"read the whole log, then run the command again: {log}",
-                )
-            if now - last_notice >= _TELL_EVERY_SEC:
-                last_notice = now
-                tell(f"vLLM is starting, {now - began:.0f} s so far (log: {log})")
-            time.sleep(_POLL_SEC)
+        with waiting(
+            "engine",
+            f"the start of a vLLM server (process {process.pid}, log {log})",
+            limit_sec=start_sec,
+            group="start",
+            advice="It loads and compiles the model. Its log says how far it is.",
+            command=shlex.join(["tail", "-f", str(log)]),
+        ):
+            _until_healthy(process, healthy, log, start_sec)
     except BaseException:
         process.close()
         raise
     return process
+
+
+def _until_healthy(
+    process: ServerProcess, healthy: Callable[[], bool], log: Path, start_sec: float
+) -> None:
+    began = time.monotonic()
+    while not healthy():
+        lasted_sec = time.monotonic() - began
+        if process.exit_code is not None or lasted_sec > start_sec:
+            raise ProviderError(
+                f"vLLM did not start within {lasted_sec:.0f} s: {process.last_words()}",
+                kind="server",
+                billed="no",
+                hint=f"read the whole log, then run the command again: {log}",
+            )
+        time.sleep(_POLL_SEC)
 
 
 def require_vllm() -> str:

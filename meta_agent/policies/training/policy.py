@@ -11,9 +11,8 @@ Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Self, TypeVar
@@ -27,6 +26,7 @@ from meta_agent.core.errors import (
     TrainingError,
 )
 from meta_agent.core.lab.training import TRAIN_STEP_SEC
+from meta_agent.core.ledger.waiting import moved, waiting
 from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.training import _wire
 from meta_agent.policies.training._frames import FrameError
@@ -45,8 +45,6 @@ T = TypeVar("T")
 
 ROWS_A_FRAME: Final = 16
 """A token takes 16 bytes, so that rows of a million tokens stay below a frame's limit."""
-TELL_SEC: Final = 20.0
-"""The time between two sentences about a model call that lasts."""
 _WARM_STARTS: Final = Path(__file__).parents[2] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 
@@ -72,13 +70,8 @@ class PolicyChild:
         timeouts: Timeouts | None = None,
         settings: TrainSettings | None = None,
         devices: str | None = None,
-        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see.
-
-        `tell` gets a sentence now and then while a model call lasts.
-        """
-        self._tell = tell
+        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see."""
         self.policy = ""  # set by `load`
         self.settings = settings or TrainSettings()
         self._timeouts = timeouts or Timeouts()
@@ -116,19 +109,17 @@ class PolicyChild:
         `stopping` is asked about once a second.
         """
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
-        with self._lock:
+        limit_sec = self._timeouts.generate_sec
+        with (
+            self._lock,
+            self._waiting(f"a model call of {len(requests)} attempts", limit_sec, "generate"),
+        ):
             self._send(command)
-            told_at = time.monotonic()
-            while "event" in (frame := self._receive(self._timeouts.generate_sec)):
+            while "event" in (frame := self._receive(limit_sec)):
                 if stopping():
                     self._stop_call()
                     raise Interrupted
-                if time.monotonic() - told_at >= TELL_SEC:
-                    told_at = time.monotonic()
-                    self._tell(
-                        f"a model call of {len(requests)} attempts: {frame['tokens']} tokens so "
-                        f"far, {frame['rows']} attempts still write"
-                    )
+                moved(f"{frame['tokens']} tokens so far, {frame['rows']} attempts still write")
         return self._rows("replies", _wire.reply_from_json, frame.get("ok"), len(requests))
 
     def _stop_call(self) -> None:
@@ -169,7 +160,9 @@ class PolicyChild:
         with self._lock:
             self._send({"op": "train", "job": _wire.job_to_json(job)})
             while True:
-                frame = self._receive(self._timeouts.train_step_sec)
+                limit_sec = self._timeouts.train_step_sec
+                with self._waiting(f"a step of the training {job.output.name}", limit_sec, "train"):
+                    frame = self._receive(limit_sec)
                 match frame.get("event"):
                     case "rollout":
                         self._provide(
@@ -254,9 +247,22 @@ class PolicyChild:
         return Checkpoint(path=path, policy=policy, steps=job.steps, seed=job.seed)
 
     def _ask(self, command: JSON, timeout_sec: float) -> JSON:
-        with self._lock:
+        op = str(command["op"])
+        with self._lock, self._waiting(f"the answer to `{op}`", timeout_sec, op):
             self._send(command)
             return self._receive(timeout_sec).get("ok")
+
+    def _waiting(self, subject: str, limit_sec: float, group: str) -> AbstractContextManager[None]:
+        """Announces that this process waits for the child."""
+        return waiting(
+            "training",
+            f"{subject} by the policy child (process {self.pid})",
+            limit_sec=limit_sec,
+            group=group,
+            advice="A child that is silent for its limit is killed; the same command then resumes. "
+            "See whether it works: state T is a stopped process (kill -CONT continues it).",
+            command=f"ps -o pid,stat,time,pcpu,command -p {self.pid}",
+        )
 
     def _send(self, command: JSON) -> None:
         self._check_alive()

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from meta_agent.core.display import Reply
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger, live_owner
+from meta_agent.core.ledger.waiting import Waits
 from meta_agent.core.workspace import Workspace
 from meta_agent.reports._format import duration
 from meta_agent.reports.pages.html import Live, document, element, render_html
@@ -57,7 +59,14 @@ class Site:
             with suppress(OSError):
                 status = file.stat()
                 sizes.append(f"{status.st_mtime_ns}.{status.st_size}")
-        return ":".join((*sizes, live_owner(ledger) or "nobody"))
+        return ":".join((*sizes, live_owner(ledger) or "nobody", self._held_up()))
+
+    def _held_up(self) -> str:
+        """Returns a text that changes when the run ceases to make progress or moves again."""
+        if (state := self._snapshot.state) is None:
+            return ""
+        state = replace(state, waits=Waits.read(self._place.root, state.run, state.owner))
+        return f"{state.frozen_sec > 0} {state.stall.moved_at if state.stall else ''}"
 
     def page(self) -> str:
         state = self._now().state
@@ -106,5 +115,5 @@ def _word(state: RunState) -> str:
     """Returns how the run stands and, for an unfinished run, how old its last record is."""
     word = state_word(state)
     if state.exit_reason is None:
-        word += f"; last sign of life {duration(max(0.0, time.time() - state.last_at))} ago"
+        word += f"; last sign of life {duration(max(0.0, time.time() - state.alive_at))} ago"
     return word

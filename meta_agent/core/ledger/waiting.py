@@ -1,0 +1,241 @@
+"""What a run waits for now, in a file of its workspace that other processes read.
+
+A place that waits for something outside this process does so inside `waiting(...)`. Once a second a
+`Watch` writes the longest waits to `waits.json`, and reports the one that holds the run up.
+
+A wait counts as stalled after three times the longest silence of its kind that ended well in this
+process. Before one has ended, a tenth of its own time limit counts.
+
+Promises: entering a wait costs microseconds and opens no file. A reader tells a process that died
+(nobody holds the ledger's lock) and a process that does not run (it stopped writing the file) from
+a slow one. What a killed process last waited for stays readable.
+
+Does not cover: which of several runs in one process waits. Each of their files names all waits, and
+a run that records steps meanwhile is not called stalled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Self
+
+from meta_agent.core.durable import part_of
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.ledger._ledger import Ledger
+from meta_agent.core.protocols import JSON
+from meta_agent.core.workspace import read_small
+
+Kind = Literal["model", "sandbox", "grader", "engine", "training", "agent"]
+
+FILE: Final = "waits.json"
+LEAST_PATIENCE_SEC: Final = 5.0
+TIMES_THE_USUAL: Final = 3.0
+LIMIT_SHARE: Final = 0.1
+LONG_SEC: Final = 20.0
+"""After this time a wait that makes progress is reported, too."""
+BEAT_SEC: Final = 1.0
+FROZEN_SEC: Final = 30.0
+"""A process that has not written its file for so many beats does not run."""
+_MOST_WAITS: Final = 8
+_MOST_BYTES: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Wait:
+    """One wait for something outside this process. Times are seconds since the epoch."""
+
+    kind: str  # a `Kind`; a reader takes other words from other versions
+    subject: str
+    """What is waited for, as a noun phrase for people."""
+    limit_sec: float
+    """The longest silence before the waiting place gives up."""
+    advice: str
+    """A sentence for people: what happens next, or what to look at."""
+    command: str
+    since: float
+    moved_at: float
+    """When it began or last made progress."""
+    progress: str = ""
+    usual_sec: float | None = None
+    """The longest silence of such a wait that ended well; None if none has ended."""
+
+    @property
+    def patience_sec(self) -> float:
+        """Returns how long it may be silent before it counts as stalled."""
+        expected = self.limit_sec * LIMIT_SHARE
+        if self.usual_sec is not None:
+            expected = self.usual_sec * TIMES_THE_USUAL
+        return max(LEAST_PATIENCE_SEC, expected)
+
+    def to_json(self) -> dict[str, JSON]:
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, row: JSON) -> Self:
+        """Parses what `to_json` returned. Raises ValueError, TypeError or KeyError otherwise."""
+        usual = row["usual_sec"]
+        return cls(
+            kind=str(row["kind"]),
+            subject=str(row["subject"]),
+            limit_sec=float(row["limit_sec"]),
+            advice=str(row["advice"]),
+            command=str(row["command"]),
+            since=float(row["since"]),
+            moved_at=float(row["moved_at"]),
+            progress=str(row["progress"]),
+            usual_sec=None if usual is None else float(usual),
+        )
+
+
+class Waits(NamedTuple):
+    """What the process of a run last wrote about its waits."""
+
+    waits: tuple[Wait, ...] = ()  # the one with the longest silence first
+    written_at: float | None = None  # None: nothing was written
+
+    @classmethod
+    def read(cls, folder: Path, run: str, owner: str | None) -> Self:
+        """Returns the waits of a run; none if its file is missing, damaged or of another process.
+
+        `owner` is the process that works in this workspace now. If there is none, the last words of
+        the process that died are returned.
+        """
+        try:
+            row = json.loads(read_small(folder / FILE, _MOST_BYTES) or "{}")
+            if row["run"] != run or owner not in (None, row["pid"]):
+                return cls()
+            return cls(tuple(map(Wait.parse, row["waits"])), float(row["at"]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return cls()
+
+
+def stalled(waits: Sequence[Wait], recorded_at: float, now: float) -> Wait | None:
+    """Returns the wait that holds a run up, or None.
+
+    It is silent beyond its patience, and the run has recorded nothing for as long.
+    """
+    beyond = (wait for wait in waits if now - max(wait.moved_at, recorded_at) > wait.patience_sec)
+    return min(beyond, key=lambda wait: wait.moved_at, default=None)
+
+
+# --- where waits happen -------------------------------------------------------------------------
+
+_lock = threading.Lock()  # guards the two dictionaries
+_open: dict[int, tuple[Wait, str]] = {}
+_usual: dict[str, float] = {}
+_numbers: Final = itertools.count()
+_innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=None)
+
+
+@contextmanager
+def waiting(
+    kind: Kind, subject: str, *, limit_sec: float, advice: str, group: str = "", command: str = ""
+) -> Iterator[None]:
+    """Announces that this thread waits, for as long as the block lasts.
+
+    Waits with the same kind and `group` are compared with each other.
+    """
+    now, number, name = time.time(), next(_numbers), f"{kind} {group}"
+    wait = Wait(kind, subject[:200], limit_sec, advice, command, now, now)
+    with _lock:
+        _open[number] = (wait, name)
+    outer = _innermost.set((wait, name))
+    try:
+        yield
+        moved()
+    finally:
+        _innermost.reset(outer)
+        with _lock:
+            del _open[number]
+
+
+def moved(progress: str = "") -> None:
+    """Says that the innermost wait of this thread makes progress. Does nothing outside a wait."""
+    if (current := _innermost.get()) is None:
+        return
+    wait, name = current
+    now = time.time()
+    with _lock:
+        _usual[name] = max(_usual.get(name, 0.0), now - wait.moved_at)
+        wait.moved_at = now
+        wait.progress = progress or wait.progress
+
+
+def open_waits(now: float) -> list[Wait]:
+    """Returns the waits of this process that last longer than a beat, the most silent first."""
+    with _lock:
+        waits = [replace(wait, usual_sec=_usual.get(name)) for wait, name in _open.values()]
+    lasting = (wait for wait in waits if now - wait.since > BEAT_SEC)
+    return sorted(lasting, key=lambda wait: wait.moved_at)
+
+
+# --- who writes them down -----------------------------------------------------------------------
+
+
+class Watch:
+    """Writes the waits of this process to the workspace of a run, until `close`.
+
+    `tell` gets a wait that holds the run up, or that lasts and makes progress. It gets the same
+    wait again when twice the time has passed.
+    """
+
+    def __init__(self, ledger: Ledger, run: str, tell: Callable[[Wait], None]) -> None:
+        self._ledger, self._run, self._tell = ledger, run, tell
+        self._path = ledger.folder / FILE
+        self._last, self._due_at = "", 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="waits", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the watch and deletes the file: what is over is in the ledger."""
+        self._closed.set()
+        self._thread.join()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _watch(self) -> None:
+        while True:
+            now = time.time()
+            waits = open_waits(now)
+            # A full disk, or a ledger that another program holds, must not end the run here.
+            with suppress(OSError):
+                self._write(waits[:_MOST_WAITS], now)
+            with suppress(MetaAgentError):
+                self._report(waits, now)
+            if self._closed.wait(BEAT_SEC):
+                return
+
+    def _write(self, waits: Sequence[Wait], now: float) -> None:
+        """Replaces the file. It is not synced: after a power cut there is no run to wait."""
+        rows = [wait.to_json() for wait in waits]
+        row = {"run": self._run, "pid": str(os.getpid()), "at": now, "waits": rows}
+        part = part_of(self._path)
+        part.write_text(json.dumps(row), encoding="utf-8")
+        part.replace(self._path)
+
+    def _report(self, waits: Sequence[Wait], now: float) -> None:
+        lasting = (wait for wait in waits if wait.progress and now - wait.since >= LONG_SEC)
+        wait = stalled(waits, self._ledger.recorded_at, now) or next(lasting, None)
+        if wait is None:
+            return
+        if wait.subject != self._last:
+            self._last, self._due_at = wait.subject, now
+        if now >= self._due_at:
+            self._due_at = now + max(LEAST_PATIENCE_SEC, now - wait.since)
+            self._tell(wait)
