@@ -270,7 +270,7 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def with_flags(**arguments: Any) -> None:
             settings = {field: arguments.pop(field) for field in fields}
             config = resolve_flags(**settings)
-            command(config=_with_tasks(config, settings.get("tasks")), **arguments)
+            command(config=_with_tasks(config) if "tasks" in fields else config, **arguments)
 
         every = [
             *flags,
@@ -290,14 +290,14 @@ def resolve_flags(**flags: Any) -> Any:
     return resolve(_settings(flags))
 
 
-def _with_tasks(config: Any, text: str | None) -> Any:
-    """Returns the settings with the task file of a public set, if `--tasks` names a set."""
-    if not text:
+def _with_tasks(config: Any) -> Any:
+    """Returns the settings with the task file of a public set, if `tasks` names a set."""
+    if config.tasks is None:
         return config
     from meta_agent.cli._output import say
     from meta_agent.composition.inputs import with_named_tasks
 
-    return with_named_tasks(config, text, say)
+    return with_named_tasks(config, say)
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:

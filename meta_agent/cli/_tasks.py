@@ -98,7 +98,7 @@ def tasks_check(
 
     with stdout_for_data():
         config = config.model_copy(update={"tasks": None if file is None else Path(file)})
-        opened_config = with_named_tasks(config, file, say) if file else config
+        opened_config = with_named_tasks(config, say)
         request = asked_of(opened_config, sandbox=_backend(config), run="tasks-check")
         request = replace(request, images=images)
         report = check_asked(request, jobs=_jobs(jobs), progress=say)

@@ -75,8 +75,7 @@ def config_of(
     if harness is not None:
         flags["harness"] = harness
     _write(root / GIVEN, {**files, **more})
-    config = resolve(flags)
-    return with_named_tasks(config, str(tasks)) if isinstance(tasks, str | Path) else config
+    return with_named_tasks(resolve(flags))
 
 
 def _line(row: Mapping[str, JSON]) -> str:

@@ -98,15 +98,13 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     return domain
 
 
-def with_named_tasks(
-    config: RunConfig, text: str, tell: Callable[[str], None] = lambda _: None
-) -> RunConfig:
-    """Returns settings whose `tasks` are a file, if `text` names a public set.
+def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: None) -> RunConfig:
+    """Returns settings whose `tasks` are a file, if they name a public set.
 
     Makes that file. The set's domain is that of the settings, unless they name another. Where the
     rows come from is written into `origin`, which the run stores.
     """
-    task_set = named_tasks(text, config.python, tell)
+    task_set = named_tasks(str(config.tasks), config.python, tell) if config.tasks else None
     if task_set is None:
         return config
     chosen = config.origin.get("domain", "default") != "default" or config.grade is not None

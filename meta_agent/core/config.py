@@ -21,6 +21,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -94,6 +95,8 @@ GRADED: Final = "graded"
 """The domain of a user's grader."""
 BROUGHT: Final = "brought"
 """Stands in the hash of the settings for every harness that is not built in."""
+SET_NAME: Final = re.compile(r"([A-Za-z][\w-]*)(?:([:=])(.+))?", re.DOTALL)
+"""The name of a public task set: `gsm8k`, `gsm8k=PATH` or `reasoning-gym:GENERATOR`."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
 _PROCESSOR: Final = Path("/proc/cpuinfo")
@@ -111,6 +114,11 @@ def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
     return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else "float32"
 
 
+def is_set_name(text: str) -> bool:
+    """Returns True if a value of `tasks` has the form of a public set's name and is no path."""
+    return bool(SET_NAME.fullmatch(text)) and not Path(text).exists()
+
+
 class RunConfig(BaseModel):
     """All settings of a run. Frozen."""
 
@@ -119,7 +127,8 @@ class RunConfig(BaseModel):
     domain: str = "swe"
     """The task domain: a row of `domains.DOORS`, `package.module:Factory` or an entry point."""
     tasks: Path | None = None
-    """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
+    """A task file of your own (see `meta-agent tasks check`), or the name of a public set until
+    `with_named_tasks` has made its file. None: the built-in nano suite."""
     grade: Path | None = None
     """A grader of your own: a Python file with `grade(task, answer)`. Makes the domain `graded`."""
     threshold: float | None = Field(default=None, allow_inf_nan=False)
@@ -342,8 +351,10 @@ class RunConfig(BaseModel):
 
     @field_validator("tasks", "grade", "skills", "workspace")
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        return None if value is None else value.expanduser().absolute()
+    def _absolute(cls, value: Path | None, field: ValidationInfo) -> Path | None:
+        if value is None or (field.field_name == "tasks" and is_set_name(str(value))):
+            return value
+        return value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
         """Returns the model string of a role, by default that of the policy or the meta-agent."""

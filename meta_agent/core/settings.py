@@ -17,7 +17,16 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
-from meta_agent.core.config import ALL_ROLES, ENGINE, FIELDS, GRADED, TRAINING, WITHDRAWN, RunConfig
+from meta_agent.core.config import (
+    ALL_ROLES,
+    ENGINE,
+    FIELDS,
+    GRADED,
+    SET_NAME,
+    TRAINING,
+    WITHDRAWN,
+    RunConfig,
+)
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.core.workspace import SETTINGS_FILE, find_workspace, read_settings
@@ -159,10 +168,23 @@ def _file_values(path: Path) -> dict[str, Any]:
     values = _table(path, "evolve", tables, evolve)
     values |= _table(path, "training", tables, set(TRAINING))
     values |= _table(path, "engine", tables, set(ENGINE))
-    for key in ("tasks", "grade", "skills"):  # a path in a file is relative to that file
+    for key in ("tasks", "grade", "skills"):
         if isinstance(values.get(key), str):
-            values[key] = path.parent / Path(values[key]).expanduser()
+            values[key] = _beside(path.parent, values[key], may_be_name=key == "tasks")
     return values
+
+
+def _beside(folder: Path, text: str, *, may_be_name: bool) -> Path | str:
+    """Returns a path of a settings file, which is relative to its folder, or a public set's name.
+
+    The path in `gsm8k=PATH` is relative to that folder, too.
+    """
+    path = folder / Path(text).expanduser()
+    match = SET_NAME.fullmatch(text) if may_be_name else None
+    if match is None or path.exists():
+        return path
+    name, sign, rest = match.groups()
+    return f"{name}={folder / Path(rest).expanduser()}" if sign == "=" else text
 
 
 def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:

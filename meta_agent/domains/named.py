@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from meta_agent.core.config import SET_NAME, is_set_name
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats.public import PUBLIC, TaskSet, made_before, made_of, obtain
 from meta_agent.domains.reasoning_gym import FORM, tasks_of
 
 _GYM: Final = "reasoning-gym"
-_NAME: Final = re.compile(r"([A-Za-z][\w-]*)(?:([:=])(.+))?", re.DOTALL)
 
 
 class NamedTasks(NamedTuple):
@@ -34,8 +34,8 @@ def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTas
 
     `python` has the library reasoning-gym. Raises ConfigError for a name that no set has.
     """
-    match = _NAME.fullmatch(text)
-    if Path(text).expanduser().exists() or not match:
+    match = SET_NAME.fullmatch(text)
+    if match is None or not is_set_name(text):
         return None
     name, sign, rest = match.groups()
     if name == _GYM and sign == ":":

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.composition.inputs import with_named_tasks
+from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.settings import resolve
+from meta_agent.core.workspace import SETTINGS_FILE
 from meta_agent.domains.formats.math_sets import read_math
 from meta_agent.domains.formats.public import PUBLIC
 from meta_agent.domains.named import NamedTasks, named_tasks
@@ -160,3 +164,26 @@ def test_half_a_download_leaves_no_task_file(tmp_path: Path, cache: Path) -> Non
     with pytest.raises(ConfigError, match=r"cannot read .*train\.parquet as Parquet"):
         named(f"gsm8k={place}")
     assert not list(cache.glob("gsm8k*"))
+
+
+def test_a_settings_file_names_a_set_as_the_command_line_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_of(tmp_path / "given", train=8, test=4)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    def settled(value: str) -> RunConfig:
+        (tmp_path / SETTINGS_FILE).write_text(f'[evolve]\ntasks = "{value}"\n')
+        return with_named_tasks(resolve({"workspace": tmp_path}))
+
+    config = settled("gsm8k=given")  # relative to the settings file, as every path in it
+    assert config.domain == "math" and config.tasks == named(f"gsm8k={tmp_path / 'given'}").path
+    assert "train.jsonl" in config.origin["tasks"]
+    assert settled("given").tasks == tmp_path / "given"
+    assert settled("missing.jsonl").tasks == tmp_path / "missing.jsonl"
+    with pytest.raises(ConfigError, match="the nearest is gsm8k"):
+        settled("gsm8")
+    monkeypatch.setenv("META_AGENT_TASKS", f"gsm8k={tmp_path / 'given'}")
+    assert settled("missing.jsonl").tasks == config.tasks
