@@ -70,18 +70,19 @@ def report_on_files(
 def _report_on(
     reading: Reading, solved_at: float | None, as_json: bool, page: Path | None, arguments: str
 ) -> None:
-    from meta_agent.readers.evidence import read_foreign, render_foreign
+    from meta_agent.readers.evidence import read_foreign
     from meta_agent.readers.formats import judged
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.foreign_sections import WARNINGS, foreign_page
+    from meta_agent.reports.terminal.paint import painted_page
 
     report = read_foreign(judged(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **report.to_json()}
+    sections = foreign_page(report, reading.tally.lines(), arguments)
     if page is not None:
-        from meta_agent.reports.pages.foreign_page import write_foreign_page
+        from meta_agent.reports.pages.html import rendered, write_page
 
-        write_foreign_page(report, reading.tally.lines(), arguments, page)
+        write_page(rendered(sections), page)
         typer.echo(f"wrote {page}", err=True)
         if not as_json:
             return
-    text = [*reading.tally.lines(), "", *render_foreign(report, arguments).splitlines()]
-    emit(as_json, lambda: document, lambda: lines(text))
+    emit(as_json, lambda: document, lambda: painted_page(sections, unfold=[WARNINGS]))

@@ -3,8 +3,6 @@
 Messages are in OpenAI's chat form: `{"role": "system"|"user"|"assistant"|"tool", "content": str}`;
 an assistant's `tool_calls` are `{"id", "type": "function", "function": {"name", "arguments"}}` with
 `arguments` as JSON text, and a `tool` message carries `tool_call_id`. Provider modules translate.
-Blocks that a provider wants back unchanged (signed thinking) stand in the message under
-`provider_blocks` and mean nothing to anybody else.
 
 `Provider` is one SDK: it asks once, and either returns a whole reply or raises `ProviderError`. The
 rest of the program uses `ModelClient`, which adds retries, money, the record of every exchange, and
@@ -73,7 +71,6 @@ class ChatRequest:
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
-    thinking_tokens: int | None = None  # extended thinking budget, where the provider has one
     logprobs: bool = False  # ask for token ids and logprobs, where the server gives them
     lenient_tools: bool = False
     """Return unknown tool names and arguments that break the schema as they are, since the policy's
@@ -100,7 +97,6 @@ class ChatReply:
     tool_calls: tuple[ToolCall, ...] = ()
     usd: float | None = None  # None: the price is unknown
     reasoning: str = ""
-    provider_blocks: JSON = None
     tokens: ReplyTokens | None = None
     seconds: float = 0.0
     replayed: bool = False  # it came from a record: nothing was asked or paid now
@@ -123,8 +119,6 @@ class ChatReply:
                 }
                 for call in self.tool_calls
             ]
-        if self.provider_blocks is not None:
-            message["provider_blocks"] = self.provider_blocks
         return message
 
 

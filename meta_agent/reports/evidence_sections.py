@@ -74,13 +74,16 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
     return [Table(headings, rows, cut=True), *warnings, Words(rest, "dim")]
 
 
-def metrics_table(layers: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Every metric with a sentence on what it is."""
-    rows = [
-        (layer, name, number(value), Words(meaning_of(f"{layer}.{name}").what, "dim"))
-        for layer, metrics in layers.items()
-        for name, value in metrics.items()
-    ]
+def metrics_table(
+    layers: Mapping[str, Mapping[str, Any]], over: Mapping[str, str] | None = None
+) -> Table:
+    """Returns every metric with a sentence on what it is, and what each share is a share of."""
+    rows = []
+    for layer, metrics in layers.items():
+        for name, value in metrics.items():
+            metric = f"{layer}.{name}"
+            basis = f" (of {over[metric]})" if over and metric in over else ""
+            rows.append((layer, name, number(value), Words(meaning_of(metric).what + basis, "dim")))
     return Table(("layer", "metric", "value", "what it is"), rows, whole=(2,))
 
 

@@ -46,7 +46,7 @@ def test_a_report_on_a_file_needs_no_workspace(run: Any, rows: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert "4 rows of openai-messages: 3 rollouts, 1 skipped" in done.out
     assert "skipped 1: the line is not JSON (first: theirs.jsonl:4)" in done.out
-    assert "success: not in this data" in done.out
+    assert "not in this data (" in done.out
 
 
 def test_the_report_is_one_json_document(run: Any, rows: Path) -> None:

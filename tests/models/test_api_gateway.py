@@ -243,20 +243,6 @@ def test_the_context_ceiling_holds_before_and_after_the_first_reply() -> None:
     assert len(client.requests) == 1
 
 
-def test_a_provider_gets_its_own_blocks_back_with_the_reply_that_had_them() -> None:
-    client = Asked(lambda _r, turn: said(f"reply {turn}", provider_blocks=[{"signed": turn}]))
-    told = {"role": "assistant", "content": "reply 0"}
-    other = {"role": "assistant", "content": "made up by the scaffold"}
-    ask(client, call(0), call(1, messages=[user("x"), told, other, user("y")]))
-    sent = client.requests[1].messages
-    assert [message.get("provider_blocks") for message in sent] == [
-        None,
-        [{"signed": 0}],
-        None,
-        None,
-    ]
-
-
 def tokens(prompt: Sequence[int], ids: Sequence[int]) -> ReplyTokens:
     return ReplyTokens(tuple(prompt), tuple(ids), tuple(-0.5 for _ in ids))
 

@@ -236,17 +236,6 @@ def ask(model: str, url: str, timeouts: Timeouts | None = None) -> str:
         provider.close()
 
 
-def watches() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "model-watch"]
-
-
-def ended() -> bool:
-    give_up = time.monotonic() + 20
-    while watches() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return not watches()
-
-
 def peak_mb() -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
@@ -261,7 +250,6 @@ def test_an_honest_server_is_heard(name: str) -> None:
     model, openai = MODELS[name]
     with serving(lambda write: (head(write), write(honest(openai)))[0]) as (url, _):
         assert ask(model, url) == "fine"
-    assert ended()
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -274,7 +262,7 @@ def test_a_bomb_is_given_up_on(name: str, bomb: str) -> None:
     with serving(lambda write: say(write, openai)) as (url, gone):
         with pytest.raises(ProviderError) as caught:
             ask(model, url)
-        assert gone.wait(60) and ended()
+        assert gone.wait(60)
     if name != "litellm":  # which has words of its own for what it cannot read
         assert caught.value.kind == kind
     assert len(str(caught.value)) < 1000
@@ -288,13 +276,6 @@ def dripping_error(write: Write) -> None:
         time.sleep(0.05)
 
 
-def dripping_head(write: Write) -> None:
-    write(b"HTTP/1.1 200 X\r\n")
-    while True:
-        write(b"x: y\r\n")
-        time.sleep(0.05)
-
-
 def dripping_events(write: Write) -> None:
     head(write)
     while True:
@@ -302,11 +283,11 @@ def dripping_events(write: Write) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("drip", [dripping_error, dripping_head, dripping_events])
+@pytest.mark.parametrize("drip", [dripping_error, dripping_events])
 @pytest.mark.parametrize("name", MODELS)
 def test_who_drips_is_over_time_and_hung_up_on(name: str, drip: Callable[[Write], None]) -> None:
-    patience = Timeouts(connect_sec=1.0, first_sec=2.0, between_sec=2.0, total_sec=1.0)
+    patience = Timeouts(connect_sec=1.0, silent_sec=2.0, total_sec=1.0)
     with serving(drip) as (url, gone):
         with pytest.raises(ProviderError):
             ask(MODELS[name][0], url, patience)
-        assert gone.wait(60) and ended()
+        assert gone.wait(60)

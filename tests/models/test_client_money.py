@@ -173,7 +173,7 @@ def test_stalled_stream_keeps_its_reservation_and_counts_after_a_restart(tmp_pat
         "meta_model": "openai/any",
         "max_tokens": BOUND_TOKENS + 10,
         "retry": RetryPolicy(attempts=1),
-        "timeouts": Timeouts(connect_sec=5, first_sec=0.2, between_sec=0.2, total_sec=5),
+        "timeouts": Timeouts(connect_sec=5, silent_sec=0.2, total_sec=5),
     }
     with openai_server(lambda _: Fault.stall()) as url:
         settings["base_urls"] = {"all": url}

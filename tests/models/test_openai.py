@@ -57,18 +57,17 @@ def test_a_whole_reply() -> None:
     assert (reply.model, reply.request_id) == ("m-2026-01-01", "chatcmpl-0")
 
 
-def test_a_dialogue_goes_out_as_it_stands_without_our_own_fields() -> None:
+def test_a_dialogue_goes_out_as_it_stands() -> None:
     with openai_server(lambda call: Say("done")) as url:
         first = ask(url, tools=[VIEW])
         history = [
             {"role": "system", "content": "be brief"},
-            {**first.message, "provider_blocks": {"anthropic": []}},
+            first.message,
             {"role": "tool", "tool_call_id": "x", "content": "a file"},
         ]
         ask(url, messages=history)
         messages = sent(url)["messages"]
     assert [message["role"] for message in messages] == ["system", "assistant", "tool"]
-    assert "provider_blocks" not in messages[1]
 
 
 def test_knobs_go_out_only_where_they_are_set() -> None:

@@ -60,7 +60,6 @@ def test_everything_of_a_reply_is_kept(tmp_path: Path) -> None:
     answer = reply(
         "né\ud800",  # a lone surrogate: models write them
         reasoning="because",
-        provider_blocks=[{"type": "thinking", "signature": "s"}],
         tokens=tokens,
         request_id="req_1",
     )
@@ -167,7 +166,7 @@ def test_file_torn_inside_its_first_line_starts_anew(tmp_path: Path) -> None:
     assert Transcripts(tmp_path).read(NAME) == [made]
 
 
-def test_a_providers_own_blocks_make_no_other_question() -> None:
+def test_signed_blocks_of_an_older_recording_make_no_other_question() -> None:
     said: Message = {"role": "assistant", "content": "x"}
     signed: Message = {**said, "provider_blocks": {"anthropic": [{"signature": "s"}]}}
     assert Question({}, [said], []).digest == Question({}, [signed], []).digest

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from meta_agent.core.protocols import Rollout, TokenRecord
+from meta_agent.readers.evidence import ForeignReport
+from meta_agent.reports.foreign_sections import WARNINGS, foreign_page
+from meta_agent.reports.terminal.paint import painted_page
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "ls"}'}}
@@ -257,3 +262,11 @@ def ours(task: int = 0, number: int = 0, **changes: Any) -> Rollout:
         "tokens": TokenRecord([1], [2, 3], [1, 1], [-0.5, -0.25]),
     }  # fmt: skip
     return Rollout(**{**fields, **changes})
+
+
+def shown(report: ForeignReport) -> str:
+    """What a wide terminal shows of a report."""
+    screen = StringIO()
+    page = foreign_page(report, [], "--rollouts FILE")
+    Console(file=screen, width=300).print(painted_page(page, unfold=[WARNINGS]))
+    return screen.getvalue()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from meta_agent.core.protocols import Rollout
-from meta_agent.readers.evidence import exemplars, read_foreign, render_foreign
+from meta_agent.readers.evidence import exemplars, read_foreign
 from meta_agent.readers.formats import attempt_messages, read_rollouts
 
-from ._foreign import ATIF_STEPS, CALL, DATA, INSPECT, NEMO, SWE_AGENT, write_jsonl
+from ._foreign import ATIF_STEPS, CALL, DATA, INSPECT, NEMO, SWE_AGENT, shown, write_jsonl
 
 CASES = DATA / "cases"
 EXAMPLE = [
@@ -44,12 +44,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "inspect with sources": [
         {**INSPECT, "samples": [{**SAMPLE, "input": "3+4", "messages": [
             *({**m, "source": "input"} for m in EXAMPLE), {**REPLY, "source": "generate"}]}]}
-    ],
-    "openai-evals": [
-        {"spec": {"eval_name": "e"}},
-        {"event_id": 0, "sample_id": "s", "type": "sampling",
-         "data": {"prompt": EXAMPLE, "sampled": ["seven"]}},
-        {"final_report": {}},
     ],
     "atif": [
         {"schema_version": "ATIF-v1.5", "agent": {"name": "a"}, "steps": [
@@ -111,7 +105,7 @@ def test_a_share_of_endings_is_of_all_attempts(tmp_path: Path) -> None:
     told = report(tmp_path, rows)
     assert told.evidence.behaviour["truncation"] == pytest.approx(0.3)
     assert told.over["behaviour.truncation"] == "40 attempts"
-    text = render_foreign(told)
+    text = shown(told)
     assert "(of 40 attempts)" in text
     assert (
         "stop_reason: in 13 of 40 rollouts; how attempts ended, truncation as shares of all" in text
@@ -152,7 +146,7 @@ def test_a_call_that_was_cut_off_did_not_fail(tmp_path: Path) -> None:
 def test_a_log_without_scores_says_how_to_score_it(tmp_path: Path) -> None:
     sample = {k: v for k, v in SAMPLE.items() if k != "scores"}
     (tmp_path / "log.json").write_text(json.dumps({**INSPECT, "samples": [sample]}))
-    text = render_foreign(read_foreign(read_rollouts(tmp_path / "log.json")))
+    text = shown(read_foreign(read_rollouts(tmp_path / "log.json")))
     assert "inspect score LOG" in text
     assert "SWE-bench" not in text
 

@@ -30,30 +30,6 @@ def counts(folder: Path) -> tuple[int, int]:
     return len(list(reading)), reading.tally.skipped[REPEATED]
 
 
-def trial(number: int, run: str = "r1") -> dict[str, Any]:
-    return {
-        "id": f"{run}-{number}",
-        "trial_name": f"task-{number}.1-of-1.{run}",
-        "task_id": f"task-{number}",
-        "is_resolved": number % 2 == 0,
-        "failure_mode": "unset",
-    }
-
-
-def test_a_run_of_terminal_bench_is_its_trials(tmp_path: Path) -> None:
-    trials = [trial(n) for n in range(4)]
-    put(tmp_path / "results.json", {"id": "run", "results": trials, "accuracy": 0.5})
-    for row in trials:
-        put(tmp_path / row["task_id"] / row["trial_name"] / "results.json", row)
-    assert counts(tmp_path) == (4, 4)
-
-
-def test_two_runs_of_terminal_bench_are_two(tmp_path: Path) -> None:
-    for run in ("r1", "r2"):
-        put(tmp_path / run / "results.json", {"results": [trial(n, run) for n in range(3)]})
-    assert counts(tmp_path) == (6, 0)
-
-
 def test_a_job_of_harbor_is_its_trials(tmp_path: Path) -> None:
     rows = [
         {"id": f"t{n}", "task_name": f"task-{n}", "exception_info": None,

@@ -82,15 +82,6 @@ def test_a_call_is_a_call_in_every_dialect(said: dict[str, Any], tmp_path: Path)
     assert [event.tool for event in found.tool_events] == ["f"]
 
 
-def test_lines_of_a_batch_are_replies_or_lost(tmp_path: Path) -> None:
-    body = {"model": "m", "choices": [{"message": ANSWER, "finish_reason": "length"}]}
-    answered = {"custom_id": "a", "response": {"status_code": 200, "body": body}, "error": None}
-    expired = {"custom_id": "b", "response": None, "error": {"code": "batch_expired"}}
-    first, second = read_all(tmp_path, answered, expired)
-    assert (first.task_key, first.policy, first.stop_reason) == ("a", "m", "length")
-    assert second.error == RolloutFailure("infra", '{"code": "batch_expired"}')
-
-
 def test_ones_and_zeros_are_truths_and_truths_are_rewards(tmp_path: Path) -> None:
     rows = [{"messages": DIALOGUE, "resolved": n, "reward": bool(n)} for n in (1, 0)]
     found = read_all(tmp_path, *rows)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from meta_agent.core.protocols import Rollout
-from meta_agent.readers.evidence import read_foreign, render_foreign
+from meta_agent.readers.evidence import read_foreign
 from meta_agent.readers.formats import read_rollouts
 
-from ._foreign import CALL, DIALOGUE, MINI, NEMO, write_jsonl
+from ._foreign import CALL, DIALOGUE, MINI, NEMO, shown, write_jsonl
 
 
 def read(path: Path, document: Any) -> list[Rollout]:
@@ -67,44 +67,6 @@ def test_tau2_bench_simulations_are_read(tmp_path: Path) -> None:
     assert (first.outcome, first.stop_reason, first.cost) == (False, "turn_limit", {"usd": 0.2})
     assert (second.outcome, second.domain, second.policy) == (True, "airline", "some-model")
     assert first.group_id == second.group_id
-
-
-def test_terminal_bench_runs_and_trials_are_read(tmp_path: Path) -> None:
-    slow = {**TRIAL, "task_id": "slow", "is_resolved": False, "failure_mode": "agent_timeout"}
-    broken = {**TRIAL, "task_id": "broken", "is_resolved": None, "failure_mode": "test_timeout"}
-    run = {"id": "r", "results": [TRIAL, slow, broken], "accuracy": 0.3}
-    solved, cut, unknown = read(tmp_path / "results.json", run)
-    assert (solved.outcome, solved.cost) == (True, {"tokens": 15.0})
-    assert (cut.outcome, cut.stop_reason, cut.error) == (False, "wall_limit", None)
-    assert unknown.outcome is None
-    assert unknown.error is not None
-    assert unknown.error.kind == "verifier"
-    assert [one.task_key for one in read(tmp_path / "one.json", TRIAL)] == ["hello"]
-
-
-def _event(kind: str, sample: str, number: int, **data: Any) -> dict[str, Any]:
-    return {"run_id": "r", "event_id": number, "sample_id": sample, "type": kind, "data": data}
-
-
-def test_openai_evals_logs_are_gathered_by_sample(tmp_path: Path) -> None:
-    prompt = [{"role": "user", "content": "2+2"}]
-    rows = [
-        {"spec": {"completion_fns": ["m"], "eval_name": "sums.dev.v0", "base_eval": "sums"}},
-        _event("sampling", "sums.0", 0, prompt=prompt, sampled=["4"]),
-        _event("sampling", "sums.1", 1, prompt=prompt, sampled=["5"]),
-        _event("match", "sums.1", 2, correct=False, expected="4"),
-        _event("match", "sums.0", 3, correct=True, expected="4"),
-        _event("error", "sums.2", 4, message="rate limit"),
-    ]
-    reading = read_rollouts(write_jsonl(tmp_path / "log.jsonl", *rows))
-    right, wrong, failed = list(reading)
-    assert (right.outcome, right.messages[-1]["content"], right.policy) == (True, "4", "m")
-    assert (wrong.outcome, wrong.task_key, wrong.domain) == (False, "sums/sums.1", "sums")
-    assert failed.outcome is None
-    assert any("no final report" in line for line in reading.tally.lines())
-    whole = read_rollouts(write_jsonl(tmp_path / "done.jsonl", *rows, {"final_report": {"a": 1}}))
-    assert len(list(whole)) == 3
-    assert not any("no final report" in line for line in whole.tally.lines())
 
 
 # --- what the report says, and what it does not --------------------------------------------------
@@ -187,7 +149,7 @@ def test_several_benchmarks_are_not_pooled(tmp_path: Path) -> None:
     for name, solved in (("sums", [True] * 8), ("code", [False] * 8), ("trivia", [True, False])):
         (tmp_path / f"{name}.json").write_text(json.dumps(_log(name, solved)))
     found = read_foreign(read_rollouts(tmp_path))
-    text = render_foreign(found)
+    text = shown(found)
     assert {name: own["success"] for name, own in found.benchmarks.items()} == {
         "sums": 1.0, "code": 0.0, "trivia": 0.5,
     }  # fmt: skip

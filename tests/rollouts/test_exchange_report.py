@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.protocols import RolloutFailure
-from meta_agent.readers.evidence import read_foreign, render_foreign
+from meta_agent.readers.evidence import read_foreign
 from meta_agent.readers.formats import read_rollouts
 
-from ._foreign import DIALOGUE, MINI, PREDICTION, ours, sample, write_jsonl
+from ._foreign import DIALOGUE, MINI, PREDICTION, ours, sample, shown, write_jsonl
 
 
 def report(tmp_path: Path, *rows: Any) -> Any:
@@ -28,8 +28,8 @@ def test_what_is_not_in_the_data_is_named_and_never_zero(tmp_path: Path) -> None
     assert found.evidence.signal == {}
     assert "truncation" not in found.evidence.behaviour
     assert "tool_failure_rate" not in found.evidence.behaviour
-    text = render_foreign(found)
-    assert "success: not in this data" in text
+    text = shown(found)
+    assert "not in this data (" in text
     assert "outcome: not in this data" in text
     assert "rewards: not in this data" in text
 
@@ -109,7 +109,7 @@ def test_the_samples_have_a_report() -> None:
 
 
 def test_no_rollouts_are_no_crash() -> None:
-    assert render_foreign(read_foreign([])).startswith("0 rollouts")
+    assert shown(read_foreign([])).lstrip().startswith("0 rollouts")
 
 
 def test_errors_alone_are_no_success_rate(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_errors_alone_are_no_success_rate(tmp_path: Path) -> None:
     lost = {**MINI, "info": {"exit_status": "APIError"}}
     found = report(tmp_path, lost, *({**MINI, "instance_id": str(n)} for n in range(9)))
     assert found.evidence.score == {"n": 10.0, "n_infra_error": 1.0, "infra_share": 0.1}
-    text = render_foreign(found)
-    assert "success: not in this data" in text
+    text = shown(found)
+    assert "not in this data (" in text
     assert "outcome: not in this data" in text
 
 
@@ -143,4 +143,4 @@ def test_rewards_at_the_edge_of_what_a_float_holds_are_no_crash(tmp_path: Path) 
     rows = [row("a", "x", reward=1e308), row("a", "y", rewards={"a": 1e308, "b": 1e308})]
     found = report(tmp_path, *rows, row("a", "z", reward=-1e308))
     json.dumps(found.to_json(), allow_nan=False)
-    assert "group_size_mean" in render_foreign(found)
+    assert "group_size_mean" in shown(found)

@@ -15,8 +15,8 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.readers.evidence import read_foreign
 from meta_agent.readers.formats import by_our_names, read_rollouts
 from meta_agent.reports import reduce
-from meta_agent.reports.pages.foreign_page import write_foreign_page
-from meta_agent.reports.pages.html import write_html
+from meta_agent.reports.foreign_sections import foreign_page
+from meta_agent.reports.pages.html import rendered, write_html, write_page
 
 from .chromium import BROWSER
 from .sample import write_sample
@@ -127,7 +127,8 @@ def test_the_page_of_foreign_rollouts_does_what_no_text_in_it_says(
     fields = ",".join(f"{name}={name}" for name in rows[0])
     with by_our_names([tmp_path / "rows.jsonl"], fields) as mapped:
         found = read_foreign(read_rollouts(*mapped))
-    write_foreign_page(found, [said], "--rollouts rows.jsonl", tmp_path / "page.html")
+    page = foreign_page(found, [said], "--rollouts rows.jsonl")
+    write_page(rendered(page), tmp_path / "page.html")
     dom, console = dom_of(tmp_path / "page.html", proxy)
     assert console == [] and "<title>meta-agent: rollouts</title>" in dom
     assert "owned" in dom and "<script" not in dom and "<img" not in dom

@@ -2,15 +2,14 @@
 
 The form holds the model string, the messages, the tools and the sampling. It omits how the question
 travels (base URL, timeouts, retries), who asks (the role), what the server reports beside the
-answer (`logprobs`), how strictly the answer is read (`lenient_tools`), and the provider's own
-blocks, which came with an earlier reply.
+answer (`logprobs`), and how strictly the answer is read (`lenient_tools`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
@@ -25,7 +24,6 @@ PARAMETERS: Final = (
     "temperature",
     "top_p",
     "seed",
-    "thinking_tokens",
 )
 _SHOWN_CHARS: Final = 160
 
@@ -67,50 +65,31 @@ def canonical(value: JSON) -> str:
 
 
 def _bare(message: Message) -> Message:
+    """Returns the message without the signed blocks that earlier versions recorded in replies."""
     return {name: value for name, value in message.items() if name != "provider_blocks"}
 
 
 def first_difference(recorded: Question, question: Question) -> str:
-    """Says in one or two lines where two questions part."""
-    for name in PARAMETERS:
-        was, now = recorded.parameters.get(name), question.parameters.get(name)
-        if was != now:
-            return f"{name} was {was!r} and is now {now!r}"
-    pairs = zip(recorded.messages, question.messages, strict=False)
-    for index, (before, after) in enumerate(pairs):
-        if _bare(before) != _bare(after):
-            return _difference_of_messages(index, before, after)
-    counts = len(recorded.messages), len(question.messages)
-    if counts[0] != counts[1]:
-        return f"{counts[0]} messages were recorded, {counts[1]} are asked with"
-    tools = canonical(list(recorded.tools)), canonical(list(question.tools))
-    return f"the tools differ: {_difference_of_texts(*tools)}"
-
-
-def _difference_of_messages(index: int, before: Message, after: Message) -> str:
-    was, now = before.get("role"), after.get("role")
-    if was != now:
-        return f"message {index} was of role {was} and is now of role {now}"
-    place = f"message {index} ({now})"
-    if before.get("content") == after.get("content"):
-        texts = canonical(_bare(before)), canonical(_bare(after))
-        return f"{place}: {_difference_of_texts(*texts)}"
-    pairs = zip_longest(_lines(before), _lines(after), fillvalue="")
-    number, texts = next(
-        (number, pair) for number, pair in enumerate(pairs, start=1) if pair[0] != pair[1]
-    )
-    return f"{place}, line {number}: {_difference_of_texts(*texts)}"
-
-
-def _lines(message: Message) -> list[str]:
-    content = message.get("content")
-    return (content if isinstance(content, str) else canonical(content)).split("\n")
-
-
-def _difference_of_texts(before: str, after: str) -> str:
-    """Shows the surroundings of the first character in which two texts differ."""
-    pairs = enumerate(zip_longest(before, after))
-    column = next((index for index, (old, new) in pairs if old != new), 0)
+    """Says in three lines where two questions part."""
+    parts = zip_longest(_parts(recorded), _parts(question), fillvalue=("the end", ""))
+    (before, was), (place, now) = next(pair for pair in parts if pair[0] != pair[1])
+    columns = enumerate(zip_longest(was, now))
+    column = next((column for column, (old, new) in columns if old != new), 0)
     start = max(0, column - _SHOWN_CHARS // 4)
-    was, now = before[start : start + _SHOWN_CHARS], after[start : start + _SHOWN_CHARS]
-    return f"column {column + 1}\n  recorded: {was!r}\n  asked:    {now!r}"
+    was, now = was[start : start + _SHOWN_CHARS], now[start : start + _SHOWN_CHARS]
+    place = place if before == place else f"{place} where {before} was"
+    return f"{place}\n  recorded: {was!r}\n  asked:    {now!r}"
+
+
+def _parts(question: Question) -> Iterator[tuple[str, str]]:
+    """Yields each parameter, each line of each message and each tool, with its place."""
+    for name, value in sorted(question.parameters.items()):
+        yield name, str(value)
+    for index, message in enumerate(map(_bare, question.messages)):
+        place = f"message {index} ({message.get('role')})"
+        for name, value in sorted(message.items()):
+            text = value if isinstance(value, str) else canonical(value)
+            for number, line in enumerate(text.split("\n"), start=1):
+                yield f"{place}, {name}, line {number}", line
+    for tool in question.tools:
+        yield "a tool", canonical(tool)

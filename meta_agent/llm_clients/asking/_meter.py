@@ -39,7 +39,6 @@ class Bound:
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
     """Returns the worst case of a question that follows this exchange."""
-    # Thinking is a part of `max_tokens` with every provider.
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
@@ -55,10 +54,9 @@ def _input_tokens(question: Question, before: Exchange | None) -> int:
 
 def _continues(question: Question, before: Exchange) -> bool:
     """Returns True if the question has the same model and tools, and begins with the dialogue."""
-    same = ("model", "thinking_tokens")
     dialogue = before.dialogue
     return (
-        all(question.parameters.get(n) == before.question.parameters.get(n) for n in same)
+        question.parameters.get("model") == before.question.parameters.get("model")
         and question.tools == before.question.tools
         and question.messages[: len(dialogue)] == dialogue
         and before.reply.usage.input_tokens > 0

@@ -179,7 +179,7 @@ class Routes:
             self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
         provider, breaker = self._accounts[account]
         who = f"the {role}'s model {model} at {endpoint.place} ({endpoint.key_words})"
-        silent_sec = self._timeouts.connect_sec + self._timeouts.first_sec
+        silent_sec = self._timeouts.connect_sec + self._timeouts.silent_sec
 
         def ask(request: ChatRequest, _conversation: str, _turn: int) -> ChatReply:
             """Asks once. Adds whom it asked to the error of a wrong key or address."""

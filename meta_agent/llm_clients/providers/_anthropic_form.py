@@ -1,14 +1,14 @@
 """Anthropic's form: the body of a request, and the events of a stream put together.
 
 Messages come in OpenAI's form. System messages at the start become `system`. Tool results and user
-text that follow one another become one user turn. A reply with thinking keeps its signed blocks
-under `provider_blocks`, and they go back unchanged, since the provider checks their signatures.
-The prompt cache is asked for at three places: after the tools, after the system prompt, and at the
-end of the last turn. So a dialogue that grows is read from the cache up to its last turn.
+text that follow one another become one user turn. The prompt cache is asked for at three places:
+after the tools, after the system prompt, and at the end of the last turn. So a dialogue that grows
+is read from the cache up to its last turn.
 
 The collector takes events as plain dicts and trusts nothing in them. It does not use the SDK's own
 accumulation, which closes unfinished arguments in silence and parses them anew at every event.
-Does not cover: images and documents, and tools that the provider runs itself.
+Does not cover: images and documents, tools that the provider runs itself, and extended thinking,
+which nothing here asks for. Thoughts that a server sends unasked become the reply's `reasoning`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from meta_agent.core.protocols import JSON, Message
 from meta_agent.llm_clients.providers._failures import malformed, of_event
 from meta_agent.llm_clients.providers._reply import RawCall, RawReply, arguments_of, usage_of
 
-OURS: Final = "anthropic"  # names our blocks in `provider_blocks`
 _CACHED: Final[Mapping[str, JSON]] = {"type": "ephemeral"}
-_MIN_THINKING: Final = 1024
 _NOTHING: Final = "(empty)"  # the API refuses text without a character in it
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _STOPS: Final[Mapping[str, ChatStop]] = {
@@ -36,10 +34,8 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-# The families that take a temperature, and those among them whose thinking has a budget. Newer
-# models refuse both and decide themselves how long they think.
+# The families that take a temperature. Newer models refuse it.
 _SAMPLED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0156])?(?:-\d{8})?$)")
-_BUDGETED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
 
 Block = dict[str, JSON]
 
@@ -55,17 +51,15 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     }
     if system:
         body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
-    if thinking := _thinking(request, model):
-        body["thinking"] = thinking
-    elif _SAMPLED.match(model) or not model.startswith("claude-"):
+    if _SAMPLED.match(model) or not model.startswith("claude-"):
         if request.temperature is not None:  # newer ones of these take one of the two, not both
             body["temperature"] = min(request.temperature, 1.0)
         elif request.top_p is not None:
             body["top_p"] = request.top_p
-    return body | _tools(request, thinks=bool(thinking))
+    return body | _tools(request)
 
 
-def _tools(request: ChatRequest, *, thinks: bool) -> dict[str, JSON]:
+def _tools(request: ChatRequest) -> dict[str, JSON]:
     if not request.tools:
         return {}
     tools: list[Block] = [
@@ -77,18 +71,7 @@ def _tools(request: ChatRequest, *, thinks: bool) -> dict[str, JSON]:
         for tool in request.tools
     ]
     tools[-1]["cache_control"] = _CACHED
-    forced = request.tool_choice == "required" and thinks  # thinking allows no forced call
-    choice = "auto" if forced else _CHOICES[request.tool_choice]
-    return {"tools": tools, "tool_choice": {"type": choice}}
-
-
-def _thinking(request: ChatRequest, model: str) -> dict[str, JSON] | None:
-    if not request.thinking_tokens:
-        return None
-    if model.startswith("claude-") and not _BUDGETED.match(model):
-        return {"type": "adaptive"}
-    budget = min(request.thinking_tokens, request.max_tokens - _MIN_THINKING)
-    return {"type": "enabled", "budget_tokens": budget} if budget >= _MIN_THINKING else None
+    return {"tools": tools, "tool_choice": {"type": _CHOICES[request.tool_choice]}}
 
 
 def _turns(messages: Sequence[Message]) -> tuple[str, list[dict[str, Any]]]:
@@ -114,13 +97,7 @@ def _blocks(message: Message) -> list[Block]:
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
         return [{**result, "content": _text_blocks(message.get("content"))}]
-    signed = message.get("provider_blocks")
-    if isinstance(signed, Mapping) and OURS in signed:
-        return [dict(block) for block in signed[OURS]]
-    calls = [
-        _tool_use(call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in message.get("tool_calls") or ()
-    ]
+    calls = [_tool_use(call) for call in message.get("tool_calls") or ()]
     return [*_text_blocks(message.get("content")), *calls]
 
 
@@ -130,8 +107,14 @@ def _text_blocks(content: Any) -> list[Block]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _tool_use(call_id: str, name: str, arguments: str) -> Block:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(arguments, name)}
+def _tool_use(call: Mapping[str, Any]) -> Block:
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    return {
+        "type": "tool_use",
+        "id": call["id"],
+        "name": name,
+        "input": arguments_of(arguments, name),
+    }
 
 
 class Events:
@@ -169,10 +152,8 @@ class Events:
         reply = self._reply
         if not self._ended or self._open:
             raise ProviderError("the stream ended before its last event", kind="stream")
-        blocks = [self._closed(index) for index in sorted(self._blocks)]
-        cut = reply.stop in ("length", "refusal")
-        if not cut and any("thinking" in block["type"] for block in blocks):
-            reply.provider_blocks = {OURS: [_returned(block) for block in blocks if _counts(block)]}
+        for index in sorted(self._blocks):
+            self._close_block(index)
         reply.usage = self._final_usage()
         return reply
 
@@ -191,26 +172,20 @@ class Events:
         self._open.add(index)
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
-        if delta["type"] == "signature_delta":
-            self._blocks[index]["signature"] = delta["signature"]
         for field in ("text", "thinking", "partial_json"):
             if delta["type"] in (f"{field}_delta", "input_json_delta") and field in delta:
                 self._pieces[index].append("" + delta[field])
 
-    def _closed(self, index: int) -> dict[str, Any]:
-        """Returns a block with its text in place, after adding the text to the reply."""
+    def _close_block(self, index: int) -> None:
+        """Adds a block to the reply."""
         reply, block, text = self._reply, self._blocks[index], "".join(self._pieces[index])
         kind = "" + block["type"]  # raises TypeError if it is no text
         if kind == "text":
-            block["text"] = text
             reply.text += text
         elif kind == "thinking":
-            block["thinking"] = text
             reply.reasoning += text
         elif kind == "tool_use":
-            block["arguments"] = text
             reply.calls.append(RawCall(str(block["id"]), str(block["name"]), text))
-        return block
 
     def _final_usage(self) -> Any:
         usage = self._usage
@@ -226,27 +201,6 @@ class Events:
             written=written,
             reasoning=details.get("thinking_tokens"),
         )
-
-
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "text": ("type", "text"),
-    "thinking": ("type", "thinking", "signature"),
-    "redacted_thinking": ("type", "data"),
-}
-
-
-def _counts(block: Mapping[str, Any]) -> bool:
-    """Returns True if the block has to go back with the next request."""
-    if block["type"] == "text":
-        return bool(block["text"].strip())
-    return block["type"] == "tool_use" or block["type"] in _FIELDS
-
-
-def _returned(block: Mapping[str, Any]) -> Block:
-    """Returns a block as it must go back, without the fields that only replies carry."""
-    if block["type"] == "tool_use":
-        return _tool_use(block["id"], block["name"], block["arguments"])
-    return {name: block[name] for name in _FIELDS[block["type"]]}
 
 
 def _stop(reason: Any) -> ChatStop:

@@ -40,10 +40,7 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     """Returns what every OpenAI-compatible server understands, without the limit of tokens."""
     body: dict[str, JSON] = {
         "model": model,
-        "messages": [
-            {name: value for name, value in message.items() if name != "provider_blocks"}
-            for message in request.messages
-        ],
+        "messages": [dict(message) for message in request.messages],
     }
     if request.tools:
         body["tools"] = [

@@ -28,8 +28,9 @@ from meta_agent.core.chat import (
     Usage,
 )
 from meta_agent.core.errors import ProviderError
+from meta_agent.core.ledger.waiting import moved
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._connection import Connection, Timeouts
+from meta_agent.llm_clients.providers._connection import Timeouts, limited_request
 from meta_agent.llm_clients.providers._failures import (
     Secrets,
     malformed,
@@ -65,7 +66,6 @@ class RawReply:
     model: str = ""
     fingerprint: str = ""
     request_id: str = ""
-    provider_blocks: JSON = None
     tokens: ReplyTokens | None = None
 
 
@@ -101,16 +101,15 @@ def read_reply(
         ProviderError: for everything else. No exception of the SDK is chained to it.
     """
     started, began = time.monotonic(), False
-    with Connection(timeouts) as connection:
+    with limited_request(timeouts):
         try:
             for event in open_stream():
                 began = True
-                connection.event_arrived()
+                moved()  # the call makes progress
                 collector.add(event)
-            connection.finish()
             return accept(collector.finish(), request, seconds=time.monotonic() - started)
         except Exception as error:
-            failure = connection.timeout or our_error(error) or sdk_failure(error, began)
+            failure = our_error(error) or sdk_failure(error, began)
             failure = failure or of_exception(error, began=began, secrets=secrets)
     raise reworded(failure, scrub(str(failure), secrets))
 
@@ -132,7 +131,6 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
         model=_name(raw.model, "model") or request.model,
         tool_calls=calls,
         reasoning=mended(raw.reasoning),
-        provider_blocks=None if cut else mended(raw.provider_blocks),
         tokens=raw.tokens,
         seconds=seconds,
         fingerprint=_name(raw.fingerprint, "fingerprint"),

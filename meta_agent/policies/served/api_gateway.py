@@ -23,11 +23,9 @@ from typing import Final
 from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ModelClient, ReplyTokens
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import (
-    JSON,
     ErrorKind,
     GenerateReply,
     GenerateRequest,
-    Message,
     RolloutFailure,
     TokenRecord,
 )
@@ -69,10 +67,9 @@ class ApiGateway:
         self._rows = TokenRows()
         self.served: set[str] = set()
         """Every name of the model that the server sent, with its fingerprint."""
-        self._lock = threading.Lock()  # guards that and the three below
+        self._lock = threading.Lock()  # guards that and the two below
         self._dialect = Dialect()
         self._density: dict[str, float] = {}  # characters per token, by rollout
-        self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers each request; several run side by side."""
@@ -86,7 +83,6 @@ class ApiGateway:
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)
-                self._blocks.pop(key, None)
         return [self._rows.finish(key) for key in keys]
 
     def _answer(self, request: GenerateRequest) -> GenerateReply:
@@ -107,7 +103,7 @@ class ApiGateway:
         return ChatRequest(
             role="policy",
             model=self._model,
-            messages=self._with_blocks(request.key, messages_of(request.messages)),
+            messages=messages_of(request.messages),
             max_tokens=request.max_tokens,
             tools=tools_of(request.tools),
             temperature=request.temperature,
@@ -149,18 +145,6 @@ class ApiGateway:
         with self._lock:
             self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
             self._density[request.key] = _size(question) / max(1, reply.usage.input_tokens)
-            if reply.provider_blocks is not None:
-                blocks = self._blocks.setdefault(request.key, {})
-                blocks[_reply_key(reply.message)] = reply.provider_blocks
-
-    def _with_blocks(self, key: str, messages: list[Message]) -> list[Message]:
-        """Puts a provider's own blocks back into the messages; scaffolds do not see them."""
-        with self._lock:
-            blocks_of = dict(self._blocks.get(key, {}))
-        for message in messages if blocks_of else ():
-            if message["role"] == "assistant" and (blocks := blocks_of.get(_reply_key(message))):
-                message["provider_blocks"] = blocks
-        return messages
 
 
 def _seed(request: GenerateRequest) -> int:
@@ -173,12 +157,6 @@ def _size(question: ChatRequest) -> int:
     texts = sum(len(message["content"]) for message in question.messages)
     called = sum(len(str(message.get("tool_calls", ""))) for message in question.messages)
     return texts + called + sum(len(str(tool)) for tool in question.tools) or 1
-
-
-def _reply_key(message: Message) -> str:
-    """Returns a key for an assistant's message, as a scaffold sends it back."""
-    calls = [call["id"] for call in message.get("tool_calls", ())]
-    return "\0".join([message["content"], *calls])
 
 
 def _reply(reply: ChatReply) -> GenerateReply:

@@ -16,7 +16,6 @@ from meta_agent.readers.evidence.health import render_text
 from meta_agent.readers.evidence.probe import probe
 from meta_agent.readers.evidence.reference import reference_of
 from meta_agent.readers.foreign._alerts_counted import MINIMUM
-from meta_agent.readers.foreign._foreign_text import next_command, render_foreign
 from meta_agent.readers.foreign.reading import ForeignReport, read_foreign, rests_on
 
 __all__ = [
@@ -34,12 +33,10 @@ __all__ = [
     "fates",
     "gap",
     "meaning_of",
-    "next_command",
     "passed_tests",
     "probe",
     "read_foreign",
     "reference_of",
-    "render_foreign",
     "render_text",
     "rests_on",
     "role_of",

@@ -6,7 +6,7 @@ so no format needs more memory than its largest row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
@@ -34,7 +34,7 @@ class Format:
     """One way to write rollouts down.
 
     `marks` says in words how it is recognised. `claims` returns 0 (not this format) to `CERTAIN`.
-    `expand` turns one value of the file into rows, `gather` all values into rows.
+    `expand` turns one value of the file into rows.
     `identity` returns what is the same wherever a tool repeats one attempt, such as its id: of an
     attempt that several files hold, one is read. None says that the row has nothing of the kind.
     """
@@ -45,7 +45,6 @@ class Format:
     claims: Callable[[JSON], int]
     read: Callable[[Row, Count], Draft]
     expand: Callable[[Placed], Iterator[Placed]] | None = None
-    gather: Callable[[Iterable[Placed]], Iterator[Placed]] | None = None
     identity: Callable[[Row, Path], JSON] | None = None
     attached: Attached | None = None
     layout: Literal["lines", "document", "parquet"] = "lines"

@@ -1,4 +1,4 @@
-"""OpenAI's forms: dialogues, outputs of a batch, and NeMo Gym's rollouts of the Responses form."""
+"""OpenAI's forms: dialogues, and NeMo Gym's rollouts of the Responses form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from meta_agent.readers.formats._messages import (
     parse_completion,
     parse_messages,
 )
-from meta_agent.readers.formats._row import Row, RowError, as_object, excerpt, has
+from meta_agent.readers.formats._row import Row, RowError, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- dialogues ------------------------------------------------------------------------------------
-# OpenAI's `messages`, and what else holds nothing but a dialogue: ShareGPT's `conversations`,
-# `prompt` and `completion` (or `response`) as lists or strings, and the lines of a batch's output,
-# whose prompts are in another file.
+# OpenAI's `messages`, and what else holds nothing but a dialogue: ShareGPT's `conversations`, and
+# `prompt` and `completion` (or `response`) as lists or strings.
 
 _FINISH: Final[dict[str, StopReason]] = {
     "stop": "returned",
@@ -40,33 +39,20 @@ _DIALOGUE: Final = Keys(
     stops=_FINISH,
     flags="flags",
 )
-_BATCH: Final = Keys(
-    task="custom_id",
-    policy="response.body.model",
-    tokens="response.body.usage.total_tokens",
-    skip="id error",
-)
-_CHOICE: Final = Keys(stop="finish_reason", stops=_FINISH)
 _PAIRS: Final = (("prompt", "completion"), ("prompt", "response"))
-
-
-def _is_batch(value: JSON) -> bool:
-    return has(value, "custom_id", "response", "error")
 
 
 def _claims_dialogue(value: JSON) -> int:
     if not isinstance(value, dict):
         return 0
     lists = (value.get(name) for name in ("messages", "conversations"))
-    if _is_batch(value) or any(isinstance(v, list) and v for v in lists):
+    if any(isinstance(v, list) and v for v in lists):
         return 1
     pairs = (tuple(map(value.get, pair)) for pair in _PAIRS)
     return int(any(all(isinstance(v, str | list) and v for v in pair) for pair in pairs))
 
 
 def _read_dialogue(row: Row, count: Count) -> Draft:
-    if _is_batch(row.values):
-        return _read_batch(row, count)
     draft = _DIALOGUE.draft(row, count)
     messages, n_before = _messages(row, count)
     if not messages:
@@ -98,34 +84,12 @@ def _is_item(value: JSON) -> bool:
     return has(value, "type") and "role" not in value and "from" not in value
 
 
-def _read_batch(row: Row, count: Count) -> Draft:
-    """A line of a batch's output: a reply, or the reason why there is none."""
-    draft = _BATCH.draft(row, count)
-    body = row.object("response").object("body")
-    choices = body.items("choices")
-    if not choices or not isinstance(choices[0], dict):
-        failure = excerpt(row.get("error") or (body.values if body else row.get("response")))
-        draft.error, draft.stop_reason = RolloutFailure("infra", failure), "error"
-        return draft
-    count("further choice") if len(choices) > 1 else None
-    choice = Row(choices[0])
-    draft.converse(parse_messages([choice.get("message")], "message", count))
-    draft.stop_reason = _CHOICE.stop_of(choice, count)
-    return draft
-
-
-def _identity_of_reply(row: Row, path: Path) -> JSON:
-    response = as_object(row.values.get("response"))
-    return response.get("request_id") if _is_batch(row.values) else None
-
-
 DIALOGUES: Final = Format(
     "openai-messages",
-    "dialogues of OpenAI's, Anthropic's or ShareGPT's form, and batch outputs",
-    "messages, conversations, prompt and completion, or custom_id and response",
+    "dialogues of OpenAI's, Anthropic's or ShareGPT's form",
+    "messages, conversations, or prompt and completion",
     _claims_dialogue,
     _read_dialogue,
-    identity=_identity_of_reply,
 )
 
 # --- NeMo Gym -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
@@ -115,16 +114,13 @@ class Reading:
 
     def _rows(self, source: Source) -> Iterator[_Parsed]:
         format_ = format_named(self.format_name) if self.format_name else None
-        stream = self.over(values(source))
-        for placed in stream:
+        for placed in self.over(values(source)):
             if isinstance(placed.value, BadLine):
                 self.tally.rows += 1
                 self.tally.skip(placed.value.reason, placed.place)
                 continue
             format_ = self._format_of(placed, format_)
-            gathered = format_.gather(chain([placed], stream)) if format_.gather else (placed,)
-            for whole in gathered:
-                yield from self._value(format_, whole, source.path)
+            yield from self._value(format_, placed, source.path)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
         """As the value before, unless the value bears the marks of another format more clearly."""

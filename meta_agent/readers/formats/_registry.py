@@ -10,13 +10,7 @@ from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.core.registry import Registry
 from meta_agent.core.rollouts.record import from_json, tokens_from_json
 from meta_agent.readers.formats._agents import MINI_SWE_AGENT, SWE_AGENT
-from meta_agent.readers.formats._benchmarks import (
-    OPENAI_EVALS,
-    PREDICTIONS,
-    REPORTS,
-    TAU_BENCH,
-    TERMINAL_BENCH,
-)
+from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS, TAU_BENCH
 from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import CERTAIN, Count, Format
 from meta_agent.readers.formats._harbor import ATIF, HARBOR
@@ -62,7 +56,7 @@ _BUILT_IN: Final = {
     format_.name: format_
     for format_ in (
         *(OWN, PREDICTIONS, REPORTS, TRL, DIALOGUES, MINI_SWE_AGENT, NEMO_GYM, VERIFIERS, ATIF),
-        *(HARBOR, VERL, OPENHANDS, INSPECT, TAU_BENCH, TERMINAL_BENCH, OPENAI_EVALS, SWE_AGENT),
+        *(HARBOR, VERL, OPENHANDS, INSPECT, TAU_BENCH, SWE_AGENT),
     )
 }
 FORMATS: Final = Registry[Format]("rollout format", registry.READERS, _BUILT_IN)

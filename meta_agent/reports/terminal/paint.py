@@ -21,6 +21,7 @@ from meta_agent.reports.sections import (
     Facts,
     Folds,
     Message,
+    Page,
     Patch,
     Section,
     Table,
@@ -62,6 +63,12 @@ def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()
             lines = [Text(visible(section.title), style="bold underline"), *lines]
         parts += [Text(), *lines] if parts and lines else lines
     return Group(*parts)
+
+
+def painted_page(page: Page, *, unfold: Collection[str] = ()) -> RenderableType:
+    """Returns a whole page for the terminal: its lines, its headline and its sections."""
+    lines = [*(Words(line, "dim") for line in page.lines), Words(page.headline, "strong")]
+    return painted([Section(lines), *page.sections], unfold=unfold)
 
 
 def patch_text(patch: str) -> Text:

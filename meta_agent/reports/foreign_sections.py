@@ -1,4 +1,4 @@
-"""`report --rollouts F --html OUT`: the health of rollouts of any origin, as one page.
+"""`report --rollouts`: the health of rollouts of any origin, for the terminal and as a page.
 
 Each number stands beside a sentence on what it is, each warning beside the attempts behind it and
 what to do next.
@@ -6,15 +6,13 @@ what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from meta_agent.core.evidence import Alert
-from meta_agent.readers.evidence import ForeignReport, meaning_of, next_command
+from meta_agent.readers.evidence import ForeignReport, meaning_of
 from meta_agent.reports._format import number, percent
 from meta_agent.reports.evidence_sections import metrics_table
-from meta_agent.reports.pages.html import rendered, write_page
 from meta_agent.reports.sections import (
     Block,
     Card,
@@ -32,37 +30,77 @@ from meta_agent.reports.sections import (
     present,
 )
 
+WARNINGS: Final = "warnings"
+"""The anchor of the section whose rows a terminal opens."""
+_POLICIES: Final = 5
 _COLOURS: Final = {"CRITICAL": "INVALID", "WARN": "REJECT"}
 _NO_WARNING: Final = "None: nothing here is beyond its limit, or there is too little to say so."
 _BARS: Final = "Bars are 95 % intervals with tasks as the units: attempts at one task are alike."
 
 
-def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) -> str:
-    """Returns the page. `lines` say what became of the rows; `arguments` are the report's own."""
+def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) -> Page:
+    """Returns the whole report.
+
+    Args:
+        report: the numbers.
+        lines: what became of the rows.
+        arguments: those of the report's command line. Suggested commands repeat them.
+    """
     alerts = [_alert(report, alert, arguments) for alert in report.ranked]
     if alerts:
-        alerts[0] = Fold(alerts[0].cells, alerts[0].blocks, opened=True)
+        alerts[0] = alerts[0]._replace(opened=True)
     shares = Intervals("Share solved", list(_shares(report)), caption=_BARS)
     next_steps = [(what, Words("", command=command)) for what, command in _next(report, arguments)]
     sections = present(
-        Section([Cards(list(_cards(report))), shares]),
-        Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", "warnings"),
-        Section([metrics_table(report.layers)], "Numbers", "numbers"),
+        Section([Facts(list(_solved(report))), Cards(list(_cards(report))), shares]),
+        Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", WARNINGS),
+        Section([metrics_table(report.layers, report.over)], "Numbers", "numbers"),
         Section([Words(line) for line in report.missing], "Not in this data", "missing"),
         Section([Facts(next_steps)], "Next", "next"),
     )
-    headline = f"{report.n:,} rollouts of {report.tasks:,} tasks"
+    headline = f"{report.n:,} rollouts of {report.tasks:,} tasks {_policies(report)}"
     command = f"meta-agent report {arguments} --json"
     footer = Words("Made by meta-agent. The same numbers:", command=command)
     intro = [line for line in lines if line.strip()]
-    return rendered(Page("rollouts", headline, intro, sections, footer))
+    return Page("rollouts", headline, intro, sections, footer)
 
 
-def write_foreign_page(
-    report: ForeignReport, lines: Sequence[str], arguments: str, out: Path
-) -> None:
-    """Writes the page. Raises ConfigError if it cannot."""
-    write_page(foreign_page(report, lines, arguments), out)
+def _policies(report: ForeignReport) -> str:
+    names = sorted(report.policies, key=lambda name: -report.policies[name])
+    if names == ["unknown"]:
+        return "(the data does not name the policy)"
+    return f"by {', '.join(names[:_POLICIES])}{', ...' * (len(names) > _POLICIES)}"
+
+
+def _solved(report: ForeignReport) -> Iterator[tuple[str, str]]:
+    """Yields the success of all attempts, or of each benchmark, since those do not add up."""
+    if "success" in report.evidence.score:
+        for name, score in (report.benchmarks or {"success": report.evidence.score}).items():
+            yield name, _success(score)
+    else:
+        yield "success", f"not in this data ({_how_to_judge(report)})"
+
+
+def _how_to_judge(report: ForeignReport) -> str:
+    """Returns where the outcomes of such data can come from."""
+    if report.present["rewards"]:
+        return "--solved-at says which rewards mean success"
+    if set(report.formats) == {"inspect"}:
+        return "the log holds no scores: inspect score LOG adds them"
+    if "empty_patch" in report.shape:
+        return "a SWE-bench harness report is read beside it: --rollouts FILE --rollouts REPORT"
+    return "nor are rewards; --map FIELD=reward reads them from rows of any form"
+
+
+def _success(score: Mapping[str, float]) -> str:
+    """Returns success with its interval, whose units are tasks and not attempts."""
+    low, high = score["success_low"], score["success_high"]
+    n_judged = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
+    return (
+        f"{score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts at "
+        f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {n_judged} whose "
+        "outcome is known"
+    )
 
 
 def _cards(report: ForeignReport) -> Iterator[Card]:
@@ -74,8 +112,8 @@ def _cards(report: ForeignReport) -> Iterator[Card]:
         yield Card("solved", percent(score["success"]), detail)
     else:
         yield Card("solved", "unknown", "no outcome in this data")
-    each = f"{report.n / report.tasks:.3g} attempts a task" if report.tasks else ""
-    yield Card("attempts", f"{report.n:,}", each)
+    per_task = f"{report.n / report.tasks:.3g} attempts a task" if report.tasks else ""
+    yield Card("attempts", f"{report.n:,}", per_task)
     if "reward_mean" in report.evidence.signal:
         mean = number(report.evidence.signal["reward_mean"])
         yield Card("mean reward", mean, "of an attempt with a reward")
@@ -97,7 +135,8 @@ def _alert(report: ForeignReport, alert: Alert, arguments: str) -> Fold:
     meaning = meaning_of(alert.metric)
     rows: list[tuple[str, Cell]] = [("what it is", meaning.what)]
     if meaning.then:
-        rows.append(("next", Words(meaning.then, command=next_command(alert.metric, arguments))))
+        command = meaning.command.replace("{asked}", arguments)
+        rows.append(("next", Words(meaning.then, command=command)))
     blocks: list[Block] = [Facts(rows)]
     for attempt in report.behind.get(alert.metric, ()):
         place = " · ".join(part for part in (attempt.place, attempt.summary) if part)
