@@ -14,7 +14,6 @@ from meta_agent.cli._review import reading
 
 if TYPE_CHECKING:
     from meta_agent.core.display import Reply
-    from meta_agent.core.workspace import Workspace
 
 
 def approve(
@@ -67,21 +66,15 @@ def view(
     from meta_agent.reports.live.site import Site
     from meta_agent.reports.terminal.text import lines
 
-    place, token = open_workspace(workspace_root(workspace)), new_token()
-    site = Site(
-        place,
-        run,
-        token=token,
-        decide=lambda name, subject, reply: _decide(place, name, subject, reply),
-    )
-    server = PageServer(site, token, port)
+    place = open_workspace(workspace_root(workspace))
+    server = PageServer(Site(place, run), new_token(), port)
     document = {"schema_version": 1, "url": server.address, "workspace": str(place.root)}
     emit(as_json, lambda: document, lambda: lines([server.address]))
     try:
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     finally:
-        server.close()
+        server.server_close()
 
 
 def _require_no_answer(revise: str | None, abort: bool) -> None:
@@ -117,12 +110,3 @@ def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> Non
     waiting = [decision.to_json() for decision in state.waiting]
     document = {"schema_version": 1, "run": state.run, "waiting": waiting}
     emit(as_json, lambda: document, lambda: asked.waiting(state))
-
-
-def _decide(place: Workspace, run: str, subject: str, reply: Reply) -> str:
-    from meta_agent.core.ledger import Ledger
-    from meta_agent.core.loop.verbs.approve import answer
-
-    with Ledger.open(place.ledger_file) as ledger:
-        (decision,) = answer(ledger, run, [subject], reply)
-    return f"{decision.answer_sentence}; the same evolve command goes on from here"

@@ -50,7 +50,6 @@ from meta_agent.reports._parts import CandidateView, CellView, SkillView
 from meta_agent.reports._sentences import progress, sentences
 from meta_agent.reports.evidence_sections import evidence_section
 from meta_agent.reports.sections import (
-    Asked,
     Block,
     Card,
     Cards,
@@ -198,7 +197,15 @@ def _sentence_rows(state: RunState) -> list[tuple[str, Cell]]:
 
 def _notices(state: RunState) -> list[Block]:
     replayed = " · ".join(f"{name} {value}" for name, value in replay_facts(state))
-    questions = [Asked(decision.subject, decision.asks) for decision in state.waiting]
+    where = f" --workspace {state.workspace}" if state.workspace else ""
+    questions = [
+        Words(
+            f"waits for a person: {decision.asks}",
+            "notice",
+            command=f"meta-agent approve {decision.subject}{where}",
+        )
+        for decision in state.waiting
+    ]
     return [Words(replayed, "notice"), *questions]
 
 

@@ -3,8 +3,6 @@
 A screen is derived once, as data. `terminal.paint` prints it and `pages.html` makes a page of it,
 so the two cannot disagree. Texts in these blocks are raw: both renderers spell out control
 characters, and neither reads a text as markup.
-
-Does not cover: the live page's list of attempts and map of tasks, which only a browser shows.
 """
 
 from __future__ import annotations
@@ -58,13 +56,6 @@ class Message(NamedTuple):
     """What somebody said in a conversation."""
 
     speaker: str
-    text: str
-
-
-class Asked(NamedTuple):
-    """A question that waits for a person; the live page puts buttons beside it."""
-
-    subject: str
     text: str
 
 
@@ -166,7 +157,7 @@ class Lineage(NamedTuple):
 
 
 Figure = Intervals | Curves | Lineage
-Block = Words | Facts | Table | Patch | Message | Asked | Cards | Folds | Figure
+Block = Words | Facts | Table | Patch | Message | Cards | Folds | Figure
 
 
 class Section(NamedTuple):

@@ -33,7 +33,7 @@ from tests.training import _host
 from .conftest import Runner
 
 Screens = Callable[[], dict[str, Any]]
-PATIENT = Timeouts(connect_sec=1, first_sec=60, between_sec=60, total_sec=120)
+PATIENT = Timeouts(connect_sec=1, silent_sec=60, total_sec=120)
 
 
 @pytest.fixture(autouse=True)

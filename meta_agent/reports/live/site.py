@@ -1,4 +1,4 @@
-"""What the live page shows, without HTTP: the run's page, and a person's answer.
+"""What the live page shows, without HTTP.
 
 The page is that of `report --html`, made anew whenever the ledger or its owner has changed.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from meta_agent.core.display import Reply
-from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger, live_owner
 from meta_agent.core.ledger.waiting import Waits
 from meta_agent.core.workspace import Workspace
@@ -21,9 +18,6 @@ from meta_agent.reports._format import duration
 from meta_agent.reports.pages.html import Live, document, element, render_html
 from meta_agent.reports.run_sections import state_word
 from meta_agent.reports.state import RunState, reduce
-
-Decide = Callable[[str, str, Reply], str]
-"""Records a person's answer (run, subject, reply) and returns a sentence for the page."""
 
 
 class _Snapshot(NamedTuple):
@@ -36,16 +30,8 @@ class _Snapshot(NamedTuple):
 class Site:
     """The page of one workspace. Several threads may call it."""
 
-    def __init__(
-        self,
-        place: Workspace,
-        run: str | None,
-        *,
-        token: str,
-        decide: Decide,
-    ) -> None:
-        self._place, self._run, self._token = place, run, token
-        self._decide = decide
+    def __init__(self, place: Workspace, run: str | None) -> None:
+        self._place, self._run = place, run
         # Invariant: guards the snapshot; the first caller reads the ledger for all.
         self._lock = threading.Lock()
         self._snapshot = _Snapshot("", None)
@@ -70,28 +56,17 @@ class Site:
 
     def page(self) -> str:
         state = self._now().state
-        live = Live(self._token)
         if state is None:
-            return self._empty_page(live)
+            return self._empty_page()
         dead = state.exit_reason is None and state.owner is None
-        return render_html(state, live._replace(word=_word(state), dead=dead))
+        return render_html(state, Live(_word(state), dead))
 
-    def _empty_page(self, live: Live) -> str:
+    def _empty_page(self) -> str:
         heading = element("h1", "Nothing has run here yet", id="alive")
         command = element("code", f"meta-agent evolve --workspace {self._place.root}")
         words = element("p", "The page follows as soon as a run begins: ", command)
         main = element("main", element("header", heading, words))
-        return document("nothing yet", main, live=live)
-
-    def answer(self, body: Mapping[str, Any]) -> str:
-        """Records what a person decided. Raises ConfigError if the answer is incomplete."""
-        state = self._now().state or RunState(self._run or "-")
-        verdict, feedback = body.get("answer"), str(body.get("feedback") or "").strip()
-        if verdict not in ("APPROVE", "REVISE", "ABORT"):
-            raise ConfigError(f"{verdict!r} is no answer", hint="APPROVE, REVISE or ABORT")
-        if verdict == "REVISE" and not feedback:
-            raise ConfigError("to send it back, say what should change")
-        return self._decide(state.run, str(body.get("subject", "")), Reply(verdict, feedback))
+        return document("nothing yet", main, live=Live())
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ its own Content-Security-Policy. The live page is the same page, with one script
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,10 +19,8 @@ from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.reports import run_sections
 from meta_agent.reports._format import visible
-from meta_agent.reports.pages._style import STYLE
 from meta_agent.reports.pages._svg import css_of, drawn
 from meta_agent.reports.sections import (
-    Asked,
     Block,
     Cards,
     Cell,
@@ -45,9 +45,8 @@ _PATCH_CLASSES: Final = {"+": "add", "-": "del", "@": "hunk"}
 
 
 class Live(NamedTuple):
-    """What a page has more while it is served: it follows the run and takes answers."""
+    """What a page has more while it is served: it follows the run."""
 
-    token: str
     word: str = ""  # how the run stands
     dead: bool = False  # the run should be at work, and no process is
 
@@ -82,27 +81,31 @@ def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
     index = [(part.anchor, part.title) for part in page.sections if part.anchor]
     links = [element("a", title, href=f"#{anchor}") for anchor, title in index]
     header = element("header", element("h1", page.headline), *lines, element("nav", *links))
-    body = [_section(section, live) for section in page.sections]
+    body = [_section(section) for section in page.sections]
     footer = element("footer", page.footer.text, " ", _code(page.footer.command))
     main = element("main", header, *body)
     return document(page.title, main, footer, live=live)
 
 
 def document(title: str, *parts: Markup, live: Live | None = None) -> str:
-    """Returns a whole document with our style; a served one names the script and the token."""
+    """Returns a whole document with our style; a served one names the script."""
     policy = _POLICY + (_LIVE_POLICY if live else "")
     head = [
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
         element("title", f"meta-agent: {title}"),
-        element("style", Markup(STYLE)),
+        element("style", Markup(_style())),
     ]
     if live:
-        head.append(element("meta", name="token", content=live.token))
         head.append(element("script", src="/page.js", defer="defer"))
     html = element("html", element("head", *head), element("body", *parts), lang="en")
     return f"<!doctype html>\n{html}\n"
+
+
+@cache
+def _style() -> str:
+    return files("meta_agent.reports.pages").joinpath("page.css").read_text()
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
@@ -126,17 +129,17 @@ def _safe(value: object) -> str:
     return value if isinstance(value, Markup) else visible(value)
 
 
-def blocks_html(blocks: Iterable[Block], live: Live | None = None) -> Markup:
+def blocks_html(blocks: Iterable[Block]) -> Markup:
     """Returns blocks one below the other."""
-    return Markup("\n").join(part for block in filled(blocks) for part in _block(block, live))
+    return Markup("\n").join(part for block in filled(blocks) for part in _block(block))
 
 
-def _section(section: Section, live: Live | None) -> Markup:
+def _section(section: Section) -> Markup:
     heading = element("h2", section.title, id=section.anchor) if section.title else Markup()
-    return Markup("{}\n{}\n").format(heading, blocks_html(section.blocks, live))
+    return Markup("{}\n{}\n").format(heading, blocks_html(section.blocks))
 
 
-def _block(block: Block, live: Live | None) -> Iterator[Markup]:
+def _block(block: Block) -> Iterator[Markup]:
     match block:
         case Words():
             yield element("p", _cell(block._replace(style="")), class_=block.style)
@@ -157,8 +160,6 @@ def _block(block: Block, live: Live | None) -> Iterator[Markup]:
         case Message():
             speaker = element("span", block.speaker, class_="dim")
             yield element("div", speaker, element("pre", block.text), class_="msg")
-        case Asked():
-            yield from _question(block, live)
         case Cards():
             yield element("div", *(_card(*card) for card in block.cards), class_="cards")
         case Folds():
@@ -212,19 +213,6 @@ def _fold(cells: Iterable[Cell], blocks: Iterable[Block], anchor: str, opened: b
     summary = element("summary", Markup(" · ").join(map(_cell, parts)))
     inner = element("div", blocks_html(blocks), id=f"in-{anchor}" if anchor else "")
     return element("details", summary, inner, id=anchor, open="open" if opened else "")
-
-
-def _question(question: Asked, live: Live | None) -> Iterator[Markup]:
-    words = element("b", "waits for a person"), " ", question.text
-    yield element("p", *words, class_="notice")
-    if live:
-        label = "what should change"
-        field = element("input", name="feedback", placeholder=label, aria_label=label)
-        answers = {"APPROVE": "Approve", "REVISE": "Send back", "ABORT": "End the run"}
-        buttons = [element("button", text, value=value) for value, text in answers.items()]
-        problem = element("span", class_="told warn")
-        parts = (field, *buttons, problem)
-        yield element("form", *parts, class_="answer", data_subject=question.subject)
 
 
 def _curves(block: Curves) -> Iterator[Markup]:

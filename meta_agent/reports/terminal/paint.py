@@ -15,7 +15,6 @@ from rich.text import Text
 
 from meta_agent.reports._format import one_line, visible
 from meta_agent.reports.sections import (
-    Asked,
     Block,
     Cell,
     Facts,
@@ -152,8 +151,6 @@ def _lines(block: Block, unfold: bool) -> Iterator[RenderableType]:
             yield patch_text(block.text)
         case Message():
             yield Text(f"{visible(block.speaker)}: {visible(block.text)}")
-        case Asked():
-            yield Text(visible(f"waits for a person: {block.text}"), style="bold")
         case _:  # figures and cards: the facts and tables beside them hold the same numbers
             return
 

@@ -1,7 +1,6 @@
-"""The live page in a real browser: every kind of run, followed, answered, and saved figures."""
+"""The live page in a real browser: every kind of run, drawn and followed."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,15 +32,13 @@ WORDS = {
 
 @contextmanager
 def serving(place: Workspace) -> Iterator[PageServer]:
-    decide = lambda *told: f"recorded {told[1]} {told[2].answer}"  # noqa: E731
-    site = Site(place, None, token="t", decide=decide)
-    server = PageServer(site, "t")
+    server = PageServer(Site(place, None), "t")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server
     finally:
         server.shutdown()
-        server.close()
+        server.server_close()
 
 
 @pytest.fixture
@@ -109,28 +106,3 @@ def test_a_node_of_the_lineage_opens_what_it_stands_for(tmp_path: Path, tab: Tab
         link = "document.querySelector('svg a[href=\"#in-g1/c0\"]')"
         tab.see(f"{link}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
         tab.until(closed)
-
-
-def test_a_person_answers_on_the_page(tmp_path: Path, tab: Tab) -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(serving(made(tmp_path / "w", "parked", stack)))
-        tab.open(server.address)
-        tab.see("document.querySelector('.answer [value=REVISE]').click()")
-        tab.until("document.querySelector('.told').textContent.includes('what should change')")
-        tab.see("document.querySelector('.answer [value=APPROVE]').click()")
-        tab.until("document.querySelector('.answer').textContent === 'recorded g1/c2 APPROVE'")
-
-
-def test_a_figure_is_saved_as_a_file_of_its_own(tmp_path: Path, tab: Tab) -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(serving(made(tmp_path / "w", "finished", stack)))
-        tab.open(server.address)
-        tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-        tab.see("document.querySelector('.figure').click()")
-        deadline = time.monotonic() + 30
-        while not (files := list(tmp_path.glob("*.svg"))):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        tab.open(files[0].as_uri())
-        assert tab.see("document.querySelectorAll('circle').length") >= 2
-        assert tab.said == []
