@@ -29,8 +29,6 @@ from meta_agent.llm_clients.asking.estimate import (
     Detectable,
     Estimate,
     estimate,
-    latest_transcripts,
-    measured_in,
     too_coarse,
 )
 from meta_agent.policies.training.devices import Device
@@ -81,12 +79,10 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
-    earlier = latest_transcripts(config.workspace)
-    measured = measured_in(earlier) if earlier else None
     effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
-    spending = estimate(config, plan, prices_in_use(config), least, measured)
+    spending = estimate(config, plan, prices_in_use(config), least)
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))

@@ -13,14 +13,10 @@ from meta_agent.llm_clients.asking.client import roles_in_use
 from meta_agent.llm_clients.asking.estimate import (
     Detectable,
     Estimate,
-    Habits,
     Range,
     estimate,
-    latest_transcripts,
-    measured_in,
 )
 from meta_agent.llm_clients.asking.prices import price_of
-from tests.models._clients import opened, request, script
 
 GPT = price_of("openai/gpt-5", stated={})
 KNOWN = Detectable(0.05, "known")
@@ -32,12 +28,10 @@ def frozen(tmp_path: Path) -> RunConfig:
     return RunConfig(workspace=tmp_path, candidates=3, **models)
 
 
-def forecast(
-    config: RunConfig, plan: Plan | None = None, *, least: Detectable = KNOWN, **measured: Habits
-) -> Estimate:
+def forecast(config: RunConfig, plan: Plan | None = None, *, least: Detectable = KNOWN) -> Estimate:
     asks = ["analyst", "proposer", "reviewer", "librarian"]
     asks += [] if config.trainable else ["policy"]
-    return estimate(config, plan or plan_for(config), dict.fromkeys(asks, GPT), least, measured)  # type: ignore[arg-type]
+    return estimate(config, plan or plan_for(config), dict.fromkeys(asks, GPT), least)  # type: ignore[arg-type]
 
 
 def test_counts_follow_from_the_plan(frozen: RunConfig) -> None:
@@ -106,24 +100,6 @@ def test_cap_buys_fewer_candidates_and_says_so(frozen: RunConfig) -> None:
     assert any("may pay for only 3" in warning for warning in found.warnings)
     tokens = frozen.model_copy(update={"role_max_tokens": {"analyst": 1}})
     assert forecast(tokens).bought_candidates == Range(0, 0)
-
-
-def test_earlier_run_takes_the_place_of_assumptions(frozen: RunConfig, tmp_path: Path) -> None:
-    usage = {"input_tokens": 1000, "output_tokens": 10}
-    model = script(tmp_path / "s.jsonl", *[("*", {"content": "x", "usage": usage})] * 4)
-    with opened(tmp_path, meta_model=model) as run:
-        for name, turns in (("g0/analyst", 4), ("g1/analyst", 2)):
-            for turn in range(turns):
-                run.client.chat(request(str(turn)), conversation=name, turn=turn)
-    latest = latest_transcripts(tmp_path)
-    assert latest is not None
-    habits = measured_in(latest)
-    assert habits["analyst"].input_tokens == Range(700, 1500)
-    assert habits["analyst"].exchanges == Range(3 * 0.7, 3 * 1.5)
-    found = forecast(frozen, **habits)  # type: ignore[arg-type]
-    assert found.roles["analyst"].basis == "measured on swe-0123456789"
-    assert found.roles["policy"].basis == "assumed"
-    assert latest_transcripts(tmp_path / "elsewhere") is None
 
 
 def test_forecast_is_json(frozen: RunConfig) -> None:

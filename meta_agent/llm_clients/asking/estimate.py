@@ -1,8 +1,7 @@
 """What a run will probably cost, and the smallest gain that it could prove, before it starts.
 
-Counts follow from the plan. Exchanges and tokens come from the record of an earlier run, or from
-assumptions if there is none; `basis` says which. Both are ranges. The low end takes most of the
-input from the provider's cache, the high end none of it.
+Conversations follow from the plan; how long a conversation is, is assumed. Both are ranges. The low
+end takes most of the input from the provider's cache, the high end none of it.
 
 Does not cover: what a model will really write. This is a forecast; `--max-usd` is the limit.
 """
@@ -12,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meta_agent.core.chat import Usage
 from meta_agent.core.config import RunConfig
@@ -21,7 +19,9 @@ from meta_agent.core.protocols import JSON, Role
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._roles import unasked
 from meta_agent.llm_clients.asking.prices import Price
-from meta_agent.llm_clients.asking.transcripts import MANIFEST, Exchange, Transcripts
+
+if TYPE_CHECKING:
+    from meta_agent.core.loop.plan import Plan
 
 TOO_COARSE: Final = 0.20
 """The forecast warns above this effect: few single changes to an agent gain as much."""
@@ -43,9 +43,6 @@ class Range:
         return Range(self.low * other.low, self.high * other.high)
 
 
-_NOTHING: Final = Range(0, 0)
-
-
 class Detectable(NamedTuple):
     """The minimum detectable effect at 80 % power (None: there is none), and its basis."""
 
@@ -55,27 +52,12 @@ class Detectable(NamedTuple):
     """How many confirm tasks would be enough, if the effect is too coarse."""
 
 
-class Sizes(Protocol):
-    """The part of `core.loop.plan.Plan` that an estimate needs."""
-
-    @property
-    def confirm(self) -> int: ...
-    @property
-    def generations(self) -> int: ...
-    @property
-    def policy_conversations(self) -> tuple[int, int]: ...
-    @property
-    def finer(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(NamedTuple):
     """A role's usual exchanges in a conversation, and tokens in an exchange."""
 
     exchanges: Range
     input_tokens: Range
     output_tokens: Range
-    basis: str = "assumed"
 
 
 ASSUMED: Final[Mapping[Role, Habits]] = {
@@ -85,7 +67,6 @@ ASSUMED: Final[Mapping[Role, Habits]] = {
     "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
     "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
 }
-_AROUND_MEASURED: Final = Range(0.7, 1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +81,10 @@ class RoleEstimate:
     usd: Range | None
     """None: the price is unknown."""
     price_source: str | None
-    basis: str
-    """`assumed`, or the run on which it was measured."""
+
+    @property
+    def tokens(self) -> Range:
+        return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +109,7 @@ class Estimate:
 
 
 def estimate(
-    config: RunConfig,
-    plan: Sizes,
-    prices: Mapping[Role, Price | None],
-    least: Detectable,
-    measured: Mapping[Role, Habits] | None = None,
+    config: RunConfig, plan: Plan, prices: Mapping[Role, Price | None], least: Detectable
 ) -> Estimate:
     """Returns the forecast for these settings.
 
@@ -139,97 +118,48 @@ def estimate(
         plan: its sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
         least: the minimum detectable effect.
-        measured: `measured_in(...)` of an earlier run, or None.
     """
-    habits = {**ASSUMED, **(measured or {})}
     asking = {} if config.meta_model.startswith(REPLAY) else prices
-    roles = {
-        role: _of_role(config, plan, role, habits[role], price) for role, price in asking.items()
-    }
+    roles = {role: _of_role(config, plan, role, price) for role, price in asking.items()}
     planned = plan.generations * config.candidates
     bought = _bought(config, planned, roles)
+    warnings = (
+        *unasked(config),
+        *_of_agent(config, planned),
+        *_of_money(planned, bought, roles),
+        *_of_effect(plan, least),
+    )
     return Estimate(
-        roles=roles,
-        calls=_sum(role.calls for role in roles.values()),
-        tokens=_sum(_tokens(role) for role in roles.values()),
-        usd=_sum_if_known(role.usd for role in roles.values()),
-        planned_candidates=planned,
-        bought_candidates=bought,
-        smallest_effect=least.effect,
-        effect_assumes=least.basis,
-        warnings=(
-            *unasked(config),
-            *_of_agent(config, planned),
-            *_of_money(planned, bought, roles),
-            *_of_effect(plan, least),
-        ),
+        roles,
+        _sum(role.calls for role in roles.values()) or Range(0, 0),
+        _sum(role.tokens for role in roles.values()) or Range(0, 0),
+        _sum(role.usd for role in roles.values()),
+        planned,
+        bought,
+        least.effect,
+        least.basis,
+        warnings,
     )
 
 
-def measured_in(transcripts: Transcripts) -> dict[Role, Habits]:
-    """Returns the habits of each role in a recorded run."""
-    by_role: dict[Role, list[Exchange]] = {}
-    for exchange in transcripts.exchanges():
-        by_role.setdefault(exchange.role, []).append(exchange)
-    run = str((transcripts.manifest() or {}).get("run_id", transcripts.root.name))
-    return {role: _habits(rows, f"measured on {run}") for role, rows in by_role.items()}
-
-
-def latest_transcripts(workspace: Path) -> Transcripts | None:
-    """Returns the record of the workspace's newest run that asked a model, or None."""
-    manifests = sorted((workspace / "transcripts").glob(f"*/{MANIFEST}"), key=_changed_at)
-    return Transcripts(manifests[-1].parent) if manifests else None
-
-
-def _changed_at(path: Path) -> tuple[float, str]:
-    return path.stat().st_mtime, str(path)
-
-
-def _habits(exchanges: list[Exchange], basis: str) -> Habits:
-    conversations = len({exchange.conversation for exchange in exchanges})
-    usages = [exchange.reply.usage for exchange in exchanges]
-
-    def around(mean: float) -> Range:
-        return Range(mean, mean).times(_AROUND_MEASURED)
-
-    return Habits(
-        around(len(exchanges) / conversations),
-        around(sum(usage.input_tokens for usage in usages) / len(usages)),
-        around(sum(usage.output_tokens for usage in usages) / len(usages)),
-        basis,
-    )
-
-
-# --- counting ----------------------------------------------------------------------------------
-
-
-def _of_role(
-    config: RunConfig, plan: Sizes, role: Role, habits: Habits, price: Price | None
-) -> RoleEstimate:
-    conversations = _conversations(config, plan, role)
+def _of_role(config: RunConfig, plan: Plan, role: Role, price: Price | None) -> RoleEstimate:
+    habits, drafts = ASSUMED[role], plan.generations * config.candidates
+    conversations = {
+        "analyst": Range(plan.generations, plan.generations),
+        "proposer": Range(drafts, drafts),
+        "reviewer": Range(drafts, drafts),
+        "librarian": Range(plan.generations, drafts),
+    }.get(role) or Range(*plan.policy_conversations)
     calls = conversations.times(habits.exchanges)
-    usd = _usd_of_call(habits, price) if price else None
     return RoleEstimate(
-        model=config.model_of(role),
-        conversations=conversations,
-        calls=calls,
-        input_tokens=calls.times(habits.input_tokens),
-        output_tokens=calls.times(habits.output_tokens),
-        usd=calls.times(usd) if usd else None,
-        price_source=price.source if price else None,
-        basis=habits.basis,
+        config.model_of(role),
+        conversations,
+        calls,
+        calls.times(habits.input_tokens),
+        calls.times(habits.output_tokens),
+        calls.times(_usd_of_call(habits, price)) if price else None,
+        price.source if price else None,
     )
-
-
-def _conversations(config: RunConfig, plan: Sizes, role: Role) -> Range:
-    generations, drafts = plan.generations, plan.generations * config.candidates
-    if role == "analyst":
-        return Range(generations, generations)
-    if role in ("proposer", "reviewer"):
-        return Range(drafts, drafts)
-    if role == "librarian":
-        return Range(generations, drafts)
-    return Range(*plan.policy_conversations)
 
 
 def _usd_of_call(habits: Habits, price: Price) -> Range:
@@ -239,17 +169,9 @@ def _usd_of_call(habits: Habits, price: Price) -> Range:
     return Range(price.usd(cheap), dear)
 
 
-def _tokens(role: RoleEstimate) -> Range:
-    return role.input_tokens + role.output_tokens
-
-
-def _sum(ranges: Iterable[Range]) -> Range:
-    return sum(ranges, _NOTHING)
-
-
-def _sum_if_known(ranges: Iterable[Range | None]) -> Range | None:
+def _sum(ranges: Iterable[Range | None]) -> Range | None:
     """Returns the sum, or None if a part is unknown."""
-    total = _NOTHING
+    total = Range(0, 0)
     for part in ranges:
         if part is None:
             return None
@@ -262,21 +184,18 @@ def _sum_if_known(ranges: Iterable[Range | None]) -> Range | None:
 
 def _bought(config: RunConfig, planned: int, roles: Mapping[Role, RoleEstimate]) -> Range | None:
     """Returns how many candidates every cap pays for, if all cost the same; None: no cap."""
-    every = roles.values()
     capped: list[tuple[float | None, Range | None]] = [
-        (config.max_usd, _sum_if_known(role.usd for role in every)),
-        (config.max_tokens, _sum(_tokens(role) for role in every)),
+        (config.max_usd, _sum(role.usd for role in roles.values())),
+        (config.max_tokens, _sum(role.tokens for role in roles.values())),
         *((config.role_max_usd.get(name), role.usd) for name, role in roles.items()),
-        *((config.role_max_tokens.get(name), _tokens(role)) for name, role in roles.items()),
+        *((config.role_max_tokens.get(name), role.tokens) for name, role in roles.items()),
     ]
     bought = [
-        Range(_floor(cap * planned, cost.high), _floor(cap * planned, cost.low))
+        (math.floor(cap * planned / cost.high), _floor(cap * planned, cost.low))
         for cap, cost in capped
         if cap is not None and cost is not None and cost.high > 0
     ]
-    if not bought:
-        return None
-    return Range(min(span.low for span in bought), min(span.high for span in bought))
+    return Range(*map(min, zip(*bought, strict=True))) if bought else None
 
 
 def _floor(amount: float, cost: float) -> float:
@@ -314,7 +233,7 @@ def too_coarse(effect: float | None) -> bool:
     return effect is None or effect > TOO_COARSE
 
 
-def _of_effect(plan: Sizes, least: Detectable) -> list[str]:
+def _of_effect(plan: Plan, least: Detectable) -> list[str]:
     if not too_coarse(least.effect):
         return []
     gains = f"only gains of {100 * (least.effect or 0):.0f} points and more"

@@ -17,7 +17,7 @@ from meta_agent.reports.sections import Facts, Section, Table, Words, present
 from meta_agent.reports.terminal.paint import painted
 from meta_agent.reports.terminal.text import settings_table
 
-_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
+_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "price from")
 
 
 class Work(Protocol):
@@ -61,7 +61,7 @@ def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
     for role, calls in estimate.roles.items():
         price = calls.price_source or "price unknown"
         sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
-        yield role, calls.model, *sizes, money(calls.usd), f"{calls.basis}; {price}"
+        yield role, calls.model, *sizes, money(calls.usd), price
 
 
 def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
