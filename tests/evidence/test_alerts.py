@@ -6,8 +6,8 @@ import pytest
 
 from meta_agent.core.evidence import Evidence
 from meta_agent.readers.evidence import build_evidence
+from meta_agent.readers.evidence._metrics import threshold_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
-from meta_agent.readers.evidence._thresholds import threshold_alerts
 
 from ._rollouts import rollout
 

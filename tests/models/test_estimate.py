@@ -102,6 +102,12 @@ def test_cap_buys_fewer_candidates_and_says_so(frozen: RunConfig) -> None:
     assert forecast(tokens).bought_candidates == Range(0, 0)
 
 
+def test_a_model_that_judges_answers_has_a_figure(frozen: RunConfig) -> None:
+    found = estimate(frozen, plan_for(frozen), {"judge": GPT}, KNOWN)
+    assert found.roles["judge"].calls == found.roles["judge"].conversations
+    assert found.usd is not None and found.usd.low > 0
+
+
 def test_forecast_is_json(frozen: RunConfig) -> None:
     told = forecast(frozen.model_copy(update={"max_usd": 1.0})).to_json()
     read = json.loads(json.dumps(told, allow_nan=False))

@@ -29,7 +29,6 @@ from meta_agent.reports.evidence_sections import compared
 from meta_agent.reports.pages.html import render_html, write_html
 from meta_agent.reports.run_figures import arm_of
 from meta_agent.reports.terminal import text
-from meta_agent.reports.terminal._live import sparkline
 from meta_agent.reports.terminal.paint import painted
 
 from .sample import HOSTILE, PATCH, write_sample
@@ -293,8 +292,6 @@ def test_durations(seconds: float, shown: str) -> None:
 def test_money_and_lines() -> None:
     assert (dollars(None), dollars(0), dollars(0.0123)) == ("unknown price", "$0.00", "$0.0123")
     assert one_line("a\n b" + "c" * 300, 10) == "a bcccccc…"
-    assert sparkline([0, 1]) == "▁█"
-    assert sparkline([]) == ""
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ ASSUMED: Final[Mapping[Role, Habits]] = {
     "proposer": Habits(Range(10, 40), Range(6e3, 20e3), Range(200, 800)),
     "reviewer": Habits(Range(1, 6), Range(4e3, 12e3), Range(200, 800)),
     "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
+    "judge": Habits(Range(1, 1), Range(500, 8e3), Range(50, 800)),
     "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
 }
 

@@ -5,9 +5,8 @@ score moved and nothing explains it, `render_text` prints the health report.
 `read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
-from meta_agent.readers.evidence._meanings import MEANINGS, meaning_of
+from meta_agent.readers.evidence._metrics import MEANINGS, THRESHOLDS, Threshold, meaning_of
 from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
-from meta_agent.readers.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.readers.evidence.build import build_evidence
 from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
 from meta_agent.readers.evidence.exemplars import exemplars, failure_mode, summarize

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from meta_agent.core.evidence import Alert, Comparability, Evidence
 from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.readers.evidence._metrics import threshold_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
-from meta_agent.readers.evidence._thresholds import threshold_alerts
 from meta_agent.readers.evidence.conversation import Conversation
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer

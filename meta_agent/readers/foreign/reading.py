@@ -7,7 +7,7 @@ and of missing rewards are taken over all attempts. A field that is missing is n
 
 Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
 (quantiles of a sample; what `suspect` looks for stands in `_suspicions.py`). What each number is
-stands in `_meanings.py`, which attempts are behind an alert is found by `_behind.py`.
+stands in `metrics.toml`, which attempts are behind an alert is found by `_behind.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import Final
 
 from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._meanings import is_share
+from meta_agent.readers.evidence._metrics import is_share, threshold_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._running import share
-from meta_agent.readers.evidence._thresholds import threshold_alerts
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer

@@ -16,6 +16,12 @@ METRIC_INTERVAL_SEC: Final = 10.0
 HEADLINE_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_group_ratio", "entropy")
 
 
+def headline_numbers(values: Mapping[str, float]) -> str:
+    """Returns the metrics of a training step that people look at first."""
+    chosen = (name for name in HEADLINE_METRICS if name in values)
+    return "  ".join(f"{name} {number(values[name])}" for name in chosen)
+
+
 class LineDisplay:
     """Writes one line for each fact."""
 
@@ -40,9 +46,7 @@ class LineDisplay:
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         if self._is_due(series):
-            chosen = ((name, values[name]) for name in HEADLINE_METRICS if name in values)
-            numbers = "  ".join(f"{name} {number(value)}" for name, value in chosen)
-            self._line("train", f"{series}: step {step}  {numbers}")
+            self._line("train", f"{series}: step {step}  {headline_numbers(values)}")
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         why = "; ".join(verdict.reasons)

@@ -1,6 +1,6 @@
 """The behaviour layer: what the policy did, by the roles of its tools and by how attempts ended.
 
-What each metric is, and of what a share, stands in `_meanings.py`. A test that says neither
+What each metric is, and of what a share, stands in `metrics.toml`. A test that says neither
 "passed" nor "failed" is no failure.
 """
 

@@ -2,7 +2,7 @@
 
 Groups are rollouts of one `group_id` (in training: samples of one prompt). A group is *dead* when
 its total rewards have a standard deviation below 1e-3: it carries no gradient. What each metric is
-stands in `_meanings.py`. `reward_follows`, `misordered` and `tied` are taken inside groups, and
+stands in `metrics.toml`. `reward_follows`, `misordered` and `tied` are taken inside groups, and
 over all attempts where no group can tell; `rv_std_over_mean` is the spread of the groups' reward
 variances over their mean (RAGEN-2).
 """
