@@ -138,7 +138,9 @@ def test_a_candidates_conversation_reads_once_through(
 ) -> None:
     shown = meta_agent("show", "--transcript", name, cwd=told).stdout
     assert shown.count("You improve harnesses.") == 1
-    places = [shown.index(one) for one in ("system", "I look first.", '→ shell {"command": "ls"}')]
+    places = [
+        shown.index(one) for one in ("system", "I look first.", 'calls: shell {"command": "ls"}')
+    ]
     assert places == sorted(places)
     assert "\x1b" not in shown and "\u202e" not in shown
 

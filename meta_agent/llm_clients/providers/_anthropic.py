@@ -56,10 +56,7 @@ class AnthropicProvider(SdkProvider):
         answer = error.response
         if answer.status_code >= 300:
             text = answer.text if answer.is_closed else str(error)
-            return of_status(answer.status_code, text, answer.headers, secrets=self.secrets)
+            return of_status(answer.status_code, text, answer.headers)
         body = error.body if isinstance(error.body, Mapping) else {}
         fields = body.get("error")
-        return of_event(
-            fields if isinstance(fields, Mapping) else {"message": str(error)},
-            secrets=self.secrets,
-        )
+        return of_event(fields if isinstance(fields, Mapping) else {"message": str(error)})

@@ -1,9 +1,8 @@
 """From what went wrong on the wire to a `ProviderError`: kind, cost, wait, and no key in it.
 
-Promises: the text of a `ProviderError` from here is short and holds none of the account's secrets.
-The error is returned, not raised, so that the SDK's exception, whose request carries the key, is
-not chained to it. `billed` is `no` only if the server said that it generated nothing, or was not
-reached.
+Promises: the error is returned, not raised, so that the SDK's exception, whose request carries the
+key, is not chained to it. `billed` is `no` only if the server said that it generated nothing, or
+was not reached. `read_reply` scrubs the text of every error.
 
 Does not cover: what to do about it (`asking/_retry.py`).
 """
@@ -42,11 +41,10 @@ _TIMED_OUT: Final = frozenset({"ReadTimeout", "WriteTimeout", "APITimeoutError",
 _WRONG_SHAPE: Final = (AttributeError, KeyError, IndexError, TypeError)
 """What Python raises for plain values that do not have the form of the protocol."""
 
-Secrets = Sequence[str]
 Kind = tuple[str, Literal["no", "unknown"]]
 
 
-def scrub(text: str, secrets: Secrets = ()) -> str:
+def scrub(text: str, secrets: Sequence[str]) -> str:
     """Returns the text without secrets or anything that looks like a key, cut to a few lines."""
     text = text[:_READ_CHARS]
     for secret in secrets:
@@ -57,13 +55,11 @@ def scrub(text: str, secrets: Secrets = ()) -> str:
     return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " ..."
 
 
-def of_status(
-    status: int, text: str, headers: Mapping[str, str], *, secrets: Secrets = ()
-) -> ProviderError:
-    """The error of an HTTP status that is not success. `text` is the body or the SDK's words."""
+def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderError:
+    """Returns the error of an HTTP status that is not success; `text`: the body or SDK's words."""
     kind, billed = _kind_of(status, text)
     return ProviderError(
-        f"HTTP {status}: {scrub(_message_in(text), secrets)}",
+        f"HTTP {status}: {_message_in(text)}",
         kind=kind,
         billed=billed,
         retry_after_sec=retry_after_sec(headers),
@@ -71,9 +67,9 @@ def of_status(
     )
 
 
-def of_event(error: Mapping[str, Any], *, secrets: Secrets = ()) -> ProviderError:
-    """The error that an event inside a stream reports. Some servers put an HTTP status there."""
-    text = scrub(str(error.get("message") or error), secrets)
+def of_event(error: Mapping[str, Any]) -> ProviderError:
+    """Returns the error that an event of a stream reports. Some servers put a status there."""
+    text = str(error.get("message") or error)
     code = error.get("code")
     status = code if isinstance(code, int) else 0
     kind = _kind_of(status, f"{text} {code}")[0] if 400 <= status < 500 else "stream"
@@ -85,23 +81,23 @@ def of_event(error: Mapping[str, Any], *, secrets: Secrets = ()) -> ProviderErro
     )
 
 
-def of_exception(error: Exception, *, began: bool, secrets: Secrets) -> ProviderError:
-    """The error of any other exception; `began` says whether events had arrived."""
+def of_exception(error: Exception, *, began: bool) -> ProviderError:
+    """Returns the error of any other exception; `began` says whether events had arrived."""
     if is_transport(error):
-        return of_transport(error, began=began, secrets=secrets)
+        return of_transport(error, began=began)
     # A line of the stream is not JSON, not UTF-8 or nested too deeply, or a value is odd.
     if isinstance(error, ValueError | RecursionError) or (
         began and isinstance(error, _WRONG_SHAPE)
     ):
-        return malformed(f"the stream can't be read: {type(error).__name__} {error}", secrets)
-    return ProviderError(scrub(f"the SDK failed: {type(error).__name__}: {error}", secrets))
+        return malformed(f"the stream can't be read: {type(error).__name__} {error}")
+    return ProviderError(f"the SDK failed: {type(error).__name__}: {error}")
 
 
-def of_transport(error: BaseException, *, began: bool, secrets: Secrets = ()) -> ProviderError:
-    """The error of a connection that failed, before the reply began or in the middle of it."""
+def of_transport(error: BaseException, *, began: bool) -> ProviderError:
+    """Returns the error of a connection that failed, before the reply began or in its middle."""
     chain = list(causes(error))
     names = {type(cause).__name__ for cause in chain}
-    text = scrub(f"{type(chain[-1]).__name__}: {chain[-1]}", secrets)
+    text = f"{type(chain[-1]).__name__}: {chain[-1]}"
     if names & _UNREACHED:
         hint = "check the base URL, and that the server is up"
         return ProviderError(
@@ -113,9 +109,9 @@ def of_transport(error: BaseException, *, began: bool, secrets: Secrets = ()) ->
     return ProviderError(f"the connection broke: {text}", kind=kind)
 
 
-def malformed(text: str, secrets: Secrets = ()) -> ProviderError:
-    """The error of a reply that is not what the protocol or the request asks for."""
-    return ProviderError(scrub(text, secrets), kind="malformed")
+def malformed(text: str) -> ProviderError:
+    """Returns the error of a reply that is not what the protocol or the request asks for."""
+    return ProviderError(text, kind="malformed")
 
 
 def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> ProviderError:

@@ -87,15 +87,15 @@ class LiteLLMProvider:
         headers = next((h for cause in causes(error) if (h := _headers_of(cause))), None)
         # litellm makes up statuses for errors that never had one, but no headers.
         if isinstance(status, int) and (headers is not None or 400 <= status < 408):
-            return of_status(status, str(error), headers or {}, secrets=self._secrets)
+            return of_status(status, str(error), headers or {})
         broken = type(error).__name__ == "MidStreamFallbackError"
         if is_transport(error) or "Timeout" in type(error).__name__:
-            return of_transport(error, began=began or broken, secrets=self._secrets)
+            return of_transport(error, began=began or broken)
         if broken:
             text = str(getattr(error, "original_exception", None) or error)
-            return of_event({"message": text}, secrets=self._secrets)
+            return of_event({"message": text})
         if status is not None:
-            return of_transport(error, began=began, secrets=self._secrets)
+            return of_transport(error, began=began)
         return None
 
 

@@ -68,8 +68,8 @@ class OpenAIProvider(SdkProvider):
         if isinstance(error, openai.APIStatusError):
             answer = error.response
             text = answer.text if answer.is_closed else str(error)
-            return of_status(error.status_code, text, answer.headers, secrets=self.secrets)
+            return of_status(error.status_code, text, answer.headers)
         if isinstance(error, openai.APIError) and not is_transport(error):
             fields = error.body if isinstance(error.body, Mapping) else {"message": str(error)}
-            return of_event(fields, secrets=self.secrets)
+            return of_event(fields)
         return None

@@ -32,7 +32,6 @@ from meta_agent.core.ledger.waiting import moved
 from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._connection import Timeouts, limited_request
 from meta_agent.llm_clients.providers._failures import (
-    Secrets,
     malformed,
     of_exception,
     our_error,
@@ -83,7 +82,7 @@ def read_reply(
     request: ChatRequest,
     *,
     timeouts: Timeouts,
-    secrets: Secrets,
+    secrets: Sequence[str],
     sdk_failure: Callable[[Exception, bool], ProviderError | None],
 ) -> ChatReply:
     """Asks once and returns the whole reply.
@@ -110,7 +109,7 @@ def read_reply(
             return accept(collector.finish(), request, seconds=time.monotonic() - started)
         except Exception as error:
             failure = our_error(error) or sdk_failure(error, began)
-            failure = failure or of_exception(error, began=began, secrets=secrets)
+            failure = failure or of_exception(error, began=began)
     raise reworded(failure, scrub(str(failure), secrets))
 
 

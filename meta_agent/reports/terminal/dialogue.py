@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.rule import Rule
-from rich.text import Text
+from rich.console import RenderableType
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import JSON, Message
-from meta_agent.reports._format import dollars, duration, visible
-from meta_agent.reports.terminal.paint import listed
+from meta_agent.core.protocols import JSON
+from meta_agent.reports._format import dollars, duration
+from meta_agent.reports.sections import Block, Message, Section, Table, Words
+from meta_agent.reports.terminal.paint import painted
 
 if TYPE_CHECKING:
     from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _HEAD_LINES: Final = 12
 _TAIL_LINES: Final = 4
 _LONGEST_LINE: Final = 600
-_STYLES: Final = {"system": "dim", "user": "cyan", "assistant": "bold", "tool": "green"}
 
 
 class Conversation(NamedTuple):
@@ -101,20 +99,17 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
     """One row per conversation."""
-    if not (rows := list(conversations)):
-        return Text("no agent asked a model in this run")
-    cells = (
+    rows = [
         (conversation.name, conversation.role, conversation.model, conversation.size_text())
-        for conversation in rows
-    )
-    return listed(("conversation", "role", "model", "size"), (map(visible, row) for row in cells))
+        for conversation in conversations
+    ]
+    table = Table(("conversation", "role", "model", "size"), rows)
+    return painted([table if rows else Words("no agent asked a model in this run")])
 
 
 def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:
     """The conversations from beginning to end."""
-    return Group(
-        *(part for conversation in conversations for part in _dialogue(conversation, full))
-    )
+    return painted(Section(list(_blocks(part, full)), part.name) for part in conversations)
 
 
 def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
@@ -154,12 +149,7 @@ def _paired(conversation: Conversation) -> Iterator[tuple[Exchange | None, Excha
 def _repeated(before: Exchange | None, now: Exchange) -> int:
     """Returns how many messages at the start of both exchanges are the same."""
     pairs = zip(before.dialogue if before else (), now.messages, strict=False)
-    count = 0
-    for old, new in pairs:
-        if old != new:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _exchange_json(before: Exchange | None, now: Exchange) -> dict[str, JSON]:
@@ -184,49 +174,37 @@ def _exchange_json(before: Exchange | None, now: Exchange) -> dict[str, JSON]:
     }
 
 
-def _dialogue(conversation: Conversation, full: bool) -> Iterator[RenderableType]:
-    yield Rule(Text(visible(conversation.name), style="bold"))
-    yield Text(conversation.size_text(), style="dim")
+def _blocks(conversation: Conversation, full: bool) -> Iterator[Block]:
+    yield Words(conversation.size_text(), "dim")
     for before, now in _paired(conversation):
         count = _repeated(before, now)
         if before is not None and count < len(before.dialogue):
             dropped = len(before.dialogue) - count
-            yield Text(
-                f"— {dropped} messages were left out or replaced from here on —", style="dim"
-            )
+            yield Words(f"{dropped} messages were left out or replaced from here on", "dim")
         for message in now.messages[count:]:
-            yield from _message(message, full)
+            content = message.get("content")
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            yield Message(str(message.get("role", "?")), _folded(text, full))
         yield from _reply(now, full)
     for failure in conversation.failures:
         words = f"#{failure.turn} got no whole reply: {failure.kind}: {failure.message}"
-        yield Text(visible(words), style="red")
+        yield Words(words, "bad")
 
 
-def _message(message: Message, full: bool) -> Iterator[RenderableType]:
-    role = str(message.get("role", "?"))
-    yield Text(visible(role), style=_STYLES.get(role, ""))
-    yield _indented(_folded(_words(message.get("content")), full))
-
-
-def _reply(now: Exchange, full: bool) -> Iterator[RenderableType]:
-    reply = now.reply
-    facts = (
-        f"{reply.model}, {reply.usage.input_tokens:,} tokens in, {reply.usage.output_tokens:,} out"
-    )
+def _reply(now: Exchange, full: bool) -> Iterator[Block]:
+    reply, usage = now.reply, now.reply.usage
     tries = f", {now.attempts} attempts" if now.attempts > 1 else ""
-    head = Text.assemble(
-        (f"{now.role} #{now.turn}", "bold magenta"),
-        (visible(f"  {facts}, {duration(reply.seconds)}, {reply.stop}{tries}"), "dim"),
+    yield Words(
+        f"{now.role} #{now.turn}  {reply.model}, {usage.input_tokens:,} tokens in, "
+        f"{usage.output_tokens:,} out, {duration(reply.seconds)}, {reply.stop}{tries}",
+        "strong",
     )
-    yield head
     if reply.reasoning:
-        yield _indented(_folded(reply.reasoning, full), style="dim italic")
+        yield Message("thinks", _folded(reply.reasoning, full))
     if reply.content:
-        yield _indented(reply.content)
+        yield Message("says", reply.content)
     for call in reply.tool_calls:
-        yield _indented(
-            _folded(f"→ {call.name} {_arguments(call.arguments)}", full), style="yellow"
-        )
+        yield Message("calls", _folded(f"{call.name} {_arguments(call.arguments)}", full))
 
 
 def _arguments(arguments: Mapping[str, JSON]) -> str:
@@ -235,10 +213,6 @@ def _arguments(arguments: Mapping[str, JSON]) -> str:
     parts = [json.dumps(short, ensure_ascii=False)] if short else []
     parts += [f"\n{k}:\n{v}" for k, v in arguments.items() if k not in short]
     return "".join(parts)
-
-
-def _words(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _folded(text: str, full: bool) -> str:
@@ -258,7 +232,3 @@ def _cut(line: str) -> str:
     if len(line) <= _LONGEST_LINE:
         return line
     return f"{line[:_LONGEST_LINE]}… {len(line) - _LONGEST_LINE} characters folded"
-
-
-def _indented(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(visible(text), style=style), (0, 0, 0, 2))
