@@ -20,9 +20,8 @@ from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, reduce
 from meta_agent.reports.terminal import asked
-from meta_agent.reports.terminal.asked import FileChange, changes
 
-from .sample import HOSTILE, PATCH, write_sample
+from .sample import HOSTILE, write_sample
 
 ASKING = """
 import json, signal, sys
@@ -202,9 +201,3 @@ def test_before_a_merge_the_question_shows_the_verdict_with_its_numbers(state: R
     for part in ("may it be merged?", "PROMOTE", "+10.0 [+4.0, +16.0]", "infra.lost: two"):
         assert part in shown
     assert "\x1b[2J" not in shown and "\u202e" not in shown
-
-
-def test_a_patch_is_counted_by_its_headers_alone() -> None:
-    forged = PATCH + "+diff --git a/x b/innocent\n+++ b/innocent\n--- a/gone\n"
-    assert changes(PATCH) == [FileChange("swe/reward.py", 3, 1)]
-    assert changes(forged) == [FileChange("swe/reward.py", 5, 2)]

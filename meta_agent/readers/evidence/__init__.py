@@ -14,8 +14,7 @@ from meta_agent.readers.evidence.gap import gap
 from meta_agent.readers.evidence.health import render_text
 from meta_agent.readers.evidence.probe import probe
 from meta_agent.readers.evidence.reference import reference_of
-from meta_agent.readers.foreign._alerts_counted import MINIMUM
-from meta_agent.readers.foreign.reading import ForeignReport, read_foreign, rests_on
+from meta_agent.readers.foreign.reading import MINIMUM, ForeignReport, read_foreign, rests_on
 
 __all__ = [
     "MEANINGS",

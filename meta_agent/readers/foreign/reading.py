@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.protocols import JSON, Rollout
@@ -26,7 +26,6 @@ from meta_agent.readers.evidence._running import share
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer
-from meta_agent.readers.foreign._alerts_counted import Seen, counted_alerts
 from meta_agent.readers.foreign._behind import Attempt, Behind
 from meta_agent.readers.foreign._shape import Shape
 from meta_agent.readers.foreign._suspicions import Suspicions
@@ -65,6 +64,17 @@ _ON_TOOLS: Final = (
 _ON_TOKENS: Final = ("mean_logprob", "inexact_share")
 _OF_GROUPS: Final = ("dead_group_ratio", "reward_spread", "rv_std_over_mean", "sequence_diversity")
 _NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
+
+
+MINIMUM: Final = 10
+"""How many attempts or calls an alert needs. It needs half as many groups."""
+
+
+class Seen(NamedTuple):
+    """What a metric is a share of: how many, and of what."""
+
+    n: int
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +220,8 @@ class _Reader:
             per_task={t: (v.n, v.solved, v.clean) for t, v in tasks},
         )
         alerting = _selected(evidence.metrics(), self._worth_an_alert)
-        alerts = counted_alerts(
-            (*threshold_alerts(alerting), *rule_alerts(evidence, None)), self._seen_of
-        )
-        evidence = Evidence(
-            evidence.score, evidence.signal, evidence.behaviour, alerts=alerts,
-            per_task=evidence.per_task,
-        )  # fmt: skip
+        alerts = self._counted((*threshold_alerts(alerting), *rule_alerts(evidence, None)))
+        evidence = replace(evidence, alerts=alerts)
         present = {name: self.present[name] for name in NEEDED_FOR}
         present["outcome"] = present["outcome"] if self.outcomes else 0
         present["cut_replies"] = present["cut_replies"] if self._all_endings_of_replies_known else 0
@@ -231,6 +236,15 @@ class _Reader:
             self.n, evidence, shape, present, len(self.tasks), policies, apart, behind,
             {name: f"{basis.n} {basis.unit}" for name, basis in over.items()}, dict(self.formats),
         )  # fmt: skip
+
+    def _counted(self, alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+        """Returns the alerts that rest on enough, each with its number and unit."""
+        pairs = ((alert, self._seen_of(alert.metric)) for alert in alerts)
+        return tuple(
+            replace(alert, message=f"{alert.message} (n = {basis.n} {basis.unit})")
+            for alert, basis in pairs
+            if basis.n >= (MINIMUM // 2 if basis.unit == "groups" else MINIMUM)
+        )
 
     @property
     def _all_endings_of_replies_known(self) -> bool:

@@ -78,5 +78,8 @@ class LineDisplay:
     def _line(self, label: str, text: str) -> None:
         stamp = time.strftime("%H:%M:%S")
         with self._lock:
-            self._stream.write(f"{stamp} {one_line(label, 12):<9} {one_line(text, 400)}\n")
-            self._stream.flush()
+            self._write(f"{stamp} {one_line(label, 12):<9} {one_line(text, 400)}")
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()

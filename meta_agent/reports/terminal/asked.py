@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -24,14 +23,6 @@ from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal.paint import painted, patch_text
 
 Rows = Iterator[tuple[str, Cell]]
-
-
-class FileChange(NamedTuple):
-    """One file of a patch with its added and removed lines."""
-
-    path: str
-    added: int
-    removed: int
 
 
 def question(state: RunState, decision: DecisionView) -> RenderableType:
@@ -63,23 +54,6 @@ def answer_command(state: RunState, decision: DecisionView) -> str:
     return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{visible(where)}'
 
 
-def changes(patch: str) -> list[FileChange]:
-    """Files of a git patch, by its own headers; lines inside a hunk are never read as headers."""
-    files: list[FileChange] = []
-    in_hunk = False
-    for line in patch.splitlines():
-        if line.startswith("diff --git "):
-            in_hunk = False
-            files.append(FileChange(line.rpartition(" b/")[2], 0, 0))
-        elif line.startswith("@@"):
-            in_hunk = True
-        elif in_hunk and files and line[:1] in "+-" and line:
-            last = files[-1]
-            added, removed = line.startswith("+"), line.startswith("-")
-            files[-1] = FileChange(last.path, last.added + added, last.removed + removed)
-    return files
-
-
 def _facts(state: RunState, decision: DecisionView) -> Facts:
     candidate = state.candidates.get(decision.candidate or "")
     rows: list[tuple[str, Cell]] = list(_candidate_rows(candidate)) if candidate else []
@@ -96,8 +70,8 @@ def _candidate_rows(candidate: CandidateView) -> Rows:
     for title, field in (("may break", "risks"), ("rests on", "evidence")):
         for line in candidate.hypothesis.get(field) or ():
             yield title, str(line)
-    for file in changes(candidate.diff):
-        yield "changes", f"{file.path}  +{file.added} -{file.removed}"
+    for path in candidate.paths:
+        yield "changes", path
 
 
 def _verdict_rows(decision: DecisionView, candidate: CandidateView | None) -> Rows:
