@@ -74,6 +74,9 @@ def _policies(report: ForeignReport) -> str:
 
 def _solved(report: ForeignReport) -> Iterator[tuple[str, str]]:
     """Yields the success of all attempts, or of each benchmark, since those do not add up."""
+    if report.benchmarks:
+        words = f"{len(report.benchmarks)} benchmarks, whose shares do not add up to one"
+        yield "success", words
     if "success" in report.evidence.score:
         for name, score in (report.benchmarks or {"success": report.evidence.score}).items():
             yield name, _success(score)
