@@ -45,7 +45,7 @@ KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker
 
 
 def spellings(secret: str) -> Iterator[str]:
-    """The ways in which a text may hold a secret: as it is, in base64 and in hexadecimal.
+    """Yields the ways in which a text may hold a secret: as it is, in base64 or hexadecimal.
 
     Base64 spells the same bytes in three ways, by what stands before them. Of each way only the
     characters count that the neighbours cannot change.

@@ -82,7 +82,7 @@ class Measured:
 
     @property
     def training(self) -> str:
-        """The training whose weights were measured; empty if there was none or none is recorded."""
+        """Returns the training whose weights were measured; empty if none is recorded."""
         if not self.steps:
             return ""
         if self.seed is None:
@@ -141,7 +141,7 @@ class CellView(Recorded):
 
     @property
     def measured(self) -> Measured | None:
-        """The cell's clean success with Wilson's interval over tasks, or None without a result."""
+        """Returns clean success with Wilson's interval over tasks; None without a result."""
         if self.clean_success is None or not self.n:
             return None
         share, n = self.clean_success, self.n
@@ -176,7 +176,7 @@ class CandidateView(Recorded):
 
     @property
     def short_id(self) -> str:
-        """The id without the run: `g1/c2`."""
+        """Returns the id without the run: `g1/c2`."""
         return "/".join(self.id.split("/")[-2:])
 
     @property
@@ -185,7 +185,7 @@ class CandidateView(Recorded):
 
     @property
     def kind(self) -> str:
-        """The verdict's name, or `pending`."""
+        """Returns the verdict's name, or `pending`."""
         return str((self.verdict or {}).get("kind") or "pending")
 
     @property
@@ -203,13 +203,13 @@ class CandidateView(Recorded):
 
     @property
     def share(self) -> Effect | None:
-        """The gain it adds to its bundle on the search split. It explains and proves nothing."""
+        """Returns the gain that it adds to its bundle on the search split, which proves nothing."""
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
 
     @property
     def attribution(self) -> Mapping[str, Any] | None:
-        """How much of a merged gain came from the harness and how much from the policy."""
+        """Returns how much of a merged gain came from the harness and how much from the policy."""
         attribution = (self.merge or {}).get("attribution")
         return attribution if isinstance(attribution, dict) else None
 

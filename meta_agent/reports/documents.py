@@ -12,7 +12,7 @@ from meta_agent.reports.state import SCHEMA_VERSION, RunState
 
 
 def status_json(state: RunState) -> dict[str, JSON]:
-    """`status --json`."""
+    """Returns the document of `status --json`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run": state.run,
@@ -37,7 +37,7 @@ def status_json(state: RunState) -> dict[str, JSON]:
 
 
 def report_json(state: RunState) -> dict[str, JSON]:
-    """`report --json`: the whole run, and the sentences of its first screen."""
+    """Returns the document of `report --json`: the run, and the sentences of its first screen."""
     return {**state.to_json(), "sentences": _sentences(state)}
 
 
@@ -53,12 +53,12 @@ def no_progress(state: RunState) -> JSON:
 
 
 def _sentences(state: RunState) -> list[JSON]:
-    """The sentences with their commands."""
+    """Returns the sentences with their commands."""
     return [sentence._asdict() for sentence in sentences(state)]
 
 
 def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:
-    """`log --json`: every step with intent and outcome, every event."""
+    """Returns the document of `log --json`: every step with intent and outcome, every event."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run": run,

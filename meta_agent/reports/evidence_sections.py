@@ -23,7 +23,7 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """A few metrics of every version side by side; behind each generation all of them.
+    """Returns a few metrics of every version side by side, and all of them in folds.
 
     With `every_metric` a terminal opens all of them, so nothing is said of hidden ones.
     """
@@ -45,7 +45,7 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
 
 
 def compared(every: Sequence[EvidenceView]) -> list[Block]:
-    """One table with a column for each version, then the alerts and how to see the rest.
+    """Returns a table with a column for each version, the alerts, and how to see the rest.
 
     It holds the score, how much signal training had, how attempts ended, what raised an alert, and
     what the harness's own diagnostics measured.
@@ -88,7 +88,7 @@ def metrics_table(
 
 
 def _exemplar(exemplar: Mapping[str, Any]) -> Fold:
-    """An attempt that shows a failure: its steps, its last words, its messages."""
+    """Returns an attempt that shows a failure: its steps, last words and messages."""
     cells = (
         f"{exemplar.get('mode', '')} · {exemplar.get('task_key', '')}",
         _text(exemplar, "summary"),

@@ -28,7 +28,7 @@ _SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
 
 
 def vault(state: RunState) -> Intervals:
-    """Clean success on the vault split before the run and after it."""
+    """Returns clean success on the vault split before the run and after it."""
     sides = (("vault, before", state.baseline), ("vault, after", state.final))
     words = vault_text(state.final)
     caption = (
@@ -40,7 +40,7 @@ def vault(state: RunState) -> Intervals:
 
 
 def bundles(state: RunState) -> Intervals:
-    """Clean success on the search split: the start, and every cell of every bundle."""
+    """Returns clean success on the search split: the start, and every cell."""
     rows = list(measured_rows([("start", state.first)]))
     for cell in state.cells:
         kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
@@ -64,7 +64,7 @@ def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Inte
 
 
 def effects(state: RunState) -> Intervals:
-    """The gain of each candidate, or its share in its bundle."""
+    """Returns the gain of each candidate, or its share in its bundle."""
     title = "Effect on clean success in points"
     caption = (
         "Effect on clean success in points. A member of a bundle shows its share, which explains "
@@ -84,7 +84,7 @@ def _effect_rows(state: RunState) -> Iterator[Interval]:
 
 
 def lineage(state: RunState) -> Lineage:
-    """Versions stand on the main line, candidates below, between the versions of their time."""
+    """Returns the versions on the main line, with candidates below, between their versions."""
     nodes: list[Node] = []
     last: float | None = None
     evidence_of = {evidence.version for evidence in state.evidence}
@@ -133,7 +133,7 @@ def training(state: RunState) -> Curves:
 
 
 def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:
-    """One version's mean over its training seeds, and from their least to their greatest."""
+    """Returns one version's mean over its training seeds, with their least and greatest."""
     by_step: dict[int, list[float]] = defaultdict(list)
     seeds = [points for series, points in state.metrics.items() if arm_of(series) == arm]
     for point in chain.from_iterable(seeds):

@@ -75,7 +75,7 @@ _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, p
 
 
 def summary(state: RunState) -> list[Section]:
-    """The end of a run: before and after, every verdict, the skills, and what to type next."""
+    """Returns the end of a run: before and after, every verdict, skills, what to type next."""
     outcome = [
         ("run", f"{state.run}, {state.exit_reason or 'not finished'}"),
         *_sentence_rows(state),
@@ -92,18 +92,18 @@ def summary(state: RunState) -> list[Section]:
 
 
 def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
-    """The health of each version, what made the gains, and the summary."""
+    """Returns the health of each version, what made the gains, and the summary."""
     health = evidence_section(state.evidence, every_metric=every_metric)
     return [*present(health, _gains(state)), *summary(state)]
 
 
 def status(state: RunState) -> list[Section]:
-    """Where a run stands right now: in sentences, then the figures."""
+    """Returns where a run stands now: in sentences, then the figures."""
     return [Section([Facts(_sentence_rows(state))]), *standing(state)]
 
 
 def standing(state: RunState) -> list[Section]:
-    """The figures of where a run stands."""
+    """Returns the figures of where a run stands."""
     kinds = counts(candidate.kind for candidate in state.candidates.values())
     rows: list[tuple[str, Cell]] = [("run", state.run), ("state", state_word(state))]
     if state.exit_reason is None and state.phase:
@@ -128,7 +128,7 @@ def _wait_row(wait: Wait) -> str:
 
 
 def page(state: RunState) -> Page:
-    """Everything that is known about a run."""
+    """Returns everything that is known about a run."""
     gain = state.vault_gain
     headline = f"meta-agent run {state.run}"
     if gain is not None and state.baseline and state.final:
@@ -164,7 +164,7 @@ def page(state: RunState) -> Page:
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
-    """All that decided about a candidate: a sentence and a picture first, then the numbers."""
+    """Returns what decided about a candidate: a sentence and a picture, then the numbers."""
     because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
     verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
     gain = candidate.effect or candidate.share
@@ -173,7 +173,7 @@ def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> lis
 
 
 def show(candidate: CandidateView) -> list[Section]:
-    """What a candidate is; `why` says what became of it."""
+    """Returns what a candidate is; `why` says what became of it."""
     rows = (
         ("candidate", candidate.short_id),
         ("factor", candidate.label),
@@ -233,7 +233,7 @@ def _parked(state: RunState) -> str:
 
 
 def _claims(state: RunState) -> Facts:
-    """What is in one's hands, before and after on the vault, and what is claimed or not."""
+    """Returns what is handed over, before and after on the vault, and what is claimed."""
     rows: list[tuple[str, Cell]] = []
     if words := handover_words(state):
         rows.append(("handed over", Words(words, "strong")))
@@ -267,7 +267,7 @@ def _cards(state: RunState) -> Iterator[Card]:
 
 
 def _bundles(state: RunState) -> Section:
-    """Every set of ideas that was trained together, and without one of them."""
+    """Returns every set of ideas that was trained together, and without one of them."""
     if not state.cells:
         return Section([])
     share = state.first.clean_success if state.first else None
@@ -322,7 +322,7 @@ def verdict_word(candidate: CandidateView) -> str:
 
 
 def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Facts:
-    """Every fact that a verdict rests on."""
+    """Returns every fact that a verdict rests on."""
     hypothesis, evidence = candidate.hypothesis, _evidence_of(candidate)
     rows: list[tuple[str, Cell]] = [
         ("candidate", f"{candidate.short_id} ({candidate.label})"),
@@ -433,7 +433,7 @@ def spend_line(state: RunState) -> str:
 
 
 def _spend(state: RunState) -> Section:
-    """The line for the whole run, and one row per role where models were asked."""
+    """Returns one line for the whole run, and one row for each role that asked models."""
     nobody = "No model behind a server was asked."
     if state.replay:
         nobody = "Replies came from a recording: no model was asked or paid."

@@ -95,24 +95,24 @@ class RunState:
 
     @property
     def wall_sec(self) -> float:
-        """Seconds from the first start to the last record, pauses between resumptions included."""
+        """Returns the seconds from the first start to the last record, pauses included."""
         return max(0.0, (self.finished_at or self.last_at) - self.started_at)
 
     @property
     def share(self) -> float | None:
-        """The share of its planned attempts that the run has made; None if no plan is recorded."""
+        """Returns the share of the planned attempts that are made; None if no plan is recorded."""
         return min(1.0, self.rollouts / self.planned) if self.planned else None
 
     @property
     def left_sec(self) -> float | None:
-        """Seconds to go at the pace so far; None before a tenth is done, or if nothing runs."""
+        """Returns the seconds to go at the pace so far; None before a tenth is done."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
-        """The money spent; None if the price of one call is unknown."""
+        """Returns the money spent; None if the price of one call is unknown."""
         return total_usd(self.spend.values())
 
     @property
@@ -121,7 +121,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """What the run produced: the harness's commit, the policy, the folder of its weights."""
+        """Returns what the run produced: the harness's commit, the policy, its weights' folder."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace
@@ -148,7 +148,7 @@ class RunState:
 
     @property
     def vault_gain(self) -> float | None:
-        """Clean success on the vault after the run minus before it; None without both."""
+        """Returns clean success on the vault after the run minus before it; None without both."""
         before, after = (
             side.clean_success if side else None for side in (self.baseline, self.final)
         )
@@ -156,7 +156,7 @@ class RunState:
 
     @property
     def waiting(self) -> list[DecisionView]:
-        """The questions that no person has answered yet."""
+        """Returns the questions that no person has answered yet."""
         return [decision for decision in self.decisions if decision.waits]
 
     @property

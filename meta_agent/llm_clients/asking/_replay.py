@@ -188,7 +188,7 @@ class Replay:
 
     @cached_property
     def _refusals(self) -> list[Failure]:
-        """The distinct refusals of the recorded servers."""
+        """Returns the distinct refusals of the recorded servers."""
         transcripts = self._recording.transcripts
         names = transcripts.conversations()
         failures = (failure for name in names for failure in transcripts.failures(name))

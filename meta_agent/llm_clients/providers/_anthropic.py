@@ -50,7 +50,7 @@ class AnthropicProvider(SdkProvider):
         return body_of(request, request.model.removeprefix("anthropic/"))
 
     def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
-        """The SDK raises one class for error events too, with the status that began the stream."""
+        """Returns the error of a status or an event, which the SDK gives the stream's status."""
         if not isinstance(error, anthropic.APIStatusError):
             return None
         answer = error.response

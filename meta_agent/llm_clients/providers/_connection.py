@@ -53,7 +53,7 @@ class Timeouts:
 
     @property
     def read_sec(self) -> float:
-        """The longest that the HTTP client waits for the next byte."""
+        """Returns how long the HTTP client waits for the next byte."""
         return min(self.silent_sec, self.total_sec)
 
 
@@ -113,7 +113,7 @@ def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
 
 
 def events_only(response: Any) -> None:
-    """A response hook. Raises ProviderError if the server sends no stream of events."""
+    """Checks a response. Raises ProviderError if the server sends no stream of events."""
     kind = response.headers.get("content-type", "no content type")
     if response.status_code < 300 and "text/event-stream" not in kind:
         raise malformed(f"the server answered with {kind}, not with a stream of events")
@@ -147,7 +147,7 @@ def _limit(response: Any) -> None:
 
 
 def _replacing(stream: Any, pieces: Iterator[bytes]) -> Any:
-    """A stream with other pieces. The client accepts only a child of its own stream class."""
+    """Returns a stream of other pieces. The client accepts only a child of its own class."""
     base = next(kind for kind in type(stream).__mro__ if kind.__name__ == "SyncByteStream")
     members = {"__iter__": lambda self: pieces, "close": lambda self: stream.close()}
     return type("Limited", (base,), members)()

@@ -32,7 +32,7 @@ class Correlation:
 
     @property
     def moments(self) -> tuple[float, float, float]:
-        """The centred sums of squares of x and of y, and of their products."""
+        """Returns the centred sums of squares of x and of y, and of their products."""
         return self._xx, self._yy, self._xy
 
     @property

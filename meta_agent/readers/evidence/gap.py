@@ -37,7 +37,7 @@ class Gap:
 
     @property
     def unexplained(self) -> bool:
-        """Whether no metric moved with the score: then the harness cannot see what happened."""
+        """Returns True if no metric moved with the score: the harness cannot see what happened."""
         return not self.explained_by
 
     def to_json(self) -> dict[str, JSON]:

@@ -13,7 +13,7 @@ _LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 
 
 def render_text(evidence: Evidence, *, moved: bool = False) -> str:
-    """One page: headline, alerts, layers with changes; `moved`: of the layers only those."""
+    """Returns the report as text. With `moved` the layers show only what changed."""
     parts = [[_headline(evidence)], _alerts(evidence)]
     parts += [_layer(evidence, layer, moved) for layer in _LAYERS]
     parts += [_quoted(evidence), [f"note: {note}" for note in evidence.notes]]

@@ -97,12 +97,12 @@ class ForeignReport:
 
     @property
     def ranked(self) -> list[Alert]:
-        """The alerts, the critical ones first."""
+        """Returns the alerts, the critical ones first."""
         return sorted(self.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
 
     @property
     def layers(self) -> dict[str, dict[str, float]]:
-        """The metrics to show, by layer. A score over several benchmarks would say nothing."""
+        """Returns the metrics to show, by layer, without a score over several benchmarks."""
         score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
         layers = {
             "score": {} if self.benchmarks else score,
@@ -114,7 +114,7 @@ class ForeignReport:
 
     @property
     def missing(self) -> list[str]:
-        """Lines on what the data does not hold, and which questions that leaves open."""
+        """Returns lines on what the data does not hold, and which questions that leaves open."""
         lines = []
         for name, purpose in NEEDED_FOR.items():
             count = self.present[name]
@@ -248,7 +248,7 @@ class _Reader:
 
     @property
     def _all_endings_of_replies_known(self) -> bool:
-        """Whether the data says for every reply if it was cut.
+        """Returns True if the data says of every reply whether it was cut.
 
         Data with one reply per attempt often does.
         """

@@ -70,7 +70,7 @@ def _is_dialogue(value: JSON) -> bool:
 
 
 def _expand_mini(placed: Placed) -> Iterator[Placed]:
-    """A bare list of messages is one row."""
+    """Yields one row, also for a bare list of messages."""
     value = placed.value
     yield placed._replace(value={"messages": value}) if isinstance(value, list) else placed
 
@@ -230,7 +230,7 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
 
 
 def _submitted(about: Row) -> dict[str, JSON]:
-    """Nothing handed in is a blank patch. A file that does not speak of it has no patch."""
+    """Returns the patch: a blank one if nothing was handed in, none if the file is silent."""
     submission = about.get("submission")  # of a reviewer's pick it is an object
     if isinstance(submission, str):
         return {"patch": submission}
@@ -244,7 +244,7 @@ def _step(item: JSON, number: int) -> Row:
 
 
 def _before(row: Row, first: Row, count: Count) -> list[Message]:
-    """What stood before the model's first word."""
+    """Returns the messages before the model's first word."""
     items = []
     for item in first.items("query") or row.items("history") or []:
         demo = as_object(item).get("is_demo")
@@ -285,7 +285,7 @@ def _ending_of_swe_agent(status: str) -> tuple[StopReason | None, RolloutFailure
 
 
 def _model(row: Row) -> str | None:
-    """Named in the stored replay configuration, which is JSON as text since 1.0."""
+    """Returns the model's name in the replay configuration, which is JSON as text since 1.0."""
     config = row.get("replay_config")
     if isinstance(config, str):
         try:

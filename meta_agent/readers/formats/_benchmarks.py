@@ -34,7 +34,7 @@ def _claims_prediction(value: JSON) -> int:
 
 
 def _expand_predictions(placed: Placed) -> Iterator[Placed]:
-    """A map of predictions is as many rows."""
+    """Yields one row for each prediction of a map."""
     value = placed.value
     if isinstance(value, dict) and not has(value, "model_patch"):
         for name, inner in value.items():
@@ -85,7 +85,7 @@ def _claims_report(value: JSON) -> int:
 
 
 def _expand_report(placed: Placed) -> Iterator[Placed]:
-    """One row an instance, whichever of the two kinds it is."""
+    """Yields one row for each instance, whichever of the two kinds the report is."""
     report = placed.value
     if not isinstance(report, dict):
         yield placed
@@ -108,7 +108,7 @@ def _state(report: JSON) -> JSON:
 
 
 def _identity_of_verdict(row: Row, path: Path) -> JSON:
-    """The run and the instance. `MODEL.RUN.json` repeats what stands in `RUN/MODEL/INSTANCE/`."""
+    """Returns run and instance: `MODEL.RUN.json` repeats what is in `RUN/MODEL/INSTANCE/`."""
     if row.values.get("of_run"):
         return [path.name.removesuffix(".json"), row.values.get("instance_id")]
     model, run = path.parent.parent.name, path.parent.parent.parent.name

@@ -47,7 +47,7 @@ def _claims(value: JSON) -> int:
 
 
 def _expand(placed: Placed) -> Iterator[Placed]:
-    """One row a sample, with what the log says of all of them beside it."""
+    """Yields one row for each sample, with what the log says of all of them."""
     log = as_object(placed.value)
     samples = log.get("samples")
     beside = {"eval": log.get("eval"), "log_status": log.get("status")}
@@ -60,7 +60,7 @@ def _expand(placed: Placed) -> Iterator[Placed]:
 
 
 def _identity(row: Row, path: Path) -> JSON:
-    """A log and its copy in the other form hold the same samples, and so does a retried run."""
+    """Returns the sample's name, the same in a log, in its copy and in a retried run."""
     if row.values.get("uuid"):
         return row.values["uuid"]
     run = as_object(row.values.get("eval")).get("run_id")

@@ -94,7 +94,7 @@ def _part(part: JSON, count: Count) -> str:
 
 
 def _call(call: JSON, place: str) -> dict[str, JSON]:
-    """A custom tool gets text of any form where a function gets arguments."""
+    """Returns the call. The arguments of a custom tool are text of any form."""
     if isinstance(call, str):  # verifiers stores each call as JSON text
         try:
             call = json.loads(call)
@@ -181,7 +181,7 @@ def _block_call(part: dict[str, JSON]) -> JSON:
 
 
 def _thought(part: dict[str, JSON]) -> str:
-    """Redacted thoughts have no text."""
+    """Returns the text of a thought; a redacted one has none."""
     return next((part[n] for n in _THOUGHTS if isinstance(part.get(n), str)), "")
 
 

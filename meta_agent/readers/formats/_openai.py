@@ -80,7 +80,7 @@ def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
 
 
 def _is_item(value: JSON) -> bool:
-    """What has no role: calls, their outputs and reasoning stand in a list of their own there."""
+    """Returns True for an item without a role: a call, its output, or reasoning."""
     return has(value, "type") and "role" not in value and "from" not in value
 
 
@@ -153,7 +153,7 @@ def _stop_of_response(response: Row, output: list[Message]) -> StopReason | None
 
 
 def _identity_of_response(row: Row, path: Path) -> JSON:
-    """A response's id, and where it stands: agents write one id for many."""
+    """Returns a response's id with its place, since agents write one id for many."""
     response = as_object(row.values.get("response"))
     names = ("_ng_task_index", "_ng_rollout_index", "hash_id", "instance_id", "reward")
     values = [response.get("id"), response.get("output")]

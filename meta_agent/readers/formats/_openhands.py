@@ -50,7 +50,7 @@ def _claims(value: JSON) -> int:
 
 
 def _identity(row: Row, path: Path) -> JSON:
-    """The evaluation repeats each instance with its report, in a file of the same folder."""
+    """Returns what an instance shares with its copy in the evaluation's file beside it."""
     history, result = row.values.get("history"), as_object(row.values.get("test_result"))
     where = None if history else [str(path.parent), path.name.partition(".")[0]]
     names = ("instance_id", "attempt", "error")
@@ -92,7 +92,7 @@ def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
 
 
 def _flat(history: Iterable[JSON]) -> Iterator[dict[str, JSON]]:
-    """Up to 0.8 an event was a pair of action and observation."""
+    """Yields the events. Up to version 0.8 an event was a pair of action and observation."""
     for item in history:
         for event in item if isinstance(item, list) else (item,):
             if not isinstance(event, dict):

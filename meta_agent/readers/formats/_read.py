@@ -97,7 +97,7 @@ class Reading:
                 yield to_rollout(parsed.draft, self._numbering, run=self.run, **names)
 
     def _file(self, source: Source) -> Iterator[_Parsed]:
-        """A file that was named must be one of rollouts. A folder holds other files too."""
+        """Yields a file's rows. Raises ConfigError for a file that was named and holds none."""
         try:
             yield from self._rows(source)
         except ConfigError as error:
@@ -132,7 +132,7 @@ class Reading:
         return before
 
     def _recognised(self, placed: Placed) -> Format:
-        """The format of a value. A list is recognised by its first item too."""
+        """Returns the format of a value. A list is recognised by its first item too."""
         value = placed.value
         if isinstance(value, list) and value and not _claimed_whole(value):
             value = value[0]
@@ -236,7 +236,7 @@ def _claimed_whole(value: list[object]) -> bool:
 
 
 def _items(format_: Format, placed: Placed) -> Iterator[Placed]:
-    """A list of rows is its items, unless the list itself is the row."""
+    """Yields the items of a list of rows, unless the list itself is the row."""
     value = placed.value
     if isinstance(value, list) and value and not format_.claims(value):
         for index, item in enumerate(value):

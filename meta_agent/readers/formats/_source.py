@@ -96,7 +96,7 @@ def values(source: Source) -> Iterator[Placed]:
 
 
 def _archive(path: Path, name: str) -> Iterator[Placed]:
-    """An Inspect log: its header goes with each sample, which is one log of one sample."""
+    """Yields each sample of an Inspect log with the log's header."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()

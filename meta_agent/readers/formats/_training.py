@@ -92,7 +92,7 @@ def _stated(run: Row, name: str) -> str | None:
 
 
 def _metrics(row: Row, count: Count) -> dict[str, float]:
-    """What the rubric measured: an object that is repeated flat; rows with an `id` have it flat."""
+    """Returns what the rubric measured: an object, or flat fields in rows with an `id`."""
     metrics = row.object("metrics")
     numbers = numbers_of(metrics, count)
     if not metrics and "example_id" not in row.values:
@@ -186,7 +186,7 @@ def _step_of(row: Row) -> int | None:
 
 
 def _without_nulls(value: JSON) -> JSON:
-    """Parquet gives every message every field of the column's schema, most of them null."""
+    """Returns the value without the nulls that Parquet puts into every message."""
     if isinstance(value, dict):
         return {name: _without_nulls(v) for name, v in value.items() if v is not None}
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value

@@ -61,7 +61,7 @@ def interval_chart(figure: Intervals) -> Markup:
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
-    """Lines over the training step."""
+    """Returns lines over the training step."""
     width, height, left, bottom, top, right = 370, 190, 46, 26, 10, 10
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
@@ -92,7 +92,7 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
 
 
 def lineage(figure: Lineage) -> Markup:
-    """The main line with its versions, and the branches tried from each."""
+    """Returns the main line with its versions, and the branches tried from each."""
     nodes, columns = figure.nodes, figure.columns
     step, lane_px, left, top = 190, 44, 60, 24
     lanes = max((node.lane for node in nodes), default=0)

@@ -38,13 +38,13 @@ _RUN_HEADINGS: Final = (
 
 
 def table(document: Document) -> RenderableType:
-    """The comparison for a terminal."""
+    """Returns the comparison for a terminal."""
     conditions, contrast, facts, reading = _sections(document)
     return painted(present(conditions, contrast, facts, reading))
 
 
 def render_html(document: Document) -> str:
-    """The comparison as one self-contained page: table, plots, every run."""
+    """Returns the comparison as one self-contained page: table, plots, every run."""
     conditions, contrast, facts, reading = _sections(document)
     lines = [line.text for line in facts.blocks if isinstance(line, Words)]
     chart = Section([_clean_chart(document)], "Clean success of the final versions")
@@ -69,7 +69,7 @@ def write_html(document: Document, path: Path) -> None:
 
 
 def _sections(document: Document) -> tuple[Section, Section, Section, Section]:
-    """The table, conditions against each other, what was declared, and how to read it all."""
+    """Returns the table, the contrasts, what was declared, and how to read it all."""
     every = range(len(HEADINGS))
     conditions = Table(HEADINGS, rows(document), numbers=every[1:], whole=(0,))
     title = f"Against {document['reference']}, seed by seed"
@@ -125,7 +125,7 @@ def _contrasts(document: Document) -> Iterator[str]:
 
 
 def _declared(document: Document) -> Iterator[str]:
-    """What was declared, and what it took."""
+    """Yields what was declared, and what it took."""
     declared, settings = document["declared"], document["declared"]["settings"]
     results = [result for result in document["arms"].values() if result["runs"]]
     tasks = settings["tasks"]
@@ -149,7 +149,7 @@ def _declared(document: Document) -> Iterator[str]:
 
 
 def _losses(document: Document) -> Iterator[str]:
-    """Vault attempts without an outcome; documents from before they were counted say nothing."""
+    """Yields the lost vault attempts. Older documents did not count them."""
     for name, result in document["arms"].items():
         if result.get("lost"):
             low, high = map(percent, result["bounds"])
@@ -210,7 +210,7 @@ def _difference_chart(document: Document) -> Intervals:
 
 
 def _seed_chart(document: Document) -> Intervals:
-    """Every run as a dot: what a mean of few runs hides."""
+    """Returns every run as a dot, which shows what a mean of few runs hides."""
     dots = []
     for run in _in_order(document):
         clean, kind = 100 * run["clean_success"], f"c{_colour(document, run['arm'])}"
@@ -245,7 +245,7 @@ def _in_order(document: Document) -> list[Mapping[str, Any]]:
 
 
 def _colour(document: Document, condition: str) -> int:
-    """A condition has one colour on the whole page."""
+    """Returns the colour of a condition, the same on the whole page."""
     return list(document["arms"]).index(condition) % PALETTE_SIZE
 
 

@@ -65,7 +65,7 @@ class LineDisplay:
             return prompt(question, self._stream, stopping)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: nothing is open."""
 
     def _is_due(self, series: str) -> bool:
         now = time.monotonic()

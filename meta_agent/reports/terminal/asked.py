@@ -26,19 +26,19 @@ Rows = Iterator[tuple[str, Cell]]
 
 
 def question(state: RunState, decision: DecisionView) -> RenderableType:
-    """All that a person needs for an answer, but the diff."""
+    """Returns all that a person needs for an answer, except the diff."""
     heading = Rule(Text(visible(decision.asks), style="bold"))
     return Group(heading, painted([_facts(state, decision)]))
 
 
 def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
-    """The change that is asked about."""
+    """Returns the change that is asked about."""
     candidate = state.candidates.get(decision.candidate or "")
     return patch_text(candidate.diff) if candidate else Text("no single change is asked about")
 
 
 def waiting(state: RunState) -> RenderableType:
-    """Every open question of a run, each with the command that answers it."""
+    """Returns every open question of a run, each with the command that answers it."""
     if not state.waiting:
         return Text(visible(f"nothing waits for a person in run {state.run}"))
     parts: list[RenderableType] = []

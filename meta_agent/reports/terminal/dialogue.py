@@ -49,7 +49,7 @@ class Conversation(NamedTuple):
 
     @property
     def usd(self) -> float | None:
-        """The money of all replies; None if one reply had no known price."""
+        """Returns the money of all replies; None if one reply had no known price."""
         amounts = [exchange.reply.usd for exchange in self.exchanges]
         priced = [amount for amount in amounts if amount is not None]
         return sum(priced) if len(priced) == len(amounts) else None
@@ -98,7 +98,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
 
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
-    """One row per conversation."""
+    """Returns one row for each conversation."""
     rows = [
         (conversation.name, conversation.role, conversation.model, conversation.size_text())
         for conversation in conversations
@@ -108,12 +108,12 @@ def listing(conversations: Iterable[Conversation]) -> RenderableType:
 
 
 def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:
-    """The conversations from beginning to end."""
+    """Returns the conversations from beginning to end."""
     return painted(Section(list(_blocks(part, full)), part.name) for part in conversations)
 
 
 def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """`transcript --json` without a name."""
+    """Returns the document of `show --transcript --json`: one row for each conversation."""
     rows = [
         {
             "conversation": conversation.name,
@@ -130,7 +130,7 @@ def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, J
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """`transcript NAME --json`: everything, each message once."""
+    """Returns the document of `show NAME --transcript --json`, with each message once."""
     rows = [
         {
             "conversation": conversation.name,

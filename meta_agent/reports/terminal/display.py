@@ -172,7 +172,7 @@ class _Named(_Forwarding):
         super().note(f"{self._name}: {text}")
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """Not shown."""
+        """Shows nothing."""
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         short = candidate.partition("/")[2] or candidate
@@ -182,4 +182,4 @@ class _Named(_Forwarding):
         return None
 
     def close(self) -> None:
-        """The log is shared."""
+        """Does nothing: the log is shared."""

@@ -45,7 +45,7 @@ def forecast(
     placed: Placed,
     work: Work | None,
 ) -> RenderableType:
-    """All of `evolve --dry-run`."""
+    """Returns all of `evolve --dry-run`."""
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     sections = present(

@@ -15,7 +15,7 @@ _SHOWN = ("status", "kind", "domain", "worth", "origin", "licence", "path")
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A row for each skill."""
+    """Returns a row for each skill."""
     if not rows:
         return Text("there is no skill")
     cells = [
@@ -32,7 +32,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def whole(row: Mapping[str, Any]) -> RenderableType:
-    """One skill: what is known of it, then its words as they are."""
+    """Returns one skill: what is known of it, then its words as they are."""
     facts: list[tuple[str, Cell]] = [("skill", Words(row["name"], "strong"))]
     facts += [(name, str(row[name])) for name in _SHOWN if row[name]]
     facts += [("trial", trial["words"]) for trial in row["trials"]]

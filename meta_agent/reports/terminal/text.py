@@ -25,49 +25,49 @@ LOOK_SEC: Final = 1.0
 
 
 def summary(state: RunState) -> RenderableType:
-    """The end of a run: before and after, every verdict, the skills, what to type next."""
+    """Returns the end of a run: before and after, every verdict, skills, what to type next."""
     return painted(run_sections.summary(state))
 
 
 def status(state: RunState) -> RenderableType:
-    """Where a run stands right now: in sentences, then the figures."""
+    """Returns where a run stands now: in sentences, then the figures."""
     return painted(run_sections.status(state))
 
 
 def report(state: RunState, every_metric: bool = False) -> RenderableType:
-    """The health of each version, what did the gains, then the summary."""
+    """Returns the health of each version, what did the gains, then the summary."""
     sections = run_sections.report(state, every_metric=every_metric)
     return painted(sections, unfold=["evidence"] if every_metric else [])
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> RenderableType:
-    """All that decided about a candidate: in a sentence and a picture, then the numbers."""
+    """Returns what decided about a candidate: a sentence and a picture, then the numbers."""
     return painted(run_sections.why(candidate, decisions))
 
 
 def show(candidate: CandidateView) -> RenderableType:
-    """What a candidate is: `why` says what became of it."""
+    """Returns what a candidate is; `why` says what became of it."""
     return painted(run_sections.show(candidate))
 
 
 def diff(patch: str) -> Text:
-    """A patch with its lines coloured."""
+    """Returns a patch with its lines coloured."""
     return patch_text(patch)
 
 
 def lines(texts: Iterable[str]) -> Text:
-    """Lines that were made elsewhere, made harmless here."""
+    """Returns lines that were made elsewhere, with control characters spelled out."""
     return raw_lines(texts)
 
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
-    """A flat result as names and values."""
+    """Returns a flat result as names and values."""
     pairs = ((name, value_text(value)) for name, value in rows.items() if name != "schema_version")
     return painted([Facts(list(pairs), limit=300)])
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], without: str = "") -> RenderableType:
-    """Rows with the same fields as a table. The field `without` is left out."""
+    """Returns rows with the same fields as a table, without the field `without`."""
     names = [name for name in rows[0] if name != without]
     cells = [tuple(value_text(row[name]) for name in names) for row in rows]
     return painted([Table(names, cells, whole=(0,), limit=0)])
@@ -117,7 +117,7 @@ def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
 
 
 def reverted(reverts: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
-    """What was taken back, and how what is left is judged."""
+    """Returns what was taken back, and how the rest is judged."""
     texts = [f"{row['candidate']} is taken back by {str(row['commit'])[:12]}" for row in reverts]
     next_run = f"meta-agent evolve --seed 1 --workspace {workspace}"
     texts.append(f"what is left was not judged yet; a run with another seed does: {next_run}")
@@ -144,7 +144,7 @@ def _event_line(event: Event) -> str:
 
 
 def verified(document: Mapping[str, Any]) -> RenderableType:
-    """What came of going through a run again, in sentences; then every difference."""
+    """Returns what a check of a run found, in sentences, then every difference."""
     commit, differences = document["commit"][:12], document["differences"]
     verdict = f"{commit} is {document['recorded']}, and computed again it is the same."
     if not document["ok"]:
@@ -173,7 +173,7 @@ def _sides(difference: Mapping[str, Any]) -> str:
 
 
 def settings_table(config: Mapping[str, Any], plan: Mapping[str, Any]) -> Table:
-    """What would run: every setting with where it came from, then the sizes that follow."""
+    """Returns every setting with where it came from, then the sizes that follow."""
     origin = config.get("origin") or {}
     rows: list[tuple[Cell, ...]] = [
         (name, _setting(value), Words(str(origin.get(name, "")), "dim"))
@@ -197,7 +197,7 @@ def _setting(value: Any) -> str:
 
 
 def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
-    """`doctor`: level, name, detail, and the fix where there is one."""
+    """Returns the checks of `doctor`: level, name, detail, and the fix where there is one."""
     styles: Mapping[str, Style] = {"ok": "good", "warn": "warn", "fail": "bad"}
     cells = [
         (Words(level, styles.get(level, "")), name, Words(detail, command=fix))

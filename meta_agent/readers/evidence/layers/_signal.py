@@ -70,7 +70,7 @@ class _Component:
 
     @property
     def constancy(self) -> float:
-        """The share of rollouts with the commonest value."""
+        """Returns the share of rollouts with the commonest value."""
         return share(max(self.values.values(), default=0), self.raw.n)
 
 
