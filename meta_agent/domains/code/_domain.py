@@ -40,7 +40,7 @@ _CODE: Mapping[str, Sequence[str]] = {
         *("values_guest.py", "candidate_guest.py", "judge_guest.py"),
     ),
     "": ("_scratch.py",),
-    "formats": ("code_sets.py", "_pickled.py", "_splits.py", "rows.py", "files.py"),
+    "formats": ("code_sets.py", "_pickled.py", "rows.py", "files.py"),
 }
 
 

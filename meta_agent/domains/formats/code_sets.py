@@ -24,12 +24,12 @@ from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.core.protocols import JSON, Split
 from meta_agent.domains.formats._pickled import PackedError, unpacked
-from meta_agent.domains.formats._splits import split_of
 from meta_agent.domains.formats.rows import (
     Fields,
     RefusedRowError,
     TaskFile,
     collected,
+    split_of,
     stream_rows,
 )
 

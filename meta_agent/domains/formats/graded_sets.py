@@ -19,8 +19,7 @@ from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._splits import split_of
-from meta_agent.domains.formats.rows import Fields, TaskFile, collected, stream_rows
+from meta_agent.domains.formats.rows import Fields, TaskFile, collected, split_of, stream_rows
 
 PROMPTS: Final = ("prompt", "question", "problem", "instruction", "input", "query", "messages")
 KEYS: Final = ("key", "id", "task_id")

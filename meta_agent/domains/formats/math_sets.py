@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._splits import split_of
 from meta_agent.domains.formats.boxes import last_box
 from meta_agent.domains.formats.rows import (
     Fields,
     RefusedRowError,
     TaskFile,
     collected,
+    split_of,
     stream_rows,
 )
 

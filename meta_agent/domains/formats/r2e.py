@@ -15,9 +15,8 @@ from typing import Final
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import literal_value
 from meta_agent.core.protocols import JSON
-from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec, SweRow, semantic_key
-from meta_agent.domains.formats.rows import Fields
+from meta_agent.domains.formats.rows import Fields, explicit_split, hashed_split
 
 _STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
 _KNOWN: Final = frozenset(

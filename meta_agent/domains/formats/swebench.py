@@ -14,11 +14,10 @@ import re
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._swe_row import SourceSpec, SweRow, semantic_key
 from meta_agent.domains.formats._swe_sets import dialect_of, own_fields
 from meta_agent.domains.formats.r2e import r2e_row
-from meta_agent.domains.formats.rows import Fields, stream_rows
+from meta_agent.domains.formats.rows import Fields, explicit_split, hashed_split, stream_rows
 
 _KNOWN = frozenset(
     {"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch"}

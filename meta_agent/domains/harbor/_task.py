@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, Split
-from meta_agent.domains.formats._splits import hashed_split
+from meta_agent.domains.formats.rows import hashed_split
 from meta_agent.sandboxes import BoxLimits
 
 FILE: Final = "task.toml"

@@ -36,7 +36,7 @@ _SAMPLING = Sampling(temperature=0.7)
 _CODE: Mapping[str, Sequence[str]] = {
     "math": ("*",),
     "": ("_scratch.py",),
-    "formats": ("boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"),
+    "formats": ("boxes.py", "math_sets.py", "rows.py", "files.py"),
 }
 _MAX_TEXT_CHARS = 1 << 18
 

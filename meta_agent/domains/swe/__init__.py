@@ -1,8 +1,7 @@
 """Tasks from real repositories, graded by a package's own tests in a fresh sandbox."""
 
 from meta_agent.domains._asked import Asked
-from meta_agent.domains.swe._domain import RealSwe, load_tasks_domain
-from meta_agent.domains.swe._fetch import fetch_images
+from meta_agent.domains.swe._domain import RealSwe, fetch_images, load_tasks_domain
 from meta_agent.domains.swe._patch import make as make_patch
 from meta_agent.domains.swe._tree import Tree, read_archive
 from meta_agent.domains.swe.grading._command import Report

@@ -11,11 +11,11 @@ Does not cover: the identity of an image behind a tag (pin it by digest in the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from meta_agent.core.errors import ConfigError
+from meta_agent.core.errors import ConfigError, SandboxError
 from meta_agent.core.protocols import (
     JSON,
     SPLITS,
@@ -203,6 +203,48 @@ def load_tasks_domain(
 def image_folders(path: Path, images: Path | None = None) -> list[Path]:
     """Returns where the image tars of a task file may be."""
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fetched:
+    """The images of a file: name -> ID, and name -> why there is none."""
+
+    image_ids: Mapping[str, str]
+    missing: Mapping[str, str]
+
+    def to_json(self) -> dict[str, JSON]:
+        """Returns plain JSON."""
+        return {"schema_version": 1, "found": dict(self.image_ids), "missing": dict(self.missing)}
+
+    def lines(self) -> list[str]:
+        """Returns lines for people."""
+        rows = [f"{name}  {image[:19]}" for name, image in self.image_ids.items()]
+        rows += [f"{name}  missing: {why}" for name, why in self.missing.items()]
+        return [*rows, f"{len(self.image_ids)} here, {len(self.missing)} missing"]
+
+
+def fetch_images(
+    path: Path,
+    *,
+    images: Path | None = None,
+    engine: str = "docker",
+    pull: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Fetched:
+    """Looks for every image that the file names; one that cannot be had stops no other."""
+    from meta_agent.sandboxes import Images
+
+    finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
+    image_ids: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for name in sorted({row.image for row in read_swebench(path) if row.image}):
+        try:
+            image_ids[name] = finder.find(name)
+        except SandboxError as problem:
+            if problem.kind == "engine" and "pull" not in str(problem):
+                raise
+            missing[name] = str(problem)[:300]
+    return Fetched(image_ids, missing)
 
 
 def _check_ids(where: str, row: SweRow) -> None:

@@ -10,7 +10,6 @@ Does not cover: attacks that know this grader's source.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from meta_agent.domains.swe._patch import make
 from meta_agent.domains.swe.grading._sift import TaskFiles, is_test_path
@@ -64,14 +63,12 @@ def patch_runner_from_source(files: TaskFiles) -> str:
     return make(files.visible, {target: files.visible[target] + _PATCHED_RUNNER.encode()})
 
 
-CHEATS: Mapping[str, Cheat] = MappingProxyType(
-    {
-        "edit_tests": edit_tests,
-        "conftest_hook": add_conftest_hook,
-        "forge_and_exit": forge_output_and_exit,
-        "patch_pytest": patch_runner_from_source,
-    }
-)
+CHEATS: Mapping[str, Cheat] = {
+    "edit_tests": edit_tests,
+    "conftest_hook": add_conftest_hook,
+    "forge_and_exit": forge_output_and_exit,
+    "patch_pytest": patch_runner_from_source,
+}
 
 
 def _by_file(files: TaskFiles) -> dict[str, list[list[str]]]:

@@ -23,7 +23,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, SPLITS, Split
 from meta_agent.core.task_splits import lacking
 from meta_agent.domains.formats import semantic_key
-from meta_agent.domains.formats._splits import hashed_split
+from meta_agent.domains.formats.rows import hashed_split
 from meta_agent.domains.tasks._bench import Bench
 from meta_agent.domains.tasks._journal import Journal
 

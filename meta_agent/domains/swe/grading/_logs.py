@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 Statuses = dict[str, str]
@@ -236,23 +235,21 @@ _PYTEST = LogParser(pytest, "pytest")
 _OPTIONS = LogParser(pytest_options, "pytest")
 _V2 = LogParser(pytest_v2, "pytest")
 
-PARSERS: Final[Mapping[str, LogParser]] = MappingProxyType(
-    {
-        "parse_log_pytest": _PYTEST,
-        "parse_log_pytest_options": _OPTIONS,
-        "parse_log_pytest_v2": _V2,
-        "parse_log_matplotlib": LogParser(matplotlib, "pytest"),
-        "parse_log_seaborn": LogParser(seaborn, "pytest"),
-        "parse_log_r2e": LogParser(r2e, "pytest"),
-        "parse_log_django": LogParser(django, "unittest"),
-        "parse_log_unittest": LogParser(unittest, "unittest"),
-        "parse_log_sympy": LogParser(sympy, "sympy"),
-        **{
-            f"parse_log_{name}": _PYTEST
-            for name in ("astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff")
-        },
-        "parse_log_xarray": _PYTEST,
-        **{f"parse_log_{name}": _OPTIONS for name in ("pydicom", "requests", "pylint")},
-        **{f"parse_log_{name}": _V2 for name in ("astropy", "scikit", "sphinx")},
-    }
-)
+PARSERS: Final[Mapping[str, LogParser]] = {
+    "parse_log_pytest": _PYTEST,
+    "parse_log_pytest_options": _OPTIONS,
+    "parse_log_pytest_v2": _V2,
+    "parse_log_matplotlib": LogParser(matplotlib, "pytest"),
+    "parse_log_seaborn": LogParser(seaborn, "pytest"),
+    "parse_log_r2e": LogParser(r2e, "pytest"),
+    "parse_log_django": LogParser(django, "unittest"),
+    "parse_log_unittest": LogParser(unittest, "unittest"),
+    "parse_log_sympy": LogParser(sympy, "sympy"),
+    **{
+        f"parse_log_{name}": _PYTEST
+        for name in ("astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff")
+    },
+    "parse_log_xarray": _PYTEST,
+    **{f"parse_log_{name}": _OPTIONS for name in ("pydicom", "requests", "pylint")},
+    **{f"parse_log_{name}": _V2 for name in ("astropy", "scikit", "sphinx")},
+}

@@ -21,71 +21,49 @@ from meta_agent.domains.swe.grading._comparing import brings_comparisons
 
 UNREADABLE = "suspect:unreadable"
 """Source that this Python cannot read. It may be of a newer one, and pass its tests."""
-_ENDERS = {"os._exit", "os.abort", "os.kill", "os.killpg"}
 _ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _PROCESS_FILES = re.compile(
     r"/proc/(?!cpuinfo|meminfo|version|mounts|uptime|loadavg|filesystems|stat\b|sys/|net/)"
 )
 _TESTING = re.compile(r"test|assert", re.IGNORECASE)
+
+
+def _of(module: str, names: str) -> frozenset[str]:
+    return frozenset(f"{module}.{name}" for name in names.split())
+
+
 _PLAIN_ENCODINGS = {"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252"}
-_FRAMES = {
-    "sys._getframe",
-    "sys._current_frames",
-    "sys.settrace",
-    "sys.setprofile",
-    "sys.addaudithook",
-    "sys.monitoring",
-    "threading.settrace",
-    "threading.setprofile",
-    "inspect.stack",
-    "inspect.currentframe",
-    "inspect.trace",
-    "gc.get_objects",
-    "gc.get_referrers",
-    "gc.get_referents",
-}
-_PROCESSES = {
-    *(
-        f"os.{name}"
-        for name in ("system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp")
-    ),
-    *(f"os.exec{end}" for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
-    *(f"os.spawn{end}" for end in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
-    "pty.spawn",
-    "pty.fork",
-    "asyncio.create_subprocess_exec",
-    "asyncio.create_subprocess_shell",
-    "concurrent.futures.ProcessPoolExecutor",
-}
-_DYNAMIC = {"exec", "eval", "compile", "__import__"} | {
-    "marshal.load",
-    "marshal.loads",
-}
-_IMPORTING = {"sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"} | {
-    "pkgutil.iter_importers",
-    "pkgutil.get_importer",
-}
+_ENDERS = _of("os", "_exit abort kill killpg")
+_FRAMES = (
+    _of("sys", "_getframe _current_frames settrace setprofile addaudithook monitoring")
+    | _of("inspect", "stack currentframe trace")
+    | _of("gc", "get_objects get_referrers get_referents")
+    | _of("threading", "settrace setprofile")
+)
+_PROCESSES = (
+    _of("os", "system popen fork forkpty posix_spawn posix_spawnp")
+    | _of("os", "execl execle execlp execlpe execv execve execvp execvpe")
+    | _of("os", "spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe")
+    | _of("asyncio", "create_subprocess_exec create_subprocess_shell")
+    | {"pty.spawn", "pty.fork", "concurrent.futures.ProcessPoolExecutor"}
+)
+_DYNAMIC = frozenset({"exec", "eval", "compile", "__import__", "marshal.load", "marshal.loads"})
+_IMPORTING = _of("sys", "meta_path path_hooks path_importer_cache") | _of(
+    "pkgutil", "iter_importers get_importer"
+)
 _SAME_MODULES = {"posix": "os", "builtins": "", "__builtins__": ""}
-_TEST_MODULES = {"pytest", "_pytest", "py", "pluggy", "unittest", "__main__", "pdb"}
-_PROCESS_MODULES = {"subprocess", "ctypes", "multiprocessing"} | {
-    "_ctypes",
-    "_posixsubprocess",
-    "_testcapi",
-    "_xxsubinterpreters",
-}
-_WRITERS = {"setattr", "delattr", "vars", "object.__setattr__"}
+_TEST_MODULES = frozenset({"pytest", "_pytest", "py", "pluggy", "unittest", "__main__", "pdb"})
+_PROCESS_MODULES = frozenset(
+    {"subprocess", "ctypes", "multiprocessing", "_ctypes", "_posixsubprocess", "_testcapi"}
+    | {"_xxsubinterpreters"}
+)
+_WRITERS = frozenset({"setattr", "delattr", "vars", "object.__setattr__"})
 _TEST_WORDS = ("PYTEST_CURRENT_TEST", "pytest", "PASSED", "junit", "sitecustomize", "conftest")
-_FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame"} | {
-    "ag_frame",
-    "__subclasses__",
-    "__closure__",
-    "cell_contents",
-    "co_consts",
-    "__globals__",
-    "_getframe",
-    "_current_frames",
-    "addaudithook",
-}
+_FRAME_ATTRIBUTES = frozenset(
+    {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "ag_frame"}
+    | {"__subclasses__", "__closure__", "cell_contents", "co_consts", "__globals__"}
+    | {"_getframe", "_current_frames", "addaudithook"}
+)
 
 
 def suspects(
@@ -234,7 +212,7 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-def _imports(node: ast.AST, modules: set[str]) -> bool:
+def _imports(node: ast.AST, modules: frozenset[str]) -> bool:
     """Returns whether a node imports a module, by a statement or a call that says the name."""
     if isinstance(node, ast.Call) and _dotted(node.func).endswith("import_module"):
         names = (getattr(name, "value", None) for name in node.args)
@@ -255,7 +233,7 @@ def _imports_tests(node: ast.AST) -> bool:
     return any(part in ("tests", "conftest") or part.startswith("test_") for part in parts)
 
 
-def _uses(names: set[str]) -> Callable[[ast.AST], bool]:
+def _uses(names: frozenset[str]) -> Callable[[ast.AST], bool]:
     """Returns a rule: the node says one of the names, or imports it from its module."""
 
     def rule(node: ast.AST) -> bool:
