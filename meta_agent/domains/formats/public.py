@@ -111,7 +111,10 @@ def obtain(name: str, place: Path | None, tell: Tell) -> TaskSet:
             hint=f"git clone https://{public.source}, then --tasks {name}=FOLDER",
         )
     if place is not None and not place.exists():
-        raise ConfigError(f"--tasks {name}={place}: there is nothing there")
+        raise ConfigError(
+            f"--tasks {name}={place}: there is nothing there",
+            hint=f"name a file or a folder that is there, or --tasks {name} for the hub",
+        )
     if not public.parts:
         assert place is not None
         return TaskSet(place.absolute(), f"{name} from {place}")

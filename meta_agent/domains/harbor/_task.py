@@ -213,7 +213,10 @@ def read_task(folder: Path) -> HarborTask:
     """Reads a task folder. Raises `ConfigError` if it cannot be run and graded as it says."""
     root = _read_root(folder / FILE)
     if not (folder / "tests" / "test.sh").is_file():
-        raise ConfigError(f"{folder} has no tests/test.sh, so nothing can grade it")
+        raise ConfigError(
+            f"{folder} has no tests/test.sh, so nothing can grade it",
+            hint=f"add {folder}/tests/test.sh, which writes the reward to /logs/verifier/reward.txt",
+        )
     place = _place(root.environment, folder / "environment", "environment")
     stated = next((split for split in SPLITS if root.metadata.get("split") == split), None)
     by_name = hashed_split(hashlib.sha256(folder.name.encode()).hexdigest())

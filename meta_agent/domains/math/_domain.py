@@ -72,7 +72,10 @@ class MathDomain(FileTasks):
         self.splits_stated = problems.splits_stated
         self.refused, self.notes = dict(problems.refused), problems.notes
         if not self.rows:
-            raise ConfigError(f"{path} has no problem whose gold can be graded: {self.notes}")
+            raise ConfigError(
+                f"{path} has no problem whose gold can be graded: {'; '.join(self.notes)}",
+                hint="--grade FILE.py grades these rows by a function of your own",
+            )
         self.evaluator_hash = self._hash()
 
     def task(self, key: str) -> Task:

@@ -109,7 +109,10 @@ class Bench:
             in_image, has_pytest, plugins = json.loads(result.stdout)
         except ValueError as error:
             tail = result.stderr[-200:].decode("utf-8", "replace")
-            raise ConfigError(f"{self.python} does not run in the sandbox: {tail}") from error
+            raise ConfigError(
+                f"{self.python} does not run in the sandbox: {tail}",
+                hint="--python PATH names the interpreter of the image that has pytest",
+            ) from error
         if not has_pytest:
             raise ConfigError(
                 f"{self.python} in the sandbox has no pytest",

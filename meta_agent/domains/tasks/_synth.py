@@ -113,7 +113,10 @@ def _read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
         files = tuple(sorted({test.split("::", 1)[0] for run in runs for test in run}))
         probe = bench.probe(bench.package.tree, trace=bench.package.sources, tests=files)
         if probe.problem:
-            raise ConfigError(f"the tests give no results while traced: {probe.problem}")
+            raise ConfigError(
+                f"the tests give no results while traced: {probe.problem}",
+                hint="--tests PATTERN leaves out the test files that do not run",
+            )
         return [dict(probe.results), {test: sorted(calls) for test, calls in probe.calls.items()}]
 
     runs = [journal.once(f"sound {number}", suite) for number in range(repeats)]
