@@ -31,7 +31,7 @@ from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
 from meta_agent.domains._scratch import result_of
 from meta_agent.domains.harbor._grade import VerifierError, outcome_of
 from meta_agent.domains.harbor._task import FILE, read_task
-from meta_agent.domains.harbor._trial import Trial, image_of
+from meta_agent.domains.harbor._trial import HarborTrial, image_of
 from meta_agent.sandboxes import folder_hash
 
 DEPTH: Final = 6
@@ -104,9 +104,9 @@ class HarborDomain(FileTasks):
         """Opens an attempt; its container starts with the first command."""
         return HarborEnvironment(self.trial(task.key), self.threshold)
 
-    def trial(self, key: str) -> Trial:
+    def trial(self, key: str) -> HarborTrial:
         """Returns the containers of one attempt, for trusted code only."""
-        return Trial(self.rows[key], self._run, engine=self._engine)
+        return HarborTrial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades from the stored rewards, because a container's state is not stored."""
@@ -136,7 +136,7 @@ class HarborEnvironment:
 
     tools: Sequence[str] = ("run", "submit")
 
-    def __init__(self, trial: Trial, threshold: float | None) -> None:
+    def __init__(self, trial: HarborTrial, threshold: float | None) -> None:
         self._trial, self._threshold = trial, threshold
         self._stored: dict[str, JSON] = {}
         self._over = False

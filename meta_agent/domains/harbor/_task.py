@@ -215,7 +215,7 @@ def read_task(folder: Path) -> HarborTask:
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(
             f"{folder} has no tests/test.sh, so nothing can grade it",
-            hint=f"add {folder}/tests/test.sh, which writes the reward to /logs/verifier/reward.txt",
+            hint="add tests/test.sh, which writes the reward to /logs/verifier/reward.txt",
         )
     place = _place(root.environment, folder / "environment", "environment")
     stated = next((split for split in SPLITS if root.metadata.get("split") == split), None)

@@ -44,7 +44,7 @@ class ArtifactError(MetaAgentError):
     """What an agent left at the place of an artifact is none: the agent's failure."""
 
 
-class Trial:
+class HarborTrial:
     """The agent's container, and how what it left is graded. Call `close` at the end."""
 
     def __init__(

@@ -21,7 +21,14 @@ from typing import NamedTuple
 from meta_agent.core.errors import BudgetError, ConfigError
 from meta_agent.core.protocols import JSON, Message
 from meta_agent.domains.swe import make_patch
-from meta_agent.domains.tasks._author import TURNS, Author, Place, Reply, places, read_reply
+from meta_agent.domains.tasks._author import (
+    TURNS,
+    Author,
+    Reply,
+    TestedFunction,
+    places,
+    read_reply,
+)
 from meta_agent.domains.tasks._bench import Bench, Failure, Probe
 from meta_agent.domains.tasks._collection import (
     EXHAUSTED,
@@ -160,7 +167,7 @@ class _Planting:
     def ask(self, author: Author) -> None:
         """Takes faults of a model, which is asked about one function after the other."""
 
-        def authored(place: Place) -> tuple[Fault | None, Measured]:
+        def authored(place: TestedFunction) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)
 
         candidates = iter(
@@ -201,7 +208,7 @@ class _Planting:
     def _measured(self, fault: Fault, report: str = "") -> Measured:
         if refused := self._unbelieved(fault.path):
             return refused
-        trial = Trial(self.search.bench, self.sound, fault, self.search.plan.repeats, report)
+        trial = FaultTrial(self.search.bench, self.sound, fault, self.search.plan.repeats, report)
         key = f"{fault.key}\0{report}" if report else fault.key
         measured: Measured = self.search.journal.once(key, trial.measured)
         return measured
@@ -217,7 +224,7 @@ class _Planting:
             return {}
         return {"refused": f"the grader does not believe its fix: {graded}"}
 
-    def _authored(self, author: Author, place: Place) -> tuple[Fault | None, Measured]:
+    def _authored(self, author: Author, place: TestedFunction) -> tuple[Fault | None, Measured]:
         if refused := self._unbelieved(place.path):
             return None, refused
         source = self.search.bench.package.tree[place.path]
@@ -273,7 +280,7 @@ class _Planting:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FaultTrial:
     """One fault, measured: first by the tests that call its function, then by the whole suite."""
 
     bench: Bench

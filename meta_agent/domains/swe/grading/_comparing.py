@@ -29,7 +29,7 @@ _PLAIN: Final[dict[str, type]] = {
 _HARMLESS: Final = frozenset(
     {"__new__", "__init__", "__repr__", "__str__", "__hash__", "__format__", "__reduce__"}
 )
-Place = tuple[str, str]
+ComparingPlace = tuple[str, str]
 """A class, empty outside of one, and the method or setting that compares."""
 
 
@@ -52,9 +52,9 @@ def brings_comparisons(before: str, after: str, gold: str) -> bool:
     return False
 
 
-def comparing_places(source: str) -> dict[Place, set[str]]:
+def comparing_places(source: str) -> dict[ComparingPlace, set[str]]:
     """Returns the code at every place of a file that says how values compare."""
-    places: dict[Place, set[str]] = defaultdict(set)
+    places: dict[ComparingPlace, set[str]] = defaultdict(set)
     waiting: list[tuple[ast.AST, str, frozenset[str]]] = [(parse_python(source), "", _METHODS)]
     while waiting:
         parent, kind, names = waiting.pop()

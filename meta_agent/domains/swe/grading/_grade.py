@@ -35,7 +35,7 @@ from meta_agent.domains.swe.grading._command import (
     unmet,
     whole_map,
 )
-from meta_agent.domains.swe.grading._comparing import Place, comparing_places
+from meta_agent.domains.swe.grading._comparing import ComparingPlace, comparing_places
 from meta_agent.domains.swe.grading._scan import UNREADABLE
 from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, is_test_path, sift
 
@@ -225,7 +225,7 @@ def _order(
     return json.dumps(order).encode() + b"\n"
 
 
-def _places(content: bytes | None) -> list[Place]:
+def _places(content: bytes | None) -> list[ComparingPlace]:
     """Returns where a file shows that it compares values; nothing where it is no Python."""
     try:
         return list(comparing_places((content or b"").decode("utf-8", "replace")))
