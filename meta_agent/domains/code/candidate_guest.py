@@ -68,7 +68,7 @@ def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict
     for fd in (feed, out_sink, err_sink):
         os.close(fd)
     taken = drain(out, err, limits, started + limits["wall_sec"], spent)
-    status = end_family(pid, taken["timed_out"] or taken["flooded"])
+    status = end_family(pid, taken["timed_out"] or taken["flooded"], channel)
     taken["timed_out"] |= spent()
     return result_of(status, taken, time.monotonic() - started)
 
@@ -201,8 +201,8 @@ def drain(
     }
 
 
-def end_family(pid: int, kill: bool) -> int:
-    """Kills what is left of a run, in its session and out of it; the status of its first one."""
+def end_family(pid: int, kill: bool, channel: Any) -> int:
+    """Kills what is left of a run, in its session and out of it. Returns the first one's status."""
     if kill:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -211,48 +211,8 @@ def end_family(pid: int, kill: bool) -> int:
         status = os.waitpid(pid, 0)[1]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    for _ in range(1000):
-        if not kill_strays():
-            break
-        time.sleep(0.001)
+    channel.kill_descendants()
     return status
-
-
-def kill_strays() -> bool:
-    """Kills children that are none of ours to keep (the worker adopts orphans)."""
-    program_pid = _open.get("pid", -1)
-    has_strays = False
-    for name in children():
-        if name != program_pid:
-            has_strays = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(name, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(name, os.WNOHANG)
-    return has_strays
-
-
-def children() -> list[int]:
-    """Returns our children, alive or not. Most often there are none, which one call finds out."""
-    if "pid" not in _open:
-        try:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                return below()
-        except ChildProcessError:
-            return []
-    return below()
-
-
-def below() -> list[int]:
-    """Returns every process whose parent we are."""
-    me, pids = os.getpid(), []
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            stat = f"/proc/{name}/stat"
-            with contextlib.suppress(OSError, IndexError), open(stat, "rb") as file:  # noqa: PTH123
-                if int(file.read().rpartition(b")")[2].split()[1]) == me:
-                    pids.append(int(name))
-    return pids
 
 
 def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -319,14 +279,14 @@ def call(args: dict[str, Any], channel: Any) -> dict[str, Any]:
 
 def shut(args: dict[str, Any], channel: Any) -> bool:
     """Ends the open candidate and all it started."""
-    del args, channel
+    del args
     if "pid" not in _open:
         return False
     pid = _open["pid"]
     for name in ("ask", "reply"):
         os.close(_open[name])
     _open.clear()
-    end_family(pid, kill=True)
+    end_family(pid, kill=True, channel=channel)
     return True
 
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from meta_agent.core.sandbox.inside.processes import CpuMeter
+from meta_agent.core.sandbox.inside.processes import CpuMeter, kill_descendants
 
 FRAME_LIMIT_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 16
@@ -136,6 +136,11 @@ class Channel:
     def cpu_meter() -> CpuMeter:
         """Returns a meter of the processor time that processes below this one use from now on."""
         return CpuMeter()
+
+    @staticmethod
+    def kill_descendants() -> None:
+        """Kills and reaps every process below this one, orphans included."""
+        kill_descendants()
 
     def wait(self, timeout_sec: float | None = None) -> list[dict[str, Json]]:
         """Waits for the next answers:
