@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from meta_agent.core.protocols import Sandbox
+from meta_agent.core.protocols import ExecResult, Sandbox
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._ended import corrected, disagreement
@@ -68,14 +68,19 @@ def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float)
         cpu_limit_sec=cpu_sec,
         output_limit_bytes=_LOG_LIMIT_BYTES,
     )
-    if result.timed_out or result.exit_code in _CPU_LIMIT_EXITS:
-        limit = f"no end within {wall_sec:.0f} s, or more than {cpu_sec} s of processor time"
-        return Report("timeout", {}, (limit,))
-    if result.oom:
-        return Report("killed_oom", {}, ("the tests ran out of memory",))
+    if ended := ended_by_limit(result, cpu_sec, wall_sec):
+        return ended
     if result.truncated:
         return Report("no_results", {}, (f"more than {_LOG_LIMIT_BYTES} bytes of output",))
     return _believed(row, result.stdout.decode("utf-8", "replace"), result.exit_code)
+
+
+def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report | None:
+    """Returns the report of a run that a limit ended, or None."""
+    if result.timed_out or result.exit_code in _CPU_LIMIT_EXITS:
+        limit = f"no end within {wall_sec:.0f} s, or more than {cpu_sec} s of processor time"
+        return Report("timeout", evidence=(limit,))
+    return Report("killed_oom", evidence=("the tests ran out of memory",)) if result.oom else None
 
 
 def script(row: SweRow) -> str:

@@ -30,6 +30,7 @@ from meta_agent.domains.swe.grading._beside import confirmed
 from meta_agent.domains.swe.grading._command import (
     Report,
     by_command,
+    ended_by_limit,
     run_command,
     status_of,
     unmet,
@@ -45,7 +46,6 @@ SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for th
 # wall clock only ends code that sleeps.
 GRADE_CPU_SEC = 120
 GRADE_TIMEOUT_SEC = 600.0
-_CPU_LIMIT_EXITS = frozenset({-24, 128 + 24})  # SIGXCPU, in either way of writing it
 _REPORT_LIMIT_BYTES = 8 << 20
 _SHOWN_TESTS = 20
 _BREACH = "tamper:protocol"
@@ -242,12 +242,8 @@ def _test_files(row: SweRow) -> tuple[str, ...]:
 
 
 def _believed(result: ExecResult, nonce: str) -> Report:
-    if result.timed_out:
-        return Report("timeout", evidence=(f"no end within {GRADE_TIMEOUT_SEC:.0f} s",))
-    if result.exit_code in _CPU_LIMIT_EXITS:
-        return Report("timeout", evidence=(f"more than {GRADE_CPU_SEC} s of processor time",))
-    if result.oom:
-        return Report("killed_oom", evidence=("the tests ran out of memory",))
+    if ended := ended_by_limit(result, GRADE_CPU_SEC, GRADE_TIMEOUT_SEC):
+        return ended
     report = _parsed(result.stdout, nonce)
     if report is None:
         tail = result.stderr[-300:].decode("utf-8", "replace")
