@@ -9,6 +9,7 @@ from meta_agent.core.config import FIELDS, RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import ROLES
 from meta_agent.core.settings import INTERNAL_VARIABLES, PROFILES, resolve
+from meta_agent.core.task_splits import Limits
 
 
 @pytest.fixture(autouse=True)
@@ -164,8 +165,37 @@ def test_model_strings_of_all_forms_are_accepted(policy: str) -> None:
     assert resolve({"policy": policy}).policy == policy
 
 
+def test_limits_are_read_from_every_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(max_turns=100, reasoning="high")
+    write_settings(tmp_path, '[evolve.limits]\nmax_turns = 100\nreasoning = "high"\n')
+    assert resolve({}).limits == limits
+    monkeypatch.setenv("META_AGENT_LIMITS", "max_turns=7")
+    assert resolve({}).limits == Limits(max_turns=7)
+    assert resolve({"limits": "max_turns=100, reasoning=high"}).limits == limits
+    assert resolve({}).hashed["limits"] == {"max_turns": 7}
+
+
+def test_a_run_without_limits_keeps_the_name_that_it_had() -> None:
+    assert "limits" not in resolve({}).hashed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_turn=3", "no limit 'max_turn', only max_turns"),
+        ("max_turns=0", "greater than or equal to 1"),
+        ("max_turns", "expected NAME=LIMIT pairs"),
+        ("seconds=soon", "a valid number"),
+        ("reasoning=most", "'low', 'medium' or 'high'"),
+    ],
+)
+def test_a_wrong_limit_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        resolve({"limits": text})
+
+
 def test_snapshot_survives_json() -> None:
-    config = resolve({"seed": 4, "max_usd": 1.5})
+    config = resolve({"seed": 4, "max_usd": 1.5, "limits": "max_turns=9"})
     again = RunConfig.from_json(config.to_json())
     assert again == config
     assert again.config_hash == config.config_hash
@@ -183,7 +213,7 @@ def test_snapshot_survives_json() -> None:
         {"lora_rank": 4},
         {"precision": "bfloat16"},
         {"tokens_per_pass": 4096},
-        {"row_tokens": 2048},
+        {"limits": "max_turns=3"},
         {"max_staleness": 1},
         {"engines": 1},
         {"context_tokens": 4096},

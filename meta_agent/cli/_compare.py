@@ -28,7 +28,7 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
     "train_steps",
     "lora_rank",
     "precision",
-    *("tokens_per_pass", "row_tokens"),
+    *("tokens_per_pass", "limits"),
     "max_staleness",
     "train_gpus",
     "checkpoint_every",

@@ -70,6 +70,13 @@ FLAGS: Final[dict[str, Flag]] = {
     "grade": Flag(Path, _RUN, "Your grader: a Python file that defines grade(task, answer)."),
     "threshold": Flag(float, _RUN, "A task is solved if its grader returns at least this number."),
     "map": Flag(str, _RUN, "Renames fields of the task file.", metavar="THEIRS=OURS,..."),
+    "limits": Flag(
+        str,
+        _RUN,
+        "Limits of an attempt: max_turns, max_tokens_per_turn, max_context_tokens, seconds, "
+        "reasoning (low, medium, high). [default: the domain's]",
+        metavar="NAME=LIMIT,...",
+    ),
     "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
     "candidates": Flag(int, _RUN, "The most ideas in a generation. [default: 6]"),
     "strategy": Flag(str, _RUN, f"Search strategy: {WAYS}. [default: full]"),
@@ -103,11 +110,6 @@ FLAGS: Final[dict[str, Flag]] = {
         int,
         _RUN,
         "Tokens that hf: training holds in memory at once. [default: 8192; 2048 without a GPU]",
-    ),
-    "row_tokens": Flag(
-        int,
-        _RUN,
-        "Longest conversation of an hf: policy, in tokens. [default: the domain's ceiling]",
     ),
     "max_staleness": Flag(
         int,

@@ -31,7 +31,7 @@ models_app = typer.Typer(
 
 @takes(
     *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
-    *("lora_rank", "precision", "tokens_per_pass", "row_tokens", "max_staleness", "train_gpus"),
+    *("lora_rank", "precision", "tokens_per_pass", "limits", "max_staleness", "train_gpus"),
     *("threads", "jobs", "executor"),
     *("engines", "gpus_per_engine", "context_tokens"),
     *("sandbox", "allow_unsafe_process", "workspace"),

@@ -65,7 +65,7 @@ def evolve(
     "train_steps",
     "lora_rank",
     "precision",
-    *("tokens_per_pass", "row_tokens"),
+    *("tokens_per_pass", "limits"),
     "max_staleness",
     "train_gpus",
     "checkpoint_every",

@@ -13,7 +13,12 @@ from typing import NamedTuple
 from meta_agent.composition.inputs import first_harness, load_run_domain
 from meta_agent.composition.opening import name_of
 from meta_agent.composition.placing import Placing, placing
-from meta_agent.composition.preflight import refusal, require_supported
+from meta_agent.composition.preflight import (
+    refusal,
+    require_limits,
+    require_needs,
+    require_supported,
+)
 from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
@@ -78,6 +83,8 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     require_supported(config)
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
+    require_limits(config, domain)
+    require_needs(first_harness(config), domain)
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
     effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None

@@ -13,7 +13,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.protocols import Domain, HarnessTree
 from meta_agent.core.resources import shipped_harness
-from meta_agent.core.task_splits import Shorter, as_used, lacking, sizes
+from meta_agent.core.task_splits import Limited, as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace, is_workspace, open_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
@@ -78,13 +78,14 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
 
     Raises ConfigError if a split lacks tasks or a task occurs twice.
     """
-    if not config.own_tasks:
-        return load_domain(config.domain)
+    domain = _own_tasks(config, sandbox, run) if config.own_tasks else load_domain(config.domain)
+    return Limited(domain, config.limits) if config.limits.ceilings else domain
+
+
+def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
     request = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
     task_set = open_domain(request)
     domain = as_used(task_set, trainable=config.trainable)
-    if config.row_tokens is not None:
-        domain = Shorter(domain, config.row_tokens)
     if shortage := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
             f"{config.tasks or config.domain} has {shortage}",
@@ -125,6 +126,7 @@ def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
         mapping=config.map,
         python=config.python,
         judge=config.judge,
+        seconds=config.limits.seconds or 0.0,
     )
 
 

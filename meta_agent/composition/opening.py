@@ -16,9 +16,20 @@ from typing import NamedTuple
 
 from meta_agent.composition.draining import draining, exit_reason
 from meta_agent.composition.headline import cautions, headline
-from meta_agent.composition.inputs import base_policy, load_run_domain, open_or_create
+from meta_agent.composition.inputs import (
+    base_policy,
+    first_harness,
+    load_run_domain,
+    open_or_create,
+)
 from meta_agent.composition.placing import executor_of, images_of, placing
-from meta_agent.composition.preflight import backend_of, needs_tasks, preflight
+from meta_agent.composition.preflight import (
+    backend_of,
+    needs_tasks,
+    preflight,
+    require_limits,
+    require_needs,
+)
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
 from meta_agent.composition.visible import declare
@@ -69,7 +80,9 @@ def open_run(
     backend = _backend(config)
     run_id = recording.run_id if recording else name_of(config, purpose)
     domain = load_run_domain(config, sandbox=backend, run=run_id)
+    require_limits(config, domain)
     workspace = open_or_create(config)
+    require_needs(first_harness(config), domain)
     drain = nullcontext(stop) if stop else draining()
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:
         reap(backends=("docker", backend))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,10 +12,16 @@ from meta_agent.composition.served import require_servers
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
-from meta_agent.core.harness import CONTRACT_FILE
+from meta_agent.core.harness import CONTRACT_FILE, parse_contract
+from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import door_of
+from meta_agent.llm_clients.asking import prices
+from meta_agent.llm_clients.providers._endpoints import effort_refusal, endpoint_for
+from meta_agent.policies.engines.nano_tokenizer import NANO_WINDOW
+from meta_agent.policies.served.vllm_server import config_of, window_of
 from meta_agent.policies.training.hub import hf_place
+from meta_agent.policies.training.memory import shape_of
 from meta_agent.proposers import agent_cli, require_agent
 from meta_agent.sandboxes import Backend, resolve_backend
 from meta_agent.strategies.strategies import STRATEGIES
@@ -103,6 +110,64 @@ def _require_own_caps(config: RunConfig) -> None:
                 if not config.trainable
                 else "leave it out",
             )
+
+
+def require_limits(config: RunConfig, domain: Domain) -> None:
+    """Raises ConfigError for a limit of `--limits` that the policy cannot work with."""
+    ceilings, window = domain.ceilings, None
+    if config.limits.max_context_tokens:
+        window = _window(config)
+    if window is not None and ceilings.max_context_tokens > window:
+        raise ConfigError(
+            f"max_context_tokens is {ceilings.max_context_tokens:,}, and {config.policy} reads at "
+            f"most {window:,} tokens here",
+            hint=f"--limits max_context_tokens={window}",
+        )
+    if config.limits.ceilings and ceilings.max_tokens_per_turn >= ceilings.max_context_tokens:
+        raise ConfigError(
+            f"a reply may have {ceilings.max_tokens_per_turn:,} tokens, and that leaves no room "
+            f"for its prompt in a conversation of {ceilings.max_context_tokens:,}",
+            hint="lower max_tokens_per_turn, or raise max_context_tokens",
+        )
+    if config.limits.reasoning and (refusal := _effort_refusal(config, ceilings)):
+        raise ConfigError(
+            f"reasoning={config.limits.reasoning} is not for --policy {config.policy}: {refusal}",
+            hint="leave reasoning out of --limits",
+        )
+
+
+def require_needs(tree: HarnessTree | None, domain: Domain) -> None:
+    """Raises ConfigError if a limit is below what the harness says that it needs."""
+    if tree is None:  # it has yet to be imported
+        return
+    contract, limits = parse_contract(tree), asdict(domain.ceilings)
+    limits["seconds"] = limits["wall_sec"]
+    for name, least in contract.needs.items():
+        if limits[name] < least:
+            raise ConfigError(
+                f"the limit {name} is {limits[name]:,}, and the harness {contract.name} needs at "
+                f"least {least:,}",
+                hint=f"--limits {name}={least}",
+            )
+
+
+def _window(config: RunConfig) -> int | None:
+    """Returns how many tokens the policy reads on this machine, or None if nobody knows."""
+    kind, _, place = config.policy.partition(":")
+    if config.policy == "nano":
+        return NANO_WINDOW
+    if kind == "hf":
+        window = shape_of(hf_place(place)).window
+        return min(window, (config.engines and config.context_tokens) or window)
+    if kind == "vllm":
+        return window_of(config_of(Path(place).expanduser()))
+    return None if "policy" in config.base_urls else prices.window_of(config.policy)
+
+
+def _effort_refusal(config: RunConfig, ceilings: Ceilings) -> str:
+    if config.is_local or config.policy_is_plugged or config.policy.startswith("vllm:"):
+        return "it is for models behind a server of OpenAI's or Anthropic's protocol"
+    return effort_refusal(endpoint_for("policy", config), ceilings.max_tokens_per_turn)
 
 
 def require_training() -> None:

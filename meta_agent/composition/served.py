@@ -90,7 +90,13 @@ def policies_of(
     if config.is_local or client is None:
         return ChildPolicies(config.threads, train_settings(config), devices)
     model = client.model_of("policy")
-    return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))
+    return FrozenPolicy(
+        client,
+        model,
+        policy=config.policy,
+        logprobs=_tells_tokens(config),
+        effort=config.limits.reasoning,
+    )
 
 
 def _tells_tokens(config: RunConfig) -> bool:
@@ -107,7 +113,9 @@ def _start(
     for number, (path, roles) in enumerate(sorted(_paths(config).items())):
         log = workspace.root / "logs" / f"vllm-{number}.log"
         tell(f"starting vLLM for {', '.join(roles)} on {path} (log: {log})")
-        at = stack.enter_context(VllmServer(path, log=log)).endpoint
+        context = config.limits.max_context_tokens if "policy" in roles else None
+        server = VllmServer(path, log=log, context_tokens=context)
+        at = stack.enter_context(server).endpoint
         served = Server(f"openai/{at.model}", at.base_url, at.api_key)
         servers.update(dict.fromkeys(roles, served))
     return servers

@@ -46,10 +46,6 @@ USES: Final[Mapping[str, Use]] = {
     "lora_rank": _HF,
     "precision": _HF,
     "tokens_per_pass": _HF,
-    "row_tokens": Use(
-        lambda config: config.policy.startswith("hf:") and config.own_tasks,
-        "a policy of the form hf:PATH with your own tasks",
-    ),
     "max_staleness": _HF,
     "train_gpus": _HF,
     "checkpoint_every": _HF,

@@ -3,6 +3,8 @@
 Messages are in OpenAI's chat form: `{"role": "system"|"user"|"assistant"|"tool", "content": str}`;
 an assistant's `tool_calls` are `{"id", "type": "function", "function": {"name", "arguments"}}` with
 `arguments` as JSON text, and a `tool` message carries `tool_call_id`. Provider modules translate.
+Blocks that a provider wants back unchanged (signed thinking) stand in the message under
+`provider_blocks` and mean nothing to anybody else.
 
 `Provider` is one SDK: it asks once, and either returns a whole reply or raises `ProviderError`. The
 rest of the program uses `ModelClient`, which adds retries, money, the record of every exchange, and
@@ -19,6 +21,7 @@ from typing import Final, Literal, Protocol
 from meta_agent.core.protocols import JSON, Message, Role
 
 ChatStop = Literal["stop", "tool_calls", "length", "refusal"]
+Effort = Literal["low", "medium", "high"]
 
 
 REFUSED: Final = "the model server refuses the request"
@@ -71,6 +74,7 @@ class ChatRequest:
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
+    effort: Effort | None = None  # how long a reasoning model thinks; None: as the server does
     logprobs: bool = False  # ask for token ids and logprobs, where the server gives them
     lenient_tools: bool = False
     """Return unknown tool names and arguments that break the schema as they are, since the policy's
@@ -97,6 +101,7 @@ class ChatReply:
     tool_calls: tuple[ToolCall, ...] = ()
     usd: float | None = None  # None: the price is unknown
     reasoning: str = ""
+    provider_blocks: JSON = None
     tokens: ReplyTokens | None = None
     seconds: float = 0.0
     replayed: bool = False  # it came from a record: nothing was asked or paid now
@@ -119,6 +124,8 @@ class ChatReply:
                 }
                 for call in self.tool_calls
             ]
+        if self.provider_blocks is not None:
+            message["provider_blocks"] = self.provider_blocks
         return message
 
 

@@ -29,6 +29,7 @@ from pydantic import (
 from meta_agent.core import registry
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES, Role
+from meta_agent.core.task_splits import Limits, pairs_of
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
 
 # These settings decide where a run happens, how safely, or at what cost, but not its results. So a
@@ -71,13 +72,13 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "lora_rank": 0,
     "precision": "float32",
     "tokens_per_pass": None,
-    "row_tokens": None,
+    "limits": {},
     "max_staleness": 0,
     "context_tokens": None,
     "train_gpus": 1,
 }
 
-WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
+WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r", "row_tokens"})
 """Former settings that older workspaces and runs may hold. They are ignored, with a warning."""
 
 ALL_ROLES: Final = "all"
@@ -137,6 +138,8 @@ class RunConfig(BaseModel):
     """Renames fields of the task file to the names used here: `{"question": "prompt"}`."""
     python: str = sys.executable
     """The Python interpreter in which a grader or a package of environments is run."""
+    limits: Limits = Limits()
+    """Limits of an attempt instead of the domain's. No candidate can raise them."""
     generations: int = Field(default=3, ge=1, le=1000)
     """Generations of the loop."""
     candidates: int = Field(default=6, ge=1, le=64)
@@ -160,9 +163,6 @@ class RunConfig(BaseModel):
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training in one pass. None: 8,192. A longer row is a pass by
     itself. The value changes results, since it changes how sums are rounded."""
-    row_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
-    """Longest row that an `hf:` policy is trained and measured on. None: the domain's ceiling of a
-    conversation. The longest row decides the memory of a training."""
     max_staleness: int = Field(default=0, ge=0, le=1)
     """Training steps by which the sampling weights of an `hf:` policy may lag behind. 1: a second
     child process makes rollouts while the step before is trained."""
@@ -451,16 +451,8 @@ def asks_models(config: RunConfig) -> bool:
     return config.team_is_asked or policy or config.judge is not None
 
 
-def pairs_of(text: str) -> dict[str, str]:
-    """Parses `THEIRS=OURS,...`. Raises ValueError if the text has another form."""
-    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
-    if not pairs or not all(theirs.strip() and ours.strip() for theirs, _, ours in pairs):
-        raise ValueError("expected THEIRS=OURS pairs, such as question=prompt,answer=gold")
-    return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
-
-
 TRAINING: Final = (
-    *("lora_rank", "precision", "tokens_per_pass", "row_tokens"),
+    *("lora_rank", "precision", "tokens_per_pass"),
     *("max_staleness", "train_gpus", "checkpoint_every"),
 )
 """Settings of the table `[training]`: how an `hf:` policy is trained. No harness sets them."""

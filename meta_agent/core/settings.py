@@ -12,10 +12,16 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from meta_agent.core.config import (
     ALL_ROLES,
@@ -29,6 +35,7 @@ from meta_agent.core.config import (
 )
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES
+from meta_agent.core.task_splits import Limits
 from meta_agent.core.workspace import SETTINGS_FILE, find_workspace, read_settings
 
 _log = logging.getLogger(__name__)
@@ -131,6 +138,8 @@ class _EnvironmentSettings(BaseSettings, RunConfig):
     """Tells pydantic-settings the names and types of our variables; never instantiated."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True)
+    limits: Annotated[Limits, NoDecode] = Limits()
+    map: Annotated[dict[str, str], NoDecode] = {}
 
 
 def _environment_values() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Domains whose tasks are distributed to the splits anew, so that a run uses all of them.
+"""Domains as a run uses them: with tasks distributed to the splits anew, or with other limits.
 
 `Halves` is for a small task set and a frozen policy. With few tasks, fixed splits leave too few on
 either side, and nothing trains on the train tasks. So the splits train, search and confirm become
@@ -8,20 +8,28 @@ search half, so that what the author set apart stays apart.
 `Whole` is for a task set without stated splits and a policy that is not trained. A hash assigned
 two fifths of such tasks to training. These are distributed to search, confirm and vault; the others
 stay where they are.
+
+`Limited` has the limits of an attempt that the user set (`--limits`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+
 from meta_agent.core.capabilities import Capabilities
+from meta_agent.core.chat import Effort
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
 SMALL: Final = 100
 """A set with fewer tasks needs no vault. If the policy is frozen, it is used in halves."""
+_RENAMES: Final = "THEIRS=OURS pairs, such as question=prompt,answer=gold"
+_FORM: Final = "NAME=LIMIT pairs, such as max_turns=100,seconds=600,reasoning=high"
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
@@ -82,13 +90,59 @@ class Whole(Resplit):
         return (*Capabilities.of(self._domain).notes, note)
 
 
-class Shorter(Resplit):
-    """A domain whose conversations have a lower ceiling."""
+def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
+    """Parses `NAME=VALUE,...`. Raises ValueError, which says the `form`, for any other text."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    if not pairs or not all(name.strip() and value.strip() for name, _, value in pairs):
+        raise ValueError(f"expected {form}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
-    def __init__(self, domain: Domain, tokens: int) -> None:
+
+class Limits(BaseModel):
+    """The limits of an attempt that a user sets. For each that is None, the domain decides."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_turns: int | None = Field(default=None, ge=1, le=10_000)
+    """Model calls of one attempt."""
+    max_tokens_per_turn: int | None = Field(default=None, ge=1, le=1 << 24)
+    """Tokens of one reply."""
+    max_context_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
+    """Tokens of one conversation."""
+    seconds: float | None = Field(default=None, gt=0, le=86_400)
+    """Time that one attempt may take."""
+    reasoning: Effort | None = None
+    """How long the policy thinks before it replies, if a model behind a server is asked."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        limits = pairs_of(value, _FORM) if isinstance(value, str) else value
+        for name in limits if isinstance(limits, Mapping) else ():
+            if name not in cls.model_fields:
+                raise ValueError(f"there is no limit {name!r}, only {', '.join(cls.model_fields)}")
+        return limits
+
+    @model_serializer
+    def to_json(self) -> dict[str, JSON]:
+        """Returns only the limits that are set."""
+        return {name: value for name, value in self if value is not None}
+
+    @property
+    def ceilings(self) -> dict[str, JSON]:
+        """The limits that are set and that every attempt has, by their names in `Ceilings`."""
+        names = {"seconds": "wall_sec"}
+        return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
+
+
+class Limited(Resplit):
+    """A domain with the limits that the user set."""
+
+    def __init__(self, domain: Domain, limits: Limits) -> None:
         super().__init__(domain, {split: domain.tasks(split) for split in SPLITS})
-        least = min(tokens, domain.ceilings.max_context_tokens)
-        self.ceilings = replace(domain.ceilings, max_context_tokens=least)
+        self.ceilings = replace(domain.ceilings, **limits.ceilings)
+        words = f"limits {json.dumps(limits.ceilings, sort_keys=True)} {domain.evaluator_hash}"
+        self.evaluator_hash = hashlib.sha256(words.encode()).hexdigest()
 
 
 def _split_by_hash(key: str) -> Split:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from meta_agent.core.protocols import SandboxLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +27,10 @@ class Asked:
     images: Path | None = None
     judge: str | None = None
     """The model that grades, if the grader's file asks for one."""
+    seconds: float = 0.0
+    """The time that the user allows an attempt. 0: the domain's own limit."""
+
+
+def lasting(limits: SandboxLimits, seconds: float) -> SandboxLimits:
+    """Returns the limits of a sandbox that outlives an attempt of so many seconds."""
+    return replace(limits, deadline_sec=max(limits.deadline_sec, 2 * seconds))

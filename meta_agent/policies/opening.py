@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import Lock
 
-from meta_agent.core.chat import ModelClient
+from meta_agent.core.chat import Effort, ModelClient
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Teaches
 from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, TrainResult
@@ -156,17 +156,28 @@ class FrozenPolicy:
     lock_step = False
 
     def __init__(
-        self, client: ModelClient, model: str, *, policy: str, logprobs: bool = False
+        self,
+        client: ModelClient,
+        model: str,
+        *,
+        policy: str,
+        logprobs: bool = False,
+        effort: Effort | None = None,
     ) -> None:
         self._client = client
         self._model = model
         self._policy = policy
-        self._logprobs = logprobs
+        self._logprobs, self._effort = logprobs, effort
 
     @contextmanager
     def acting(self, path: str, label: str) -> Iterator[Gateway]:
         yield ApiGateway(
-            self._client, self._model, label=label, policy=self._policy, logprobs=self._logprobs
+            self._client,
+            self._model,
+            label=label,
+            policy=self._policy,
+            logprobs=self._logprobs,
+            effort=self._effort,
         )
 
     def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:

@@ -50,6 +50,7 @@ def test_a_whole_reply() -> None:
     assert [call.name for call in reply.tool_calls] == ["view", "edit"]
     assert reply.usage == Usage(50, 20, cached_tokens=30, cache_write_tokens=10)
     assert (reply.model, reply.request_id) == ("claude-opus-4-5-20251101", "msg_0")
+    assert reply.provider_blocks is None
 
 
 def test_the_cache_is_asked_for_after_tools_system_and_the_last_turn() -> None:
@@ -70,27 +71,21 @@ def test_the_cache_is_asked_for_after_tools_system_and_the_last_turn() -> None:
     assert last == [None, None, CACHED]
 
 
-def test_thoughts_that_nobody_asked_for_are_reasoning_and_do_not_go_back() -> None:
+def test_signed_thinking_goes_back_unchanged() -> None:
     say = Say("I look", tool_calls=[("view", {"path": "a"})], thinking="first the file, then more")
     with anthropic_server(lambda call: say) as url:
-        reply = ask(url, tools=[VIEW])
+        reply = ask(url, tools=[VIEW], effort="low")
+        assert sent(url)["thinking"] == {"type": "enabled", "budget_tokens": 2048}
+        assert reply.reasoning == "first the file, then more"
         result = {"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": "a file"}
-        ask(
-            url,
-            tools=[VIEW],
-            messages=[{"role": "user", "content": "hello"}, reply.message, result],
-        )
+        messages = [{"role": "user", "content": "hello"}, reply.message, result]
+        ask(url, tools=[VIEW], effort="low", messages=messages)
         back = sent(url)["messages"][1]["content"]
-    assert reply.reasoning == "first the file, then more"
     assert back == [
+        {"type": "thinking", "thinking": "first the file, then more", "signature": "signed:25"},
         {"type": "text", "text": "I look"},
         {"type": "tool_use", "id": "call_0_0", "name": "view", "input": {"path": "a"}},
     ]
-
-
-def test_a_forced_call_is_forced() -> None:
-    forced: dict[str, Any] = {"tools": [VIEW], "tool_choice": "required"}
-    assert body_of(request(**forced), "m")["tool_choice"] == {"type": "any"}
 
 
 def test_results_and_text_that_follow_one_another_are_one_turn() -> None:
@@ -115,19 +110,37 @@ def test_a_message_without_text_still_says_something() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "takes_temperature"),
+    ("model", "thinking", "takes_temperature"),
     [
-        ("claude-3-7-sonnet-20250219", True),
-        ("claude-sonnet-4-20250514", True),
-        ("claude-opus-4-5-20251101", True),
-        ("claude-sonnet-4-6", True),
-        ("claude-opus-4-7", False),
-        ("claude-sonnet-5", False),
-        ("some-compatible-model", True),
+        ("claude-3-7-sonnet-20250219", "enabled", True),
+        ("claude-sonnet-4-20250514", "enabled", True),
+        ("claude-opus-4-5-20251101", "enabled", True),
+        ("claude-sonnet-4-6", "adaptive", True),
+        ("claude-opus-4-7", "adaptive", False),
+        ("claude-sonnet-5", "adaptive", False),
+        ("some-compatible-model", "enabled", True),
     ],
 )
-def test_each_family_gets_what_it_takes(model: str, takes_temperature: bool) -> None:
-    assert ("temperature" in body_of(request(temperature=0.5), model)) is takes_temperature
+def test_each_family_gets_what_it_takes(model: str, thinking: str, takes_temperature: bool) -> None:
+    plain = body_of(request(temperature=0.5), model)
+    thinks = body_of(request(temperature=0.5, effort="low"), model)
+    assert ("temperature" in plain) is takes_temperature
+    assert thinks["thinking"]["type"] == thinking and "temperature" not in thinks
+    effort = {"effort": "low"} if thinking == "adaptive" else None
+    assert thinks.get("output_config") == effort and "output_config" not in plain
+
+
+def test_a_thinking_budget_leaves_room_for_the_reply() -> None:
+    body = body_of(request(effort="high", max_tokens=3000), "claude-opus-4-5")
+    assert body["thinking"]["budget_tokens"] == 3000 - 1024
+    assert "thinking" not in body_of(request(effort="high", max_tokens=1500), "m")
+
+
+def test_a_forced_call_is_not_forced_while_thinking() -> None:
+    forced: dict[str, Any] = {"tools": [VIEW], "tool_choice": "required"}
+    assert body_of(request(**forced), "m")["tool_choice"] == {"type": "any"}
+    body = body_of(request(**forced, effort="low"), "claude-opus-4-5")
+    assert body["tool_choice"] == {"type": "auto"}
 
 
 @pytest.mark.parametrize("address", ["", "/", "/v1", "/v1/"])

@@ -12,6 +12,7 @@ import pytest
 from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ReplyTokens, ToolCall, Usage
 from meta_agent.core.errors import BudgetError, ProviderError
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, Message
+from meta_agent.llm_clients.asking._digest import parameters
 from meta_agent.policies.served.api_gateway import ApiGateway
 
 TOOLS = [{"type": "function", "function": {"name": "view", "parameters": {"type": "object"}}}]
@@ -85,6 +86,13 @@ def test_a_call_has_its_place_in_the_record_and_its_own_seed() -> None:
     ask(again, call(0))
     assert again.requests[0] == client.requests[0]
     assert client.requests[0].role == "policy" and client.requests[0].lenient_tools
+
+
+def test_the_effort_of_the_run_is_part_of_every_question() -> None:
+    client = Asked()
+    ask(client, call(0), effort="high")
+    assert client.requests[0].effort == "high"
+    assert parameters(client.requests[0])["effort"] == "high"
 
 
 def test_what_the_server_calls_the_model_is_kept_with_its_fingerprint() -> None:
@@ -241,6 +249,20 @@ def test_the_context_ceiling_holds_before_and_after_the_first_reply() -> None:
     (third,) = ask(client, call(0, messages=long, max_context_tokens=100))
     assert third.finish_reason == "context"
     assert len(client.requests) == 1
+
+
+def test_a_provider_gets_its_own_blocks_back_with_the_reply_that_had_them() -> None:
+    client = Asked(lambda _r, turn: said(f"reply {turn}", provider_blocks=[{"signed": turn}]))
+    told = {"role": "assistant", "content": "reply 0"}
+    other = {"role": "assistant", "content": "made up by the scaffold"}
+    ask(client, call(0), call(1, messages=[user("x"), told, other, user("y")]))
+    sent = client.requests[1].messages
+    assert [message.get("provider_blocks") for message in sent] == [
+        None,
+        [{"signed": 0}],
+        None,
+        None,
+    ]
 
 
 def tokens(prompt: Sequence[int], ids: Sequence[int]) -> ReplyTokens:

@@ -88,6 +88,14 @@ def test_a_server_of_ones_own_gets_max_tokens() -> None:
     assert "max_completion_tokens" not in body
 
 
+def test_the_effort_is_asked_for_as_openai_names_it() -> None:
+    with openai_server(lambda call: Say("yes")) as url:
+        ask(url, effort="high")
+        assert url.calls[-1].raw["reasoning_effort"] == "high"
+        ask(url)
+    assert "reasoning_effort" not in url.calls[-1].raw
+
+
 @pytest.mark.parametrize(
     ("model", "takes_temperature"),
     [

@@ -110,7 +110,9 @@ def test_what_does_not_fit_is_refused_with_what_does(folder: Path) -> None:
     require_fit("hf:x", shape, fits, **asked, available=40 * GIB)
     with pytest.raises(ConfigError) as refused:
         require_fit("hf:x", shape, whole, row=32_768, trained=True, available=24 * GIB)
-    assert "--row-tokens 8192 --tokens-per-pass 8192 fits" in (refused.value.hint or "")
+    assert "--limits max_context_tokens=8192 --tokens-per-pass 8192 fits" in (
+        refused.value.hint or ""
+    )
     shorter = TrainSettings(16, "bfloat16", 8192)
     require_fit("hf:x", shape, shorter, row=8192, trained=True, available=24 * GIB)
     with pytest.raises(ConfigError) as refused:

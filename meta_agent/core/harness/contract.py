@@ -23,6 +23,7 @@ from meta_agent.core.harness._paths import (
     safe_path,
 )
 from meta_agent.core.protocols import FACTORS, Factor, HarnessTree
+from meta_agent.core.task_splits import Limits
 
 CONTRACT_FILE = "harness.toml"
 TRAINING_FOLDER = "meta-agent-training"
@@ -50,6 +51,8 @@ class HarnessContract:
     check: tuple[str, ...]
     factors: Mapping[Factor, tuple[str, ...]]
     env: Mapping[str, str] = field(default_factory=dict)  # variables of a command
+    needs: Mapping[str, float] = field(default_factory=dict)
+    """The least limits of an attempt under which the agent can work, by their names in `Limits`."""
 
     def check_paths(self, paths: Iterable[str]) -> None:
         """Raises `CandidateError` unless every path is well formed, editable and not protected."""
@@ -172,7 +175,7 @@ def _load(tree: HarnessTree) -> dict[str, Any]:
 
 
 def _build(data: dict[str, Any]) -> HarnessContract:
-    _only(data, {"harness", "factors"}, "")
+    _only(data, {"harness", "factors", "needs"}, "")
     table = _table(data, "harness")
     _only(table, _HARNESS_KEYS, "[harness] ")
     entry, command = _start(table)
@@ -186,6 +189,7 @@ def _build(data: dict[str, Any]) -> HarnessContract:
         check=_strings(table, "check", ()),
         factors=_factors(_table(data, "factors")),
         env=_variables(table),
+        needs=_needs(data.get("needs", {})),
     )
 
 
@@ -209,6 +213,16 @@ def _variables(table: dict[str, Any]) -> dict[str, str]:
     if value and "command" not in table:
         raise ConfigError(f"{CONTRACT_FILE}: remove env; it works with command, not with entry")
     return value
+
+
+def _needs(table: Any) -> dict[str, float]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{CONTRACT_FILE}: needs must be a table, not {table!r}")
+    _only(table, set(Limits.model_fields) - {"reasoning"}, "[needs] ")
+    for name, least in table.items():
+        if type(least) not in (int, float) or not least > 0:
+            raise ConfigError(f"{CONTRACT_FILE}: {name} must be a number above 0, not {least!r}")
+    return table
 
 
 def _factors(table: dict[str, Any]) -> dict[Factor, tuple[str, ...]]:

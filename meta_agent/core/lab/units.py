@@ -219,7 +219,11 @@ class Apparatus:
         shutil.rmtree(folder, ignore_errors=True)
         with (
             self.policies.training(unit.path, folder) as trainer,
-            self.session(tree, steps=unit.steps) as session,
+            self.session(
+                tree,
+                steps=unit.steps,
+                life_sec=SANDBOX_SEC + unit.steps * self.domain.ceilings.wall_sec,
+            ) as session,
         ):
             result = trainer.train(
                 self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._asked import Asked, lasting
 from meta_agent.domains.graded._domain import GradedDomain, load_rows
 from meta_agent.domains.graded._workers import GraderError
 
@@ -44,6 +44,7 @@ def sandboxes(options: Asked) -> Callable[[], Sandbox]:
     def factory() -> Sandbox:
         from meta_agent.sandboxes import open_sandbox
 
-        return open_sandbox(options.sandbox, run=options.run, limits=_LIMITS)
+        limits = lasting(_LIMITS, options.seconds)
+        return open_sandbox(options.sandbox, run=options.run, limits=limits)
 
     return factory

@@ -1,7 +1,7 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
 from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._asked import Asked, lasting
 from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain
 from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
@@ -33,6 +33,7 @@ def open_domain(options: Asked) -> MathDomain:
     def factory() -> Sandbox:
         from meta_agent.sandboxes import open_sandbox
 
-        return open_sandbox(options.sandbox, run=options.run, limits=_LIMITS)
+        limits = lasting(_LIMITS, options.seconds)
+        return open_sandbox(options.sandbox, run=options.run, limits=limits)
 
     return MathDomain(options.tasks, Verifier(), factory, mapping)

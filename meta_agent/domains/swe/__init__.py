@@ -29,5 +29,9 @@ def open_domain(options: Asked) -> RealSwe:
     """Opens a task file of any known set."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     return load_tasks_domain(
-        options.tasks, sandbox=options.sandbox, run=options.run, images=options.images
+        options.tasks,
+        sandbox=options.sandbox,
+        run=options.run,
+        images=options.images,
+        seconds=options.seconds,
     )

@@ -26,6 +26,7 @@ from meta_agent.core.protocols import (
     SandboxLimits,
     Task,
 )
+from meta_agent.domains._asked import lasting
 from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains.formats import SourceSpec, SweRow, read_swebench
 from meta_agent.domains.swe._environment import SweEnvironment
@@ -182,18 +183,19 @@ def load_tasks_domain(
     sandbox: str = "docker",
     run: str = "tasks",
     images: Path | None = None,
+    seconds: float = 0.0,
 ) -> RealSwe:
-    """Opens a task file as a domain whose sandboxes belong to `run`.
+    """Opens a task file as a domain whose sandboxes belong to `run` and last `seconds` at least.
 
     Images come from this machine or from tars (`image_folders`); `meta-agent tasks images --pull`
     fetches them from registries.
     """
     from meta_agent.sandboxes import CONTAINERS, Images, WorkerSandbox, open_sandbox
 
-    path = Path(path)
+    path, limits = Path(path), lasting(_LIMITS, seconds)
 
     def factory(image: str | None) -> WorkerSandbox:
-        return open_sandbox(sandbox, run=run, limits=_LIMITS, image=image)
+        return open_sandbox(sandbox, run=run, limits=limits, image=image)
 
     folders = image_folders(path, images)
     finder = Images(folders, engine=sandbox) if sandbox in CONTAINERS else None

@@ -24,6 +24,7 @@ PARAMETERS: Final = (
     "temperature",
     "top_p",
     "seed",
+    "effort",
 )
 _SHOWN_CHARS: Final = 160
 

@@ -139,7 +139,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
             {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
             for call in reply.tool_calls
         ]
-    for name in ("reasoning", "fingerprint", "request_id"):
+    for name in ("reasoning", "provider_blocks", "fingerprint", "request_id"):
         if getattr(reply, name):
             value[name] = getattr(reply, name)
     if (tokens := reply.tokens) is not None:
@@ -167,6 +167,7 @@ def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -
         tool_calls=tuple(ToolCall(**call) for call in value.get("tool_calls", ())),
         usd=value["usd"],
         reasoning=value.get("reasoning", ""),
+        provider_blocks=value.get("provider_blocks"),
         tokens=tokens,
         seconds=value["seconds"],
         fingerprint=value.get("fingerprint", ""),

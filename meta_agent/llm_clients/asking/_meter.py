@@ -54,9 +54,10 @@ def _input_tokens(question: Question, before: Exchange | None) -> int:
 
 def _continues(question: Question, before: Exchange) -> bool:
     """Returns True if the question has the same model and tools, and begins with the dialogue."""
+    same = ("model", "effort")
     dialogue = before.dialogue
     return (
-        question.parameters.get("model") == before.question.parameters.get("model")
+        all(question.parameters.get(n) == before.question.parameters.get(n) for n in same)
         and question.tools == before.question.tools
         and question.messages[: len(dialogue)] == dialogue
         and before.reply.usage.input_tokens > 0

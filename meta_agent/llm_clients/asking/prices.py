@@ -129,13 +129,24 @@ def _rates(row: Mapping[str, float], above: int = 0) -> Rates:
     return Rates(full, float(row["output"]), float(row.get("cached", full)), written, above)
 
 
-def _from_litellm(model: str) -> Price | None:
+def window_of(model: str) -> int | None:
+    """Returns how many tokens a maker's model reads, by litellm's table, or None."""
+    tokens = (_litellm_row(model.removeprefix("litellm/")) or {}).get("max_input_tokens")
+    return tokens if isinstance(tokens, int) else None
+
+
+def _litellm_row(model: str) -> Mapping[str, Any] | None:
     provider, _, name = model.partition("/")
     table = _litellm_table()
     row = table.get(model)
     if row is None and provider in _BARE_IN_LITELLM:
         row = table.get(name)
         row = row if row and row.get("litellm_provider") == provider else None
+    return row
+
+
+def _from_litellm(model: str) -> Price | None:
+    row = _litellm_row(model)
     plain = _litellm_rates(row, "", 0) if row else None
     if row is None or plain is None:
         return None

@@ -1,14 +1,14 @@
 """Anthropic's form: the body of a request, and the events of a stream put together.
 
 Messages come in OpenAI's form. System messages at the start become `system`. Tool results and user
-text that follow one another become one user turn. The prompt cache is asked for at three places:
-after the tools, after the system prompt, and at the end of the last turn. So a dialogue that grows
-is read from the cache up to its last turn.
+text that follow one another become one user turn. A reply with thinking keeps its signed blocks
+under `provider_blocks`, and they go back unchanged, since the provider checks their signatures.
+The prompt cache is asked for at three places: after the tools, after the system prompt, and at the
+end of the last turn. So a dialogue that grows is read from the cache up to its last turn.
 
 The collector takes events as plain dicts and trusts nothing in them. It does not use the SDK's own
 accumulation, which closes unfinished arguments in silence and parses them anew at every event.
-Does not cover: images and documents, tools that the provider runs itself, and extended thinking,
-which nothing here asks for. Thoughts that a server sends unasked become the reply's `reasoning`.
+Does not cover: images and documents, and tools that the provider runs itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.core.chat import ChatRequest, ChatStop
+from meta_agent.core.chat import ChatRequest, ChatStop, Effort
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message
 from meta_agent.llm_clients.providers._failures import malformed, of_event
 from meta_agent.llm_clients.providers._reply import RawCall, RawReply, arguments_of, usage_of
 
+OURS: Final = "anthropic"  # names our blocks in `provider_blocks`
 _CACHED: Final[Mapping[str, JSON]] = {"type": "ephemeral"}
+_MIN_THINKING: Final = 1024
+_THINKING_TOKENS: Final[Mapping[Effort, int]] = {"low": 2048, "medium": 8192, "high": 16_384}
 _NOTHING: Final = "(empty)"  # the API refuses text without a character in it
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _STOPS: Final[Mapping[str, ChatStop]] = {
@@ -34,8 +37,11 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-# The families that take a temperature. Newer models refuse it.
+# The families that take a temperature, and those among them whose thinking has a budget. Newer
+# models refuse both and decide themselves how long they think.
 _SAMPLED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0156])?(?:-\d{8})?$)")
+_MUTE: Final = re.compile(r"^claude-(?:2|instant|3-(?!7))")
+_BUDGETED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
 
 Block = dict[str, JSON]
 
@@ -51,15 +57,19 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     }
     if system:
         body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
-    if _SAMPLED.match(model) or not model.startswith("claude-"):
+    if thinking := _thinking(request, model):
+        body["thinking"] = thinking
+        if _decides_itself(model):
+            body["output_config"] = {"effort": request.effort}
+    elif _SAMPLED.match(model) or not model.startswith("claude-"):
         if request.temperature is not None:  # newer ones of these take one of the two, not both
             body["temperature"] = min(request.temperature, 1.0)
         elif request.top_p is not None:
             body["top_p"] = request.top_p
-    return body | _tools(request)
+    return body | _tools(request, thinks=bool(thinking))
 
 
-def _tools(request: ChatRequest) -> dict[str, JSON]:
+def _tools(request: ChatRequest, *, thinks: bool) -> dict[str, JSON]:
     if not request.tools:
         return {}
     tools: list[Block] = [
@@ -71,7 +81,33 @@ def _tools(request: ChatRequest) -> dict[str, JSON]:
         for tool in request.tools
     ]
     tools[-1]["cache_control"] = _CACHED
-    return {"tools": tools, "tool_choice": {"type": _CHOICES[request.tool_choice]}}
+    forced = request.tool_choice == "required" and thinks  # thinking allows no forced call
+    choice = "auto" if forced else _CHOICES[request.tool_choice]
+    return {"tools": tools, "tool_choice": {"type": choice}}
+
+
+def _thinking(request: ChatRequest, model: str) -> dict[str, JSON] | None:
+    if not request.effort:
+        return None
+    if _decides_itself(model):
+        return {"type": "adaptive"}
+    budget = min(_THINKING_TOKENS[request.effort], request.max_tokens - _MIN_THINKING)
+    return {"type": "enabled", "budget_tokens": budget} if budget >= _MIN_THINKING else None
+
+
+def _decides_itself(model: str) -> bool:
+    """Returns True if the model takes an effort, but no budget of thinking tokens."""
+    return model.startswith("claude-") and not _BUDGETED.match(model)
+
+
+def thinking_refusal(model: str, max_tokens: int) -> str:
+    """Says why a model cannot think within replies of so many tokens, or returns ""."""
+    if _MUTE.match(model):
+        return "this model does not think before it replies"
+    least = 2 * _MIN_THINKING
+    if max_tokens < least and not _decides_itself(model):
+        return f"it thinks in replies of at least {least:,} tokens, and the limit is {max_tokens:,}"
+    return ""
 
 
 def _turns(messages: Sequence[Message]) -> tuple[str, list[dict[str, Any]]]:
@@ -97,7 +133,13 @@ def _blocks(message: Message) -> list[Block]:
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
         return [{**result, "content": _text_blocks(message.get("content"))}]
-    calls = [_tool_use(call) for call in message.get("tool_calls") or ()]
+    signed = message.get("provider_blocks")
+    if isinstance(signed, Mapping) and OURS in signed:
+        return [dict(block) for block in signed[OURS]]
+    calls = [
+        _tool_use(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
     return [*_text_blocks(message.get("content")), *calls]
 
 
@@ -107,14 +149,8 @@ def _text_blocks(content: Any) -> list[Block]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _tool_use(call: Mapping[str, Any]) -> Block:
-    name, arguments = call["function"]["name"], call["function"]["arguments"]
-    return {
-        "type": "tool_use",
-        "id": call["id"],
-        "name": name,
-        "input": arguments_of(arguments, name),
-    }
+def _tool_use(call_id: str, name: str, arguments: str) -> Block:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(arguments, name)}
 
 
 class Events:
@@ -152,8 +188,10 @@ class Events:
         reply = self._reply
         if not self._ended or self._open:
             raise ProviderError("the stream ended before its last event", kind="stream")
-        for index in sorted(self._blocks):
-            self._close_block(index)
+        blocks = [self._closed(index) for index in sorted(self._blocks)]
+        cut = reply.stop in ("length", "refusal")
+        if not cut and any("thinking" in block["type"] for block in blocks):
+            reply.provider_blocks = {OURS: [_returned(block) for block in blocks if _counts(block)]}
         reply.usage = self._final_usage()
         return reply
 
@@ -172,20 +210,26 @@ class Events:
         self._open.add(index)
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
+        if delta["type"] == "signature_delta":
+            self._blocks[index]["signature"] = delta["signature"]
         for field in ("text", "thinking", "partial_json"):
             if delta["type"] in (f"{field}_delta", "input_json_delta") and field in delta:
                 self._pieces[index].append("" + delta[field])
 
-    def _close_block(self, index: int) -> None:
-        """Adds a block to the reply."""
+    def _closed(self, index: int) -> dict[str, Any]:
+        """Returns a block with its text in place, after adding the text to the reply."""
         reply, block, text = self._reply, self._blocks[index], "".join(self._pieces[index])
         kind = "" + block["type"]  # raises TypeError if it is no text
         if kind == "text":
+            block["text"] = text
             reply.text += text
         elif kind == "thinking":
+            block["thinking"] = text
             reply.reasoning += text
         elif kind == "tool_use":
+            block["arguments"] = text
             reply.calls.append(RawCall(str(block["id"]), str(block["name"]), text))
+        return block
 
     def _final_usage(self) -> Any:
         usage = self._usage
@@ -201,6 +245,27 @@ class Events:
             written=written,
             reasoning=details.get("thinking_tokens"),
         )
+
+
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "text": ("type", "text"),
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+}
+
+
+def _counts(block: Mapping[str, Any]) -> bool:
+    """Returns True if the block has to go back with the next request."""
+    if block["type"] == "text":
+        return bool(block["text"].strip())
+    return block["type"] == "tool_use" or block["type"] in _FIELDS
+
+
+def _returned(block: Mapping[str, Any]) -> Block:
+    """Returns a block as it must go back, without the fields that only replies carry."""
+    if block["type"] == "tool_use":
+        return _tool_use(block["id"], block["name"], block["arguments"])
+    return {name: block[name] for name in _FIELDS[block["type"]]}
 
 
 def _stop(reason: Any) -> ChatStop:

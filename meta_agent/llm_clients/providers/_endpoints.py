@@ -27,7 +27,9 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.keys import MAKERS, Maker
+from meta_agent.llm_clients.providers._anthropic_form import thinking_refusal
 from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._openai_form import REASONS, model_name
 
 NO_KEY: Final = "none"
 LITELLM: Final = "litellm"
@@ -156,6 +158,18 @@ def sdk_of(model: str, base_url: str | None) -> str:
     if _has_own_sdk(model):
         return maker
     return LITELLM if base_url is None else "openai"
+
+
+def effort_refusal(endpoint: Endpoint, max_tokens: int) -> str:
+    """Says why a model takes no reasoning effort in replies of so many tokens, or returns ""."""
+    name = model_name(endpoint.model)
+    if endpoint.provider == LITELLM:
+        return "litellm would leave the effort out and say nothing"
+    if endpoint.provider == "anthropic":
+        return thinking_refusal(endpoint.model.removeprefix("anthropic/"), max_tokens)
+    if endpoint.base_url is None and not REASONS.match(name):
+        return "this model does not think before it replies"
+    return ""
 
 
 def _has_own_sdk(model: str) -> bool:

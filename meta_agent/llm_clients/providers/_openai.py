@@ -9,7 +9,6 @@ Does not cover: the responses API, images and audio, several choices.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,12 +20,10 @@ from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._connection import NO_KEEP_ALIVE, Timeouts
 from meta_agent.llm_clients.providers._failures import is_transport, of_event, of_status
-from meta_agent.llm_clients.providers._openai_form import Chunks, body_of, model_name
+from meta_agent.llm_clients.providers._openai_form import REASONS, Chunks, body_of, model_name
 from meta_agent.llm_clients.providers._sdk import SdkProvider, http_client
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-# These refuse `temperature` and `top_p`; the chat variants of the family take them.
-_REASONS: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 class OpenAIProvider(SdkProvider):
@@ -55,7 +52,7 @@ class OpenAIProvider(SdkProvider):
         limit = "max_completion_tokens" if self._is_openai else "max_tokens"
         body |= {limit: request.max_tokens, "stream": True}
         body["stream_options"] = {"include_usage": True}
-        if self._is_openai and _REASONS.match(str(body["model"])):
+        if self._is_openai and REASONS.match(str(body["model"])):
             body.pop("temperature", None)
             body.pop("top_p", None)
         if request.logprobs:

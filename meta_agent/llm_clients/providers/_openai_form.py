@@ -11,6 +11,7 @@ Does not cover: choices other than the first (one is asked for), audio, and web 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "content_filter": "refusal",
     "refusal": "refusal",
 }
+# OpenAI's models that think. They refuse `temperature` and `top_p`; the chat variants take them.
+REASONS: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*chat)")
 _MOST_IDS: Final = 1 << 31
 _ROUNDED: Final = 0.01  # the logarithm of a probability is above 0 only by rounding
 
@@ -40,7 +43,10 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     """Returns what every OpenAI-compatible server understands, without the limit of tokens."""
     body: dict[str, JSON] = {
         "model": model,
-        "messages": [dict(message) for message in request.messages],
+        "messages": [
+            {name: value for name, value in message.items() if name != "provider_blocks"}
+            for message in request.messages
+        ],
     }
     if request.tools:
         body["tools"] = [
@@ -55,6 +61,8 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
             for tool in request.tools
         ]
         body["tool_choice"] = request.tool_choice
+    if request.effort:
+        body["reasoning_effort"] = request.effort
     knobs = {"temperature": request.temperature, "top_p": request.top_p, "seed": request.seed}
     return {**body, **{name: value for name, value in knobs.items() if value is not None}}
 

@@ -65,6 +65,7 @@ class RawReply:
     model: str = ""
     fingerprint: str = ""
     request_id: str = ""
+    provider_blocks: JSON = None
     tokens: ReplyTokens | None = None
 
 
@@ -130,6 +131,7 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
         model=_name(raw.model, "model") or request.model,
         tool_calls=calls,
         reasoning=mended(raw.reasoning),
+        provider_blocks=None if cut else mended(raw.provider_blocks),
         tokens=raw.tokens,
         seconds=seconds,
         fingerprint=_name(raw.fingerprint, "fingerprint"),

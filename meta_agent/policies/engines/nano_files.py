@@ -32,7 +32,7 @@ def nano_config() -> Qwen3Config:
         num_key_value_heads=2,
         head_dim=32,
         intermediate_size=384,
-        max_position_embeddings=256,
+        max_position_embeddings=nano.NANO_WINDOW,
         tie_word_embeddings=True,
         pad_token_id=nano.PAD_ID,
         eos_token_id=nano.EOS_ID,

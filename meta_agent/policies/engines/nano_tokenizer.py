@@ -19,6 +19,8 @@ EOS: Final = "\n"
 FIRST_PRINTABLE: Final = 32
 LAST_PRINTABLE: Final = 126
 FIRST_CHARACTER_ID: Final = 2
+NANO_WINDOW: Final = 256
+"""Tokens that a nano policy reads."""
 VOCAB_SIZE: Final = 100  # ids 97-99 are never produced; a round number keeps the head's rows even
 UNKNOWN: Final = "?"
 

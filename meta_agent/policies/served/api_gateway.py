@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ModelClient, ReplyTokens
+from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, Effort, ModelClient, ReplyTokens
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import (
+    JSON,
     ErrorKind,
     GenerateReply,
     GenerateRequest,
+    Message,
     RolloutFailure,
     TokenRecord,
 )
@@ -46,6 +48,7 @@ class ApiGateway:
         label: names the measurement in the record, the same in every repetition of it.
         policy: the identity on the rows; by default the model string.
         logprobs: whether to ask for token ids and logprobs.
+        effort: how long the model thinks before a reply.
     """
 
     lock_step = False
@@ -58,18 +61,20 @@ class ApiGateway:
         label: str,
         policy: str | None = None,
         logprobs: bool = False,
+        effort: Effort | None = None,
     ) -> None:
         self.policy = policy or model
         self._client = client
         self._model = model
         self._label = label
-        self._logprobs = logprobs
+        self._logprobs, self._effort = logprobs, effort
         self._rows = TokenRows()
         self.served: set[str] = set()
         """Every name of the model that the server sent, with its fingerprint."""
-        self._lock = threading.Lock()  # guards that and the two below
+        self._lock = threading.Lock()  # guards that and the three below
         self._dialect = Dialect()
         self._density: dict[str, float] = {}  # characters per token, by rollout
+        self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers each request; several run side by side."""
@@ -83,6 +88,7 @@ class ApiGateway:
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)
+                self._blocks.pop(key, None)
         return [self._rows.finish(key) for key in keys]
 
     def _answer(self, request: GenerateRequest) -> GenerateReply:
@@ -103,7 +109,7 @@ class ApiGateway:
         return ChatRequest(
             role="policy",
             model=self._model,
-            messages=messages_of(request.messages),
+            messages=self._with_blocks(request.key, messages_of(request.messages)),
             max_tokens=request.max_tokens,
             tools=tools_of(request.tools),
             temperature=request.temperature,
@@ -111,6 +117,7 @@ class ApiGateway:
             top_p=None if request.top_p == 1.0 else request.top_p,
             seed=_seed(request),
             logprobs=self._logprobs,
+            effort=self._effort,
             lenient_tools=True,
         )
 
@@ -145,6 +152,18 @@ class ApiGateway:
         with self._lock:
             self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
             self._density[request.key] = _size(question) / max(1, reply.usage.input_tokens)
+            if reply.provider_blocks is not None:
+                blocks = self._blocks.setdefault(request.key, {})
+                blocks[_reply_key(reply.message)] = reply.provider_blocks
+
+    def _with_blocks(self, key: str, messages: list[Message]) -> list[Message]:
+        """Puts a provider's own blocks back into the messages; scaffolds do not see them."""
+        with self._lock:
+            blocks_of = dict(self._blocks.get(key, {}))
+        for message in messages if blocks_of else ():
+            if message["role"] == "assistant" and (blocks := blocks_of.get(_reply_key(message))):
+                message["provider_blocks"] = blocks
+        return messages
 
 
 def _seed(request: GenerateRequest) -> int:
@@ -157,6 +176,12 @@ def _size(question: ChatRequest) -> int:
     texts = sum(len(message["content"]) for message in question.messages)
     called = sum(len(str(message.get("tool_calls", ""))) for message in question.messages)
     return texts + called + sum(len(str(tool)) for tool in question.tools) or 1
+
+
+def _reply_key(message: Message) -> str:
+    """Returns a key for an assistant's message, as a scaffold sends it back."""
+    calls = [call["id"] for call in message.get("tool_calls", ())]
+    return "\0".join([message["content"], *calls])
 
 
 def _reply(reply: ChatReply) -> GenerateReply:

@@ -60,13 +60,14 @@ class VllmServer:
         *,
         log: Path,
         start_sec: float = START_SEC,
+        context_tokens: int | None = None,
     ) -> None:
         python, config = require_vllm(), config_of(path)
         name, key, port = served_name(path), secrets.token_hex(16), _free_port()
         self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", name, key)
         url = f"http://127.0.0.1:{port}/health"
         self._process = start(
-            _command(python, path, config, name, port),
+            _command(python, path, config, name, port, context_tokens or CONTEXT_TOKENS),
             settings(key),
             log,
             healthy=lambda: _healthy(url),
@@ -161,8 +162,10 @@ def served_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.name) or "model"
 
 
-def _command(python: str, path: Path, config: JSON, name: str, port: int) -> list[str]:
-    context = min(window_of(config), CONTEXT_TOKENS)
+def _command(
+    python: str, path: Path, config: JSON, name: str, port: int, context_tokens: int
+) -> list[str]:
+    context = min(window_of(config), context_tokens)
     argv = [*serving(python, path, name, context), "--host", "127.0.0.1", "--port", str(port)]
     kind = str(config.get("model_type", ""))
     parser = next((p for word, p in _TOOL_PARSERS.items() if word in kind), None)

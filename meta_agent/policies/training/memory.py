@@ -183,7 +183,8 @@ def _that_fits(
             return f"{_flags(change)} needs {gib(total)} and fits"
     shorter = _longest(shape, changed, trained=trained, available=available)
     if shorter:
-        return f"{_flags(adapters)} --row-tokens {shorter} --tokens-per-pass {shorter} fits"
+        row_flag = f"--limits max_context_tokens={shorter}"
+        return f"{_flags(adapters)} {row_flag} --tokens-per-pass {shorter} fits"
     return f"nothing here fits; the least needs {gib(total)}: take a smaller model"
 
 

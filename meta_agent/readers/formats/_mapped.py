@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from meta_agent.core.config import pairs_of
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.task_splits import pairs_of
 from meta_agent.domains.formats.rows import Fields, stream_rows
 
 _Over = Callable[[Iterable[Fields]], Iterator[Fields]]

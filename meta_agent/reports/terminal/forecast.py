@@ -101,7 +101,7 @@ def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
 def _work(work: Work | None) -> Iterator[tuple[str, str]]:
     if work is not None:
         yield "attempts", f"at most {work.attempts:,}, and those at vault tasks"
-        yield "tokens of the policy", f"at most {_count(work.tokens)}; --row-tokens lowers this"
+        yield "tokens of the policy", f"at most {_count(work.tokens)}; --limits lowers this"
         yield "hours", "not measured for this model on this machine"
 
 
