@@ -116,7 +116,7 @@ class Limits(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, value: Any) -> Any:
+    def _from_text(cls, value: Any) -> Any:
         limits = pairs_of(value, _FORM) if isinstance(value, str) else value
         for name in limits if isinstance(limits, Mapping) else ():
             if name not in cls.model_fields:
