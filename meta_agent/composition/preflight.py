@@ -17,7 +17,7 @@ from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import door_of
 from meta_agent.llm_clients.asking import prices
-from meta_agent.llm_clients.providers._endpoints import effort_refusal, endpoint_for
+from meta_agent.llm_clients.asking.client import effort_refusal
 from meta_agent.policies.engines.nano_tokenizer import NANO_WINDOW
 from meta_agent.policies.served.vllm_server import config_of, window_of
 from meta_agent.policies.training.hub import hf_place
@@ -167,7 +167,7 @@ def _window(config: RunConfig) -> int | None:
 def _effort_refusal(config: RunConfig, ceilings: Ceilings) -> str:
     if config.is_local or config.policy_is_plugged or config.policy.startswith("vllm:"):
         return "it is for models behind a server of OpenAI's or Anthropic's protocol"
-    return effort_refusal(endpoint_for("policy", config), ceilings.max_tokens_per_turn)
+    return effort_refusal(config, ceilings.max_tokens_per_turn)
 
 
 def require_training() -> None:

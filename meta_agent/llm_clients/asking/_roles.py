@@ -25,6 +25,7 @@ from meta_agent.llm_clients.providers._endpoints import (
     Endpoint,
     endpoint_for,
     open_endpoint,
+    refusal_of_effort,
     resolve_endpoint,
 )
 from meta_agent.llm_clients.providers._failures import reworded
@@ -63,6 +64,11 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     policy: tuple[Role, ...] = () if config.is_local else ("policy",)
     judge: tuple[Role, ...] = ("judge",) if config.judge else ()
     return (*team, *judge, *policy)
+
+
+def effort_refusal(config: RunConfig, max_tokens: int) -> str:
+    """Says why the policy takes no reasoning effort in replies of so many tokens, or returns ""."""
+    return refusal_of_effort(endpoint_for("policy", config), max_tokens)
 
 
 def unasked(config: RunConfig) -> list[str]:

@@ -45,6 +45,7 @@ from meta_agent.llm_clients.asking._replay import recording_of as recording_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.asking._roles import Routes, prices_of, require_prices
 from meta_agent.llm_clients.asking._roles import Server as Server
+from meta_agent.llm_clients.asking._roles import effort_refusal as effort_refusal
 from meta_agent.llm_clients.asking._roles import require_scripts as require_scripts
 from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
 from meta_agent.llm_clients.asking._roles import unasked as unasked

@@ -160,7 +160,7 @@ def sdk_of(model: str, base_url: str | None) -> str:
     return LITELLM if base_url is None else "openai"
 
 
-def effort_refusal(endpoint: Endpoint, max_tokens: int) -> str:
+def refusal_of_effort(endpoint: Endpoint, max_tokens: int) -> str:
     """Says why a model takes no reasoning effort in replies of so many tokens, or returns ""."""
     name = model_name(endpoint.model)
     if endpoint.provider == LITELLM:
