@@ -36,7 +36,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate.simulate import Gate, Matrix, Modelled, Population, power, smallest_effect
 from meta_agent.core.lab.live import Job
 from meta_agent.core.loop.matrix import Table, by_seed, table_of
-from meta_agent.core.loop.plan import RACES, Plan, plan_for
+from meta_agent.core.loop.plan import UNPROVEN, Plan, plan_for
 from meta_agent.core.loop.records import Version, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
@@ -98,7 +98,9 @@ def _measuring(config: RunConfig) -> RunConfig:
 
 def _split(config: RunConfig) -> dict[str, object]:
     """What keeps the confirm tasks those of `evolve`: a race uses a small set in halves."""
-    return {} if config.trainable or config.strategy in RACES else {"strategy": "score-only"}
+    return (
+        {"strategy": "score-only"} if not config.trainable and config.strategy in UNPROVEN else {}
+    )
 
 
 def _calibrated(

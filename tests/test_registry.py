@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from meta_agent.composition.root import proposer_of
 from meta_agent.composition.served import policies_of
 from meta_agent.core.config import RunConfig, asks_models
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.loop.records import Version
 from meta_agent.readers.formats import read_rollouts
-from meta_agent.strategies.strategies import STRATEGIES
+from meta_agent.strategies.branching import Move, Node
+from meta_agent.strategies.strategies import STRATEGIES, tries_single_ideas
 from meta_agent.trackers import Place
 from meta_agent.trackers._tracker import open_tracker
 
@@ -25,6 +28,15 @@ from meta_agent.readers.formats._format import Format, has
 
 class Patient:
     def carry_out(self, run, first): raise NotImplementedError
+
+from meta_agent.strategies.branching import Branching, Move, expandable
+
+class Latest(Branching):
+    words = "The next idea is tried on top of the newest version that works."
+
+    def next_move(self, nodes, luck):
+        parents = expandable(nodes)
+        return Move(parents[-1].number) if parents else None
 
 class Thoughtful:
     author = "thoughtful"
@@ -48,6 +60,7 @@ chess = Format("chess", "games", "moves, won", lambda v: 3 if has(v, "moves", "w
 ENTRY_POINTS = """
 [meta_agent.strategies]
 patient = my_plugs:Patient
+latest = my_plugs:Latest
 full = my_plugs:Patient
 broken = my_plugs:Missing
 
@@ -87,6 +100,17 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_strategy_is_taken_by_its_name() -> None:
     require_supported(RunConfig(strategy="patient"))
     assert type(STRATEGIES["patient"]()).__name__ == "Patient"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_branching_strategy_of_a_package_chooses_moves_and_is_compared() -> None:
+    require_supported(RunConfig(strategy="latest"))
+    start = Node(0, Version("v0", "c"), open=frozenset({"reward"}))
+    broken = Node(2, Version("v0+1", "d"), failure="conduct.leak", open=frozenset({"reward"}))
+    newest = Node(1, Version("v0+1", "d"), open=frozenset({"reward"}))
+    latest: Any = STRATEGIES["latest"]()
+    assert latest.next_move([start, newest, broken], Random(0)) == Move(1)
+    assert tries_single_ideas("latest") and not tries_single_ideas("patient")
 
 
 @pytest.mark.usefixtures("installed")

@@ -21,6 +21,7 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
 @takes(
     "domain",
     "tasks",
+    *("grade", "threshold", "map", "python"),
     "generations",
     "candidates",
     "budget",
@@ -54,7 +55,8 @@ def compare(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Two recorded runs (ids or workspaces). Default: run the conditions.",
+            help="Two recorded runs (ids or workspaces), or with --by two result files. "
+            "Default: run the conditions.",
             show_default=False,
         ),
     ] = None,
@@ -66,6 +68,15 @@ def compare(
             help=f"Search strategies: {WAYS}.",
         ),
     ] = "full,static,score-only",
+    arms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arm",
+            metavar="human:FOLDER|REF",
+            help="A harness by a person: one long training at the same budget. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     seeds: Annotated[
         int,
         typer.Option("--seeds", help="Runs of each condition, from --seed upwards."),
@@ -76,12 +87,25 @@ def compare(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the result as a page.", show_default=False)
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", help="Write a row for each run as CSV.", show_default=False),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by", help="Pair two result files of any tool: by task.", show_default=False
+        ),
+    ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show finished runs; run nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare search strategies at equal budget, or two recorded runs. Resumes if repeated."""
+    """Compare search strategies, two runs, or two result files. Resumes if repeated."""
+    if by is not None:
+        _two_files(runs or [], by, as_json)
+        return
     if runs:
         _two_runs(config.workspace, runs, as_json)
         return
@@ -89,28 +113,51 @@ def compare(
 
     require_used(config)
     with stdout_for_data():
-        document, stopped = _compare(config, conditions, seeds, out, read_only)
+        names = [name.strip() for name in conditions.split(",") if name.strip()]
+        document, stopped = _compare(config, names, arms or [], seeds, out, read_only)
     from meta_agent.reports.pages import compare as drawing
 
     if html is not None:
         drawing.write_html(document, html)
+    if csv is not None:
+        drawing.write_csv(document, csv)
     emit(as_json, lambda: document, lambda: drawing.table(document))
     if stopped:
         raise stopped[0]
 
 
 def _compare(
-    config: RunConfig, conditions: str, seeds: int, out: Path, read_only: bool
+    config: RunConfig,
+    names: list[str],
+    arms: list[str],
+    seeds: int,
+    out: Path,
+    read_only: bool,
 ) -> tuple[dict[str, Any], list[Exception]]:
     from meta_agent.composition.evolve import evolve
     from meta_agent.reports.terminal.display import beside
-    from meta_agent.studies.conditions import carry_out, declare
+    from meta_agent.studies.conditions import carry_out, declare, human_condition
     from meta_agent.studies.conditions_results import report, results_of
 
-    names = [name.strip() for name in conditions.split(",") if name.strip()]
-    comparison = declare(config, names, seeds, out.expanduser().absolute())
+    folder = out.expanduser().absolute()
+    names += [human_condition(arm, config.workspace, folder) for arm in arms]
+    comparison = declare(config, names, seeds, folder)
     stopped = {} if read_only else carry_out(comparison, evolve, beside())
     return report(comparison, results_of(comparison)), list(stopped.values())
+
+
+def _two_files(names: list[str], by: str, as_json: bool) -> None:
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.studies import two_files
+
+    if len(names) != 2:
+        raise ConfigError(
+            f"--by {by} compares two result files, and {len(names)} are named",
+            hint="meta-agent compare A.jsonl B.jsonl --by task",
+        )
+    first, second = (Path(name).expanduser() for name in names)
+    document = two_files.compare_files((first, second), by)
+    emit(as_json, lambda: document, lambda: two_files.table(document))
 
 
 def _two_runs(here: Path, names: list[str], as_json: bool) -> None:

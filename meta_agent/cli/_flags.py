@@ -51,7 +51,10 @@ class Flag(NamedTuple):
 _RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "This machine"
 _PAIRS: Final[Any] = list[str]
 # Names of tables whose files are too heavy to be imported for a help text; a test compares them.
-WAYS: Final = "full, static, score-only, no-diagnostics"
+WAYS: Final = (
+    "full, static, score-only, no-diagnostics, frontier, archive, islands, pareto, tree, "
+    "specialists, bilevel"
+)
 DOMAINS: Final = (
     "swe, math, code, graded, harbor, reasoning-gym, verifiers:NAME, package.module:Factory"
 )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.config import RunConfig, asks_models
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.loop.plan import UNPROVEN
 from meta_agent.core.settings import flag_of
 
 
@@ -22,7 +23,7 @@ class Use(NamedTuple):
 
 
 def _proves(config: RunConfig) -> bool:
-    return config.strategy in ("full", "no-diagnostics")
+    return config.strategy not in UNPROVEN
 
 
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
@@ -54,9 +55,9 @@ USES: Final[Mapping[str, Use]] = {
     "context_tokens": _ENGINES,
     "prove": Use(
         lambda config: config.trainable and _proves(config),
-        "a policy that is trained here, with --strategy full or no-diagnostics",
+        f"a policy that is trained here, with a --strategy other than {' and '.join(UNPROVEN)}",
     ),
-    "hand_over": Use(_proves, "--strategy full or no-diagnostics"),
+    "hand_over": Use(_proves, f"a --strategy other than {' and '.join(UNPROVEN)}"),
     "samples": _FROZEN,
     "concurrency": _FROZEN,
     "replay_match": Use(lambda _: False, "--meta-model replay:RUN"),

@@ -38,6 +38,8 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 class ScoreOnly:
     """Tries one change at a time and keeps it if the raw score is higher."""
 
+    one_at_a_time = True
+
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         version, evidence = first, None
         try:

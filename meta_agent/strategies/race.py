@@ -30,7 +30,7 @@ from meta_agent.core.lab.live import ArmRef, Evaluated
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
-from meta_agent.core.loop.drift import Named, note_drift
+from meta_agent.core.loop.drift import Named, repeat_start
 from meta_agent.core.loop.records import (
     Collected,
     Found,
@@ -167,20 +167,9 @@ class _Course:
         """Repeats the first version's earliest attempts and notes whether the model has changed
         since.
         """
-        run, tree = self._run, self._run.repo.tree(self._first.commit)
-        if not run.plan.again or not self._bought[0]:
-            return
-        run.phase("race", f"{run.plan.again} attempts of the start again, to check for drift")
-        repeated = run.lab.evaluate(
-            tree,
-            run.lab.untrained(),
-            split=SEARCH,
-            limit=run.plan.search,
-            part=Part(run.plan.order, range(run.plan.again)),
-            again="-again",
-        )
         first = [evaluation for buy, evaluation in self._bought[0] if buy.sample == 0]
-        note_drift(run, self._rows(0, first), self._rows(0, [repeated]))
+        if first:
+            repeat_start(self._run, self._first, self._rows(0, first))
 
     # --- one edit --------------------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ def _try_alone(run: Run, first: Version, tip: Tip, idea: Candidate, reads: dict[
     waiting = tuple(candidate for candidate in tip.waiting if candidate is not idea)
     if not chosen:
         return tip._replace(waiting=waiting)
-    version = _move_lead(run, f"{name}/lead", last, mix.commit, members)
+    version = move_lead(run, f"{name}/lead", last, mix.commit, members)
     return tip._replace(version=version, members=members, waiting=waiting)
 
 
@@ -409,15 +409,15 @@ def _next_tip(
 ) -> Tip:
     """Moves the lead to the chosen cell with the admitted diagnostics. Returns the next tip."""
     onto = chosen.mix if chosen else Mix(ALL, (), tip.version.commit)
-    onto = _with_diagnostics(run, onto, admitted)
+    onto = with_diagnostics(run, onto, admitted)
     members, version = (*tip.members, *onto.members), tip.version
     if onto.commit != version.commit:
-        version = _move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
+        version = move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
     ended = chosen is None and not waiting
     return Tip(version, members, tuple(waiting), reading.evidence, ended=ended)
 
 
-def _move_lead(
+def move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
     """Journals the new lead, moves the branch, and returns the version."""
@@ -434,7 +434,7 @@ def _move_lead(
     return Version(f"v0+{len(members)}", commit)
 
 
-def _with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
+def with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
     """Merges admitted diagnostics into a mix. Leaves out one that conflicts."""
     for candidate in admitted:
         try:

@@ -6,14 +6,24 @@
 | `no-diagnostics` | does the same with a proposer that sees scores alone                    |
 | `static`         | proposes nothing and spends the budget on one training of the start     |
 | `score-only`     | keeps one change at a time if the raw score on the search split rises   |
+| `frontier`       | keeps a population, with mutation and crossover (GEAR)                  |
+| `archive`        | draws parents from all versions (Darwin Goedel Machine)                 |
+| `islands`        | does the same on three islands (AlphaEvolve)                            |
+| `pareto`         | draws parents from the front over tasks (GEPA)                          |
+| `tree`           | expands the best node, repairs failures, ablates (AI Scientist-v2)      |
+| `specialists`    | lets a proposer for each factor edit the best version in turn           |
+| `bilevel`        | chooses its own parents' rule by what each has found (Bilevel)          |
 
-To add a strategy, write a class with `carry_out` and add a row here, or register an entry point of
-the group `meta_agent.strategies`.
+All but `static` and `score-only` hand over under the same gate. To add a strategy, write a class
+with `carry_out` and add a row here, or register an entry point of the group
+`meta_agent.strategies`. A class may set `one_at_a_time`; then `compare` lets it go on with single
+ideas until its budget is spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from meta_agent.core import registry
@@ -22,12 +32,35 @@ from meta_agent.core.registry import Registry
 from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.strategies._scores_shown import ScoresShown
 from meta_agent.strategies._static import Static
+from meta_agent.strategies.archive import Archive
+from meta_agent.strategies.bilevel import Bilevel
+from meta_agent.strategies.frontier import Frontier
 from meta_agent.strategies.full import Full
+from meta_agent.strategies.pareto import Pareto
+from meta_agent.strategies.specialists import Specialists
+from meta_agent.strategies.tree import Tree
 
-__all__ = ["STRATEGIES", "Strategy"]
+__all__ = ["STRATEGIES", "Strategy", "tries_single_ideas"]
 
 STRATEGIES: Final = Registry[Callable[[], Strategy]](
     "strategy",
     registry.STRATEGIES,
-    {"full": Full, "no-diagnostics": ScoresShown, "static": Static, "score-only": ScoreOnly},
+    {
+        "full": Full,
+        "no-diagnostics": ScoresShown,
+        "static": Static,
+        "score-only": ScoreOnly,
+        "frontier": Frontier,
+        "archive": Archive,
+        "islands": partial(Archive, islands=3),
+        "pareto": Pareto,
+        "tree": Tree,
+        "specialists": Specialists,
+        "bilevel": Bilevel,
+    },
 )
+
+
+def tries_single_ideas(name: str) -> bool:
+    """Returns True if a strategy goes on with single ideas until its budget is spent."""
+    return bool(getattr(STRATEGIES[name](), "one_at_a_time", False))

@@ -11,13 +11,14 @@ fewer than two of those, each run's own share stands for it, and intervals are o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Final
 
 from meta_agent.core.gate.numbers.results import improvement, interval
 from meta_agent.core.lab.measured import LOST_SHARE
 from meta_agent.core.protocols import JSON
+from meta_agent.studies.search_facts import total
 
 Cells = tuple[int | None, ...]
 """By vault task, in their order: 1 where solved cleanly, None where machines lost the attempt."""
@@ -52,6 +53,8 @@ class Result:
     final_findings: tuple[str, ...]
     """What speaks against the final version's own vault score."""
     wall_sec: float
+    search: Mapping[str, JSON] = field(default_factory=dict)
+    """What the search did with its ideas (`search_facts`)."""
 
     @property
     def clean_success(self) -> float:
@@ -109,6 +112,7 @@ def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -
         "invalid_promotions": sum(len(result.invalid) for result in results),
         "invalid_finals": sum(bool(result.final_findings) for result in results),
         "wall_sec": round(sum(result.wall_sec for result in results), 1),
+        "search": total([result.search for result in results if result.search]),
         "versus": {name: versus for name, versus in against.items() if versus},
     }
 

@@ -10,8 +10,9 @@ Repeating a comparison goes on where it ended.
 On a small set of tasks a condition uses it as its own search does in `evolve`: `Comparison.splits`
 says how. The vault is the same for all of them.
 
-A condition that looks at candidates one at a time (`score-only`) goes on until its budget is spent;
-the others stop after the generations that were asked for, or earlier at the cap.
+A condition that tries single ideas (`strategies.tries_single_ideas`) goes on until its budget is
+spent; the others stop after the generations that were asked for, or earlier at the cap. A condition
+`human:FOLDER` is a harness written by a person, which gets the whole budget as one training.
 
 Not covered: what the results mean (`conditions_results`).
 """
@@ -38,14 +39,46 @@ from meta_agent.core.history import HarnessRepo
 from meta_agent.core.loop.budget import declared, one_cell
 from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import JSON, Domain, HarnessTree
+from meta_agent.core.workspace import open_workspace
 from meta_agent.reports import Display
-from meta_agent.strategies.strategies import STRATEGIES
+from meta_agent.strategies.strategies import STRATEGIES, tries_single_ideas
 
 DECLARED: Final = "comparison.json"
-ONE_AT_A_TIME: Final = frozenset({"score-only"})
 MOST_GENERATIONS: Final = 1000
+HUMAN: Final = "human:"
+"""Prefix of a condition that is a harness written by a person."""
 # These say where and how fast, not what is computed.
 _FREE: Final = frozenset({"workspace", "jobs", "sandbox", "concurrency", "base_urls", "key_env"})
+
+
+def is_human(condition: str) -> bool:
+    """Returns True if a condition is a person's harness, which gets the budget as one training."""
+    return condition.startswith(HUMAN)
+
+
+def human_condition(arm: str, workspace: Path, folder: Path) -> str:
+    """Returns the condition `human:FOLDER` of an `--arm human:FOLDER|REF`.
+
+    A REF of the workspace's harness repository is written to a folder of the comparison first.
+    Raises ConfigError if the arm is neither.
+    """
+    source = arm.removeprefix(HUMAN)
+    if not is_human(arm) or not source:
+        raise ConfigError(f"--arm {arm}: expected human:FOLDER or human:REF", hint="human:./mine")
+    if Path(source).expanduser().is_dir():
+        return f"{HUMAN}{Path(source).expanduser().absolute()}"
+    repo = HarnessRepo.open(open_workspace(workspace).harness_repo)
+    tip = repo.tip(source)
+    if tip is None:
+        raise ConfigError(
+            f"--arm {arm}: {source} is no folder and no version of {workspace}",
+            hint="name a folder, a branch, a tag or a commit of the workspace's harness_repo",
+        )
+    place = folder / "human" / tip[:12]
+    for path, content in repo.tree(tip).files.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(content)
+    return f"{HUMAN}{place}"
 
 
 class Evolve(Protocol):
@@ -63,7 +96,7 @@ class ConditionRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.condition}-s{self.seed}"
+        return f"{self.condition.replace(':', '-').rstrip('/').replace('/', '_')}-s{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +124,14 @@ class Comparison:
 
     def _config(self, condition: str, seed: int) -> RunConfig:
         changes: dict[str, object] = {"seed": seed, "budget": self.budget, "jobs": 1}
-        changes["workspace"] = self.folder / f"{condition}-s{seed}"
-        changes |= (
-            {"skills": self.library(condition, seed)} if self.sides else {"strategy": condition}
-        )
-        if condition in ONE_AT_A_TIME:
+        changes["workspace"] = self.folder / ConditionRun(condition, seed, self.config).name
+        if self.sides:
+            changes["skills"] = self.library(condition, seed)
+        elif is_human(condition):
+            changes |= {"strategy": "static", "harness": condition.removeprefix(HUMAN)}
+        else:
+            changes["strategy"] = condition
+        if not self.sides and not is_human(condition) and tries_single_ideas(condition):
             changes |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
         return self.config.model_copy(update=changes)
 
@@ -141,6 +177,8 @@ def declare(
     )
     _keep(comparison)
     firsts = {run.condition: run.config for run in comparison.runs()}
+    for of_condition in firsts.values():
+        require_supported(of_condition)
     splits = {
         condition: plan_for(of_condition, domain).split
         for condition, of_condition in firsts.items()
@@ -198,7 +236,7 @@ def _stopped(run: Future[None]) -> MetaAgentError | None:
 
 
 def _require_known(conditions: Sequence[str]) -> None:
-    unknown = [name for name in conditions if name not in STRATEGIES]
+    unknown = [name for name in conditions if name not in STRATEGIES and not is_human(name)]
     if unknown or not conditions or len(set(conditions)) < len(conditions):
         problem = (
             f"unknown condition {unknown[0]!r}"

@@ -34,6 +34,7 @@ from meta_agent.core.workspace import Workspace, open_workspace
 from meta_agent.reports import RunState, reduce
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, ConditionRun
+from meta_agent.studies.search_facts import search_facts
 
 REFERENCE: Final = "static"
 SCHEMA_VERSION: Final = 2
@@ -114,6 +115,7 @@ def _read(
     promoted, invalid = _promotions(ledger, state, inspector)
     kinds = [view.kind for view in state.candidates.values()]
     standing = str((state.handover or {}).get("standing", ""))
+    attempts = spent(ledger, state.run)
     return Result(
         arm=run.condition,
         seed=run.seed,
@@ -121,7 +123,7 @@ def _read(
         clean=tuple(None if row.clean is None else int(row.clean) for row in rows),
         success=sum(outcomes) / len(outcomes) if outcomes else 0.0,
         policy_steps=int(final.get("steps") or 0),
-        spent=spent(ledger, state.run),
+        spent=attempts,
         trained_on=spent(ledger, state.run, ["train"]),
         standing=standing,
         proven_after=_proven_after(ledger, state.run) if standing == "proven" else None,
@@ -132,6 +134,7 @@ def _read(
         invalid=invalid,
         final_findings=_vetoes(inspector.within(vault)),
         wall_sec=round(state.wall_sec, 1),
+        search=search_facts(ledger, state.run, store, attempts),
     )
 
 

@@ -181,7 +181,7 @@ UNUSED = {
     "staleness": ([*NANO, "--max-staleness", "1"], "--max-staleness", "hf:"),
     "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
     "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
-    "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "full"),
+    "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "other than"),
     "samples": ([*HF, "--samples", "4"], "--samples", "frozen"),
     "concurrency": ([*NANO, "--concurrency", "4"], "--concurrency", "frozen"),
     "replay match": ([*NANO, "--replay-match", "position"], "--replay-match", "replay:RUN"),

@@ -23,11 +23,12 @@ from meta_agent.core.loop.plan import MIN_PAIRS, plan_for
 from meta_agent.core.loop.records import HandedOver, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import RolloutFailure
+from meta_agent.domains.nano.sources import sources
 from meta_agent.reports import Display, open_display, reduce
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.studies._figures import Result, summary
-from meta_agent.studies.conditions import Comparison, carry_out, declare
+from meta_agent.studies.conditions import Comparison, carry_out, declare, human_condition
 from meta_agent.studies.conditions_results import (
     _promotions,
     _proven_after,
@@ -51,6 +52,36 @@ def declared(
     folder: Path, *conditions: str, seeds: int = 2, config: RunConfig = TINY
 ) -> Comparison:
     return declare(config, conditions or ("full", "static"), seeds, folder)
+
+
+# --- a person's harness -------------------------------------------------------------------------
+
+
+def test_a_persons_harness_gets_the_whole_budget_as_one_training(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for path, content in sources("swe", "competent").items():
+        (mine / path).parent.mkdir(parents=True, exist_ok=True)
+        (mine / path).write_bytes(content)
+    arm = human_condition(f"human:{mine}", tmp_path, tmp_path / "c")
+    comparison = declared(tmp_path / "c", "static", arm, seeds=1)
+    static, human = comparison.runs()
+    assert (human.config.strategy, human.config.harness) == ("static", str(mine))
+    assert human.config.budget == static.config.budget
+    assert human.config.workspace.parent == static.config.workspace.parent
+
+
+def test_a_version_of_a_workspace_may_be_the_persons_harness(tmp_path: Path) -> None:
+    workspace = open_or_create(TINY.model_copy(update={"workspace": tmp_path / "w"}))
+    repo = HarnessRepo.open(workspace.harness_repo)
+    arm = human_condition("human:main", tmp_path / "w", tmp_path / "c")
+    place = Path(arm.removeprefix("human:"))
+    written = {p.relative_to(place).as_posix(): p for p in place.rglob("*") if p.is_file()}
+    assert {path: file.read_bytes() for path, file in written.items()} == dict(
+        repo.tree(repo.head()).files
+    )
+    for name in ("human:nowhere", "main", "human:"):
+        with pytest.raises(ConfigError, match="--arm"):
+            human_condition(name, tmp_path / "w", tmp_path / "c")
 
 
 # --- declaring -----------------------------------------------------------------------------------

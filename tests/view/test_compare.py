@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -59,6 +60,25 @@ def document(**changes: Any) -> dict[str, Any]:
         "runs": [run("full", 1, 0.6), run("static", 1, 0.6), run("full", 2, 0.0)],
     }
     return {**told, **changes}
+
+
+def test_every_run_is_a_row_of_the_csv(tmp_path: Path) -> None:
+    runs = [{**run("full", 1, 0.6), "search": {"invalid": 2, "kinds": {"data": 1}}}]
+    compare.write_csv(document(runs=[*runs, run("static", 1, 0.5)]), tmp_path / "runs.csv")
+    first, second = csv.DictReader((tmp_path / "runs.csv").open())
+    assert (first["arm"], first["search.invalid"], first["search.kinds.data"]) == ("full", "2", "1")
+    assert (second["clean_success"], second["search.invalid"]) == ("0.5", "")
+
+
+def test_what_the_searches_did_is_a_table_of_its_own() -> None:
+    facts = dict.fromkeys(("refused", "never_ran", "failed", "untried", "predictions"), 1)
+    facts |= {"invalid": 7, "predictions_right": 0, "at_risk": 3, "at_risk_lost": 2}
+    facts |= {"kinds": {"reward": 4}, "raw_winner_leaks": 2, "points_per_thousand": 0.5}
+    told = document()
+    told["arms"]["full"]["search"] = facts
+    text = text_of(told, width=200)
+    assert "4 reward" in text and "2 of 3" in text and "2 of 5" in text and "+0.50" in text
+    assert "raw winner leaks" in compare.render_html(told)
 
 
 def text_of(told: dict[str, Any], width: int = 120) -> str:

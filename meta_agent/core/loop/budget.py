@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from meta_agent.core.gate.race import racing
 from meta_agent.core.harness import RECIPE_FILE, Recipe, parse_contract, parse_recipe
 from meta_agent.core.lab.live import Job
 from meta_agent.core.ledger import Ledger, Step
@@ -111,9 +112,12 @@ def search_cap(run: Run, *, later: bool) -> int:
     """Returns the number of attempts at which the search ends.
 
     `later` means after the first bundle. Then the search may also take half of what is reserved
-    neither for the search nor for the claims and their attribution.
+    neither for the search nor for the claims and their attribution. With a frozen policy the search
+    ends where the exam's attempts begin.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
+    if plan.race:
+        return racing(cap) - plan.again
     share, pairs = int(SEARCH_SHARE * cap), claim_pairs(plan, cap, tree)
     held = pairs * (one_pair(plan, tree) + plan.search) + 2 * (plan.confirm + plan.search)
     return share + max(0, cap - share - held) // 2 if later else share
@@ -161,8 +165,12 @@ def pays_for_search(
 ) -> bool:
     """Returns True if the search can still pay for these trainings."""
     due = [job for job in trainings if not run.lab.trained(job)]
-    cap = search_cap(run, later=later)
-    return _pays(run, f"{what}/budget", len(due) * one_cell(run.plan, tree), cap)
+    return search_pays(run, what, len(due) * one_cell(run.plan, tree), later=later)
+
+
+def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
+    """Returns True if the search's share of the budget still pays for so many attempts."""
+    return _pays(run, f"{what}/budget", price, search_cap(run, later=later))
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:

@@ -19,7 +19,9 @@ from typing import Final
 
 from meta_agent.core.gate import Arm, Finding, pair, sign_flip_p
 from meta_agent.core.lab.arms import ArmRef, parts_of
+from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger.kinds import Drift, Stored
+from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON
 
@@ -55,6 +57,26 @@ class Named:
             "comes, and what is built on gets fresh attempts"
         )
         return True
+
+
+def repeat_start(run: Run, first: Version, earlier: Arm) -> None:
+    """Makes some of the first version's attempts again and compares them with the earlier ones.
+
+    Does nothing if the plan repeats none (`Plan.again`).
+    """
+    if not run.plan.again:
+        return
+    run.phase("race", f"{run.plan.again} attempts of the start again, to check for drift")
+    tree, part = run.repo.tree(first.commit), Part(run.plan.order, range(run.plan.again))
+    repeated = run.lab.evaluate(
+        tree,
+        run.lab.untrained(),
+        split="search",
+        limit=run.plan.search,
+        part=part,
+        again="-again",
+    )
+    note_drift(run, earlier, run.lab.rows(run.lab.arm_of(first.id, tree, {0: repeated})))
 
 
 def note_drift(run: Run, first: Arm, again: Arm) -> None:

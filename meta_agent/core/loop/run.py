@@ -22,6 +22,16 @@ from meta_agent.core.skills import SkillLibrary
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class SearchTerms:
+    """The terms of a strategy that tries every idea alone, on a parent that it chooses."""
+
+    words: str
+    """How a parent is chosen, in one sentence for the authors of edits."""
+    factors: tuple[Factor, ...] = ()
+    """The factors that the next author may edit. Empty: all that the plan allows."""
+
+
 @dataclass(slots=True)
 class Run:
     """The settings, stores and clients of a run in progress. `id` prefixes every key in its
@@ -42,6 +52,8 @@ class Run:
     extensions: Extensions
     models: ModelClient | None = None
     """The client for all language model calls. None if the run makes none."""
+    terms: SearchTerms | None = None
+    """None if ideas are tried in bundles, in a race or by `score-only`."""
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -49,7 +61,7 @@ class Run:
 
         A frozen policy has only those that work without training.
         """
-        return self.plan.factors
+        return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """Runs `work` once and records its result under `name`; later calls return the recorded

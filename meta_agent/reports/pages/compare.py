@@ -5,12 +5,15 @@ Everything comes from the document that `compare --json` prints, so the three ca
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import RenderableType
 
+from meta_agent.core.durable import write_whole
 from meta_agent.reports._format import dollars, duration, percent, points, share_text, value_text
 from meta_agent.reports.pages.html import rendered, write_page
 from meta_agent.reports.sections import (
@@ -30,6 +33,11 @@ Document = Mapping[str, Any]
 HEADINGS: Final = (
     *("condition", "runs", "clean success", "IQM"),
     *("raw", "promoted", "invalid", "attempts"),
+)
+_SEARCH_HEADINGS: Final = (
+    *("condition", "ideas", "never ran", "failed", "no room", "INVALID"),
+    *("predicted right", "risks came true", "raw winner leaks", "points per 1,000"),
+    *("time", "money"),
 )
 _RUN_HEADINGS: Final = (
     *("seed", "condition", "clean", "raw", "promoted"),
@@ -56,6 +64,7 @@ def render_html(document: Document) -> str:
         chart,
         gaps,
         Section([*conditions.blocks, *reading.blocks], "The conditions"),
+        Section([_searches(document)], "The searches"),
         Section([_seed_chart(document), _runs(document)], "Every run"),
         Section([settings], "Settings"),
     )
@@ -68,13 +77,35 @@ def write_html(document: Document, path: Path) -> None:
     write_page(render_html(document), path)
 
 
+def write_csv(document: Document, path: Path) -> None:
+    """Writes one row for each run, whole or not at all."""
+    text = StringIO()
+    rows = [_flat(run) for run in _in_order(document)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())
+
+
+def _flat(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a run as cells: nested counts get a column each, lists are joined."""
+    cells: dict[str, Any] = {}
+    for name, value in run.items():
+        if isinstance(value, Mapping):
+            cells |= {f"{name}.{key}": cell for key, cell in _flat(value).items()}
+        else:
+            cells[name] = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return cells
+
+
 def _sections(document: Document) -> tuple[Section, Section, Section, Section]:
     """Returns the table, the contrasts, what was declared, and how to read it all."""
     every = range(len(HEADINGS))
     conditions = Table(HEADINGS, rows(document), numbers=every[1:], whole=(0,))
     title = f"Against {document['reference']}, seed by seed"
     return (
-        Section([conditions]),
+        Section([conditions, *([_searches(document)] if _searched(document) else [])]),
         Section(_words(_contrasts(document)), title),
         Section(_words(_declared(document))),
         Section(_words(_explanations(document), dim=True)),
@@ -83,6 +114,38 @@ def _sections(document: Document) -> tuple[Section, Section, Section, Section]:
 
 def _words(lines: Iterable[str], *, dim: bool = False) -> list[Words]:
     return [Words(line, "dim" if dim else "") for line in lines]
+
+
+# --- what the searches did ----------------------------------------------------------------------
+
+
+def _searched(document: Document) -> list[tuple[str, Document]]:
+    return [(name, arm["search"]) for name, arm in document["arms"].items() if arm.get("search")]
+
+
+def _searches(document: Document) -> Table:
+    """What each condition did with its ideas, over all of its runs, and what it cost."""
+    rows = []
+    for name, facts in _searched(document):
+        arm, rate = document["arms"][name], facts["points_per_thousand"]
+        at_risk = f"{facts['at_risk_lost']} of {facts['at_risk']}" if facts["at_risk"] else "–"
+        rows.append(
+            (
+                name,
+                ", ".join(f"{count} {kind}" for kind, count in facts["kinds"].items()) or "–",
+                str(facts["refused"] + facts["never_ran"]),
+                str(facts["failed"]),
+                str(facts["untried"]),
+                str(facts["invalid"]),
+                f"{facts['predictions_right']} of {facts['predictions']}",
+                at_risk,
+                f"{facts['raw_winner_leaks']} of {arm['runs']}",
+                "–" if rate is None else f"{rate:+.2f}",
+                duration(arm["wall_sec"]),
+                dollars(arm["usd"]),
+            )
+        )
+    return Table(_SEARCH_HEADINGS, rows, whole=(0, 1))
 
 
 # --- the table and the sentences ----------------------------------------------------------------

@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
-from meta_agent.core.ledger.kinds import Bundle, Kind, Proposal, Verdict
+from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
 from meta_agent.core.loop.diagnostics._gap import gap_terms, with_leads
+from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, machines_failed
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import crosses
@@ -116,10 +117,14 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
 
     A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
     machines failed. A candidate whose merge a person declined counts as rejected. A member that a
-    bundle of this run dropped also counts as rejected for the bundle's version (`base`).
+    bundle of this run dropped also counts as rejected for the bundle's version (`base`). Where
+    ideas are tried alone (`run.terms`), each is tried once on a version.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
+        if run.terms and candidate["run"] == run.id:
+            rule = candidate["hypothesis"]["rule"]
+            ideas.append(TriedIdea(rule, candidate["base"], VerdictKind.REJECT))
         if verdict is None:
             continue
         kind = VerdictKind(verdict["kind"])
@@ -198,8 +203,18 @@ def past(run: Run, base: str) -> list[PastAttempt]:
 
 
 def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Returns provisional verdicts from this run's bundles, by candidate."""
+    """Returns provisional verdicts from this run's bundles and single trials, by candidate."""
     by_candidate: dict[str, Mapping[str, Any]] = {}
+    for cell in run.ledger.outcomes("cell", Cell, run.id) if run.terms else ():
+        moved = "not measured" if cell["delta"] is None else f"{100 * cell['delta']:+.1f} points"
+        by_candidate[cell["members"][-1]] = {
+            "kind": "TRIED",
+            "reasons": [f"on top of its version: {moved} (search split, training seed 0)"],
+            "screened_out": False,
+            "evidence": {},
+            "base_invalid": False,
+            "calibration": {"realised": cell["delta"]},
+        }
     for bundle in run.ledger.outcomes("bundle", Bundle, run.id):
         for share in bundle["shares"]:
             stays = share["candidate"] in bundle["members"]
@@ -269,8 +284,8 @@ def _refused(run: Run, step: Step) -> Iterator[PastAttempt]:
 
 
 def _bundled(run: Run) -> bool:
-    """Returns whether ideas are tried in bundles. `score-only` and races try one at a time."""
-    return run.config.strategy != "score-only" and not run.plan.race
+    """Returns whether ideas are tried in bundles, and not one at a time."""
+    return run.config.strategy != "score-only" and not run.plan.race and run.terms is None
 
 
 def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
@@ -282,6 +297,11 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         )
     else:
         yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
+    if run.terms:
+        yield f"Search: each idea is {how}, alone on top of its version. {run.terms.words}"
+        yield _rounds(run, generation)
+        yield _exam_terms(plan) if plan.race else _proof_terms(plan)
+        return
     if plan.race:
         yield from _race_terms(run, generation)
         return
@@ -308,13 +328,7 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         "a bundle nor any of its cells is better and no idea waits, or where its share of the "
         "budget is spent."
     )
-    yield (
-        "Proof: once, at the end, all of it against the start, with its weights and, where the run "
-        f"pays for it, over training seeds: {plan.terms} {plan.steps} steps on either side, on "
-        f"{plan.confirm} tasks of a split that you cannot see. It needs "
-        f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
-        f"of {plan.alpha:.4g} for the whole run."
-    )
+    yield _proof_terms(plan)
     yield (
         f"No edit changes the number of steps. What is handed over trains on past {plan.steps} "
         "for as long as it pays and attempts are left: to learn the same thing faster is worth "
@@ -332,7 +346,21 @@ def _race_terms(run: Run, generation: int) -> Iterator[str]:
         "joins is what the next generation is shown. An idea that does not merge is left out."
     )
     yield _rounds(run, generation)
-    yield (
+    yield _exam_terms(plan)
+
+
+def _proof_terms(plan: Plan) -> str:
+    return (
+        "Proof: once, at the end, all of it against the start, with its weights and, where the run "
+        f"pays for it, over training seeds: {plan.terms} {plan.steps} steps on either side, on "
+        f"{plan.confirm} tasks of a split that you cannot see. It needs "
+        f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
+        f"of {plan.alpha:.4g} for the whole run."
+    )
+
+
+def _exam_terms(plan: Plan) -> str:
+    return (
         f"Proof: once, at the end, all of it against the start, {plan.looks[0]} samples of each of "
         f"{plan.confirm} tasks that you cannot see. It needs the lower bound of the gain in clean "
         f"success above {plan.min_effect:.4g}, at an error of {plan.alpha:.4g} for the whole run."

@@ -72,7 +72,10 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """Returns a veto for a factor that acts through training, which cannot help a frozen policy."""
+    """Returns a veto for a factor that this author may not edit, or that needs a training."""
+    if factor in run.plan.factors:
+        ours = ", ".join(run.factors)
+        return Finding("factor.other", "veto", f"{factor} is another author's: edit {ours}")
     reason = f"{factor} acts through training, and {run.config.policy} is frozen"
     return Finding("factor.untrained", "veto", f"{reason}: {', '.join(run.factors)} can count")
 

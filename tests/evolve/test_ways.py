@@ -1,0 +1,36 @@
+"""Every strategy that branches finishes a tiny run; one that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from tests.evolve.conftest import Cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.timeout(900)]
+
+WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
+# A training of one step is 16 attempts here, and 64 to measure it.
+SIZES = ("--profile", "tiny", "--train-steps", "1", "--candidates", "1", "--generations", "2")
+RUN = ("evolve", *SIZES, "--budget", "480", "--sandbox", "process")
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_each_finishes_a_tiny_run_with_a_trained_policy(make_cli: Any, name: str) -> None:
+    result = make_cli(f"way-{name}").json(*RUN, "--strategy", name)
+    assert result["exit_reason"] == "done"
+    assert result["handover"]["standing"] in ("proven", "unproven", "start")
+
+
+def test_a_run_that_was_killed_ends_like_one_that_was_not(make_cli: Any) -> None:
+    whole = make_cli("way-whole").json(*RUN, "--strategy", "archive")
+    cli: Cli = make_cli("way-killed")
+    env = {"META_AGENT_CRASH_AT": "after_outcome:cell:1"}
+    killed = cli(*RUN, "--strategy", "archive", env=env, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = json.loads(cli(*RUN, "--strategy", "archive", "--json").stdout)
+    for part in ("handover", "candidates", "cells"):
+        assert again[part] == whole[part]
