@@ -180,7 +180,7 @@ UNUSED = {
     "passes": ([*NANO, "--tokens-per-pass", "8"], "--tokens-per-pass", "hf:"),
     "staleness": ([*NANO, "--max-staleness", "1"], "--max-staleness", "hf:"),
     "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
-    "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
+    "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "other than"),
     "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "other than"),
     "samples": ([*HF, "--samples", "4"], "--samples", "frozen"),
     "concurrency": ([*NANO, "--concurrency", "4"], "--concurrency", "frozen"),
