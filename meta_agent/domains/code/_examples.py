@@ -7,12 +7,13 @@ share a process of the attempt's own sandbox. What comes out is advice and never
 
 from __future__ import annotations
 
+import ast
 import doctest
 import json
 from collections.abc import Sequence
 from typing import Final
 
-from meta_agent.core.parsing.syntax import literal_value
+from meta_agent.core.parsing.syntax import literal_value, parse_python
 from meta_agent.core.protocols import ToolResult
 from meta_agent.domains._scratch import Scratch, clipped
 from meta_agent.domains.code._compare import same_output
@@ -84,9 +85,12 @@ def _stated_calls(row: CodeRow) -> list[tuple[str, str]]:
 
 def _docstring_calls(row: CodeRow) -> list[tuple[str, str]]:
     """Returns the calls of the function that docstrings show with a literal as their result."""
+    parser, examples = doctest.DocTestParser(), list[doctest.Example]()
     try:
-        examples = doctest.DocTestParser().get_examples(row.prelude)
-    except ValueError:
+        for node in ast.walk(parse_python(row.prelude)):
+            if isinstance(node, ast.FunctionDef):
+                examples += parser.get_examples(ast.get_docstring(node) or "")
+    except (SyntaxError, ValueError):
         return []
     calls = [(example.source.strip(), example.want.strip()) for example in examples]
     return [
