@@ -1,1 +1,1 @@
-"""The models that act: nano, models trained with TRL, frozen models and vLLM servers."""
+"""Models that attempt tasks: nano models, models trained with TRL, frozen models, vLLM servers."""

@@ -1,6 +1,6 @@
-"""The engines of a run: their GPUs and memory, checked before anything is loaded.
+"""Plans the GPUs and memory of a run's engines (its own vLLM servers) before anything is loaded.
 
-Does not cover: memory beside the weights and the cache of one conversation. An engine writes to its
+Not covered: memory beside the weights and the cache of one conversation. An engine writes to its
 log what it needs when it starts.
 """
 
@@ -33,16 +33,22 @@ _CPU_CACHE_VARIABLE: Final = "VLLM_CPU_KVCACHE_SPACE"
 
 
 class Seats(NamedTuple):
-    """The GPUs of a run's engines. Without any, engines run on the CPU."""
+    """The GPUs that a run's engines and trainings use.
 
-    devices: tuple[str, ...] = ()  # of each engine, as in CUDA_VISIBLE_DEVICES
+    Without `devices` the engines run on the CPU.
+    """
+
+    devices: tuple[str, ...] = ()  # one value of CUDA_VISIBLE_DEVICES for each engine
     for_trainings: tuple[str, ...] = ()
-    share: float | None = None  # of memory, where both are on one
-    bytes_each: int = 0
+    share: float | None = None  # of a GPU's memory that an engine takes; None: vLLM's default
+    bytes_each: int = 0  # free memory of an engine's GPUs
 
 
 def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> Engines | None:
-    """Returns how to start a run's engines, or None. Raises ConfigError if they do not fit."""
+    """Returns the settings that start a run's engines, or None if it uses none.
+
+    Raises ConfigError if the engines do not fit the visible GPUs, their memory or the policy.
+    """
     if not config.engines:
         return None
     require_vllm()
@@ -66,7 +72,10 @@ def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> E
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Gives engines the last GPUs; a single GPU is shared. Raises ConfigError if too few exist."""
+    """Gives the engines the last GPUs and trainings the others; a single GPU is shared by both.
+
+    Raises ConfigError if there are too few GPUs.
+    """
     gpus = [gpu for gpu in gpus_seen if gpu.name]
     each, engine_gpus = config.gpus_per_engine, config.engines * config.gpus_per_engine
     if not gpus or not engine_gpus:
@@ -76,9 +85,9 @@ def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
         return Seats((only.name,), (only.name,), SHARE, int(SHARE * only.free_bytes))
     if engine_gpus >= len(gpus):
         raise ConfigError(
-            f"{config.engines} engines of {each} GPUs and a trainer need {engine_gpus + 1}, and "
-            f"{len(gpus)} are visible",
-            hint=f"--engines {max(1, (len(gpus) - 1) // each)} with --gpus-per-engine {each}",
+            f"{config.engines} engines of {each} GPUs and a trainer need {engine_gpus + 1} GPUs, "
+            f"and {len(gpus)} are visible",
+            hint=f"use --engines {max(1, (len(gpus) - 1) // each)} --gpus-per-engine {each}",
         )
     names = [gpu.name for gpu in gpus]
     mine, for_trainings = names[-engine_gpus:], tuple(names[:-engine_gpus])
@@ -94,7 +103,7 @@ def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
     if context_tokens > window:
         raise ConfigError(
             f"--context-tokens is {context_tokens:,}, and the model takes at most {window:,}",
-            hint=f"--context-tokens {window}",
+            hint=f"use --context-tokens {window}",
         )
     return context_tokens
 
@@ -102,7 +111,7 @@ def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
 def _require_room(
     config: RunConfig, place: Path, model_config: dict[str, JSON], context: int, seats: Seats
 ) -> None:
-    """Raises ConfigError if a conversation does not fit in the cache, beside a GPU's weights."""
+    """Raises ConfigError if the cache of an engine cannot hold one whole conversation."""
     short = 2 if config.precision == "bfloat16" else 4
     bytes_per_token, what = short * _cached_numbers(model_config), "its cache"
     if seats.devices:
@@ -116,12 +125,12 @@ def _require_room(
     raise ConfigError(
         f"a conversation of {context:,} tokens takes {gib(context * bytes_per_token)} of an "
         f"engine, and {gib(max(0, room))} are available in {what}",
-        hint=f"--context-tokens {fits} fits" if fits > 16 else "take a smaller model",
+        hint=f"--context-tokens {fits} fits" if fits > 16 else "use a smaller model",
     )
 
 
 def _cached_numbers(model_config: dict[str, JSON]) -> int:
-    """Returns how many numbers the keys and values of one token have."""
+    """Returns how many numbers the keys and values of one token take in all layers."""
     text = model_config.get("text_config")
     shape = {**model_config, **(text if isinstance(text, dict) else {})}
     try:
@@ -130,4 +139,7 @@ def _cached_numbers(model_config: dict[str, JSON]) -> int:
         pairs = 2 * int(shape.get("num_key_value_heads") or heads)
         return int(shape["num_hidden_layers"]) * pairs * width
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"the model's config.json lacks its sizes: {error!r}") from error
+        raise ConfigError(
+            f"the model's config.json lacks its sizes: {error!r}",
+            hint="give the folder that save_pretrained wrote",
+        ) from error

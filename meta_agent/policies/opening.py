@@ -1,11 +1,10 @@
-"""Where the acting policy comes from: a child process that can be trained, or a frozen model.
+"""Opens the policy of a run: child processes that can be trained, or a frozen model.
 
-A lab measures through one of these and does not know which. A policy that can be trained is a pool
-of children, each with its own weights in memory; a frozen one is a `ModelClient` that any number
-of rollouts share.
+A lab measures through one of these and does not know which. A policy that can be trained is a
+pool of child processes, each with its own weights in memory. A frozen one is a `ModelClient`
+that any number of rollouts share.
 
-Not covered: training (`training.train_policy`), and starting a model server
-(`served.vllm_server`).
+Not covered: training (`training.train_policy`), and starting a model server (`served.vllm_server`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from meta_agent.policies.training.serving.publishing import EngineChild
 
 
 class ChildTrainer:
-    """Trains the weights that a child holds; see `core.lab.training.Trainer`."""
+    """Trains the weights that a child process holds; implements `core.lab.training.Trainer`."""
 
     def __init__(
         self, child: PolicyChild, path: str, gateway: Gateway, publisher: Publisher | None
@@ -73,7 +72,7 @@ class ChildTrainer:
 
 
 class ChildPolicies:
-    """Children that hold weights. It starts another one if all are busy."""
+    """A pool of child processes that each hold weights. It starts another one if all are busy."""
 
     lock_step = True
 
@@ -107,7 +106,10 @@ class ChildPolicies:
 
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
-        """Lends a child that nobody else uses."""
+        """Lends a child process that nobody else uses.
+
+        If the `with` block raises, the child is ended.
+        """
         try:
             child = self._idle.get_nowait()
         except Empty:
@@ -115,19 +117,23 @@ class ChildPolicies:
         try:
             yield child
         except BaseException:
-            # Its protocol state is unknown now: end it rather than reuse it.
+            # The child may still answer an old command, so it is ended and not reused.
             self._children.remove(child)
             child.close()
             self._taken.pop(child, None)
             raise
-        if child.alive:  # its death may have been told in rows, not raised
+        if child.alive:  # a child's death may be recorded in rollouts and not raised
             self._idle.put(child)
 
     @contextmanager
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """Lends the child itself, or another one if rollouts are made ahead."""
+        """Lends the gateway that samples rollouts, and the publisher that gives it new weights.
+
+        That is the training child without a publisher, or a second
+        child if rollouts are made ahead.
+        """
         if not child.settings.max_staleness:
             yield child, None
             return
@@ -135,7 +141,7 @@ class ChildPolicies:
             yield engine, EngineChild(child, engine, output)
 
     def close(self) -> None:
-        """Ends the children."""
+        """Ends all child processes."""
         for child in self._children:
             child.close()
 
@@ -151,7 +157,10 @@ class ChildPolicies:
 
 
 class FrozenPolicy:
-    """One model behind a server. `policy` is what rows and versions call it."""
+    """A model that a server runs and nobody trains.
+
+    `policy` is its name in rollouts and versions.
+    """
 
     lock_step = False
 
@@ -181,7 +190,10 @@ class FrozenPolicy:
         )
 
     def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:
-        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
+        raise ConfigError(
+            f"the policy {self._policy} is frozen, so it cannot be trained",
+            hint="use --policy nano or --policy hf:FOLDER",
+        )
 
     def close(self) -> None:
-        """Does nothing: the client belongs to the run."""
+        """Does nothing: the run closes the client."""

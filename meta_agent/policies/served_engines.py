@@ -1,7 +1,7 @@
-"""Policies that the run's own engines sample, during training and after it.
+"""Policies that the run's own engines (vLLM servers) sample, during training and after it.
 
-Engines stay up from one unit of work to the next and load its policy. A unit has its own fleet.
-
+Engines stay up from one unit of work to the next and load its policy. Each unit of work in
+progress has engines for itself.
 Not covered: how engines start (`fleet.launch`), and how many there are (`composition.placing`).
 """
 
@@ -31,16 +31,16 @@ from meta_agent.policies.training.serving.speaker import Speaker
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """How the engines of one unit of work are started."""
+    """The settings that start the engines of one unit of work."""
 
     launch: Launch
     count: int
     context_tokens: int
-    rank: int = 0  # of adapters, that is made room for from the start
+    rank: int = 0  # the largest rank of adapters that engines reserve room for; 0: none
 
 
 class _Post(NamedTuple):
-    """A fleet, and the child that holds the conversations with its policy."""
+    """A fleet of engines, and the child process that holds the conversations with its policy."""
 
     fleet: Fleet
     speaker: Speaker | None
@@ -58,7 +58,7 @@ class _Post(NamedTuple):
 
 
 class EnginePolicies(ChildPolicies):
-    """Fleets that sample and children that train."""
+    """Policies that engines (vLLM servers) sample and that child processes train."""
 
     lock_step = False
 
@@ -87,10 +87,10 @@ class EnginePolicies(ChildPolicies):
         with self._serving(path) as (gateway, fleet):
             before = fleet.served
             yield gateway, EnginePublisher(child, fleet, gateway, output)
-            fleet.publish(before)  # the files of what was served on the way are removed
+            fleet.publish(before)  # since the files of later versions are removed
 
     def close(self) -> None:
-        """Ends engines and children."""
+        """Ends all engines and child processes."""
         for post in self._posts:
             post.close()
         self._scratch.cleanup()
@@ -98,7 +98,7 @@ class EnginePolicies(ChildPolicies):
 
     @contextmanager
     def _serving(self, path: str) -> Iterator[tuple[EngineGateway, Fleet]]:
-        """Lends a fleet that serves the policy at `path`."""
+        """Lends engines that serve the policy at `path`, and the gateway that asks them."""
         folder, foreign = place_of(path)
         opened = open_checkpoint(folder, foreign=foreign)
         place = post.scratch if (post := self._take()) else Path(mkdtemp(dir=self._scratch.name))
@@ -109,7 +109,10 @@ class EnginePolicies(ChildPolicies):
         try:
             served = post.fleet.publish(weights)
             if served.name != weights.name:
-                raise InfrastructureError(f"the engines do not take {weights.name}: see their logs")
+                raise InfrastructureError(
+                    f"the engines could not load the policy {weights.name}",
+                    hint="read their logs (engine-N.log), then run the same command again",
+                )
             for old in set(place.iterdir()) - {place / opened.policy}:
                 shutil.rmtree(old, ignore_errors=True)
             talks = self._talks(post, path)

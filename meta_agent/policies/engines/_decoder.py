@@ -1,14 +1,11 @@
 """The sampling copy of a model: the same weights, cheaper for a few rows with one new token each.
 
 The copy shares the tensors of the model that is trained and differs in its linear layers. Weights
-that are trained in float32 are cast to bfloat16 once for an event, not in every call. An adapter
-is two products beside the weights, since merged into bfloat16 weights it would be rounded away.
-
+that are trained in float32 are cast to bfloat16 once for a rollout event, not in every call. An
+adapter is two products beside the weights, since merging would round it away in bfloat16.
 Keys and values are stored with room for the tokens to come (`RoomyLayer`), so that a token is
 written in place. Other kinds of layers (sliding windows, linear attention) keep transformers' own.
-
 Promises: log-probabilities agree with those of the training pass as far as its precision goes.
-
 Not covered: which token is drawn (`_sampling`), and adapters other than LoRA.
 """
 
@@ -30,7 +27,7 @@ _LEAST_ROOM: Final = 64
 
 
 class Decoder:
-    """A causal language model of transformers, to sample with."""
+    """The sampling copy of a causal language model of transformers."""
 
     def __init__(self, model: Any, *, bfloat16: bool) -> None:
         self._model, self._bfloat16 = model, bfloat16
@@ -48,14 +45,14 @@ class Decoder:
         return device
 
     def refresh(self) -> None:
-        """Reads the weights and adapters that the model has now."""
+        """Reads the model's current weights and adapters, after a training step changed them."""
         modules = dict(self._model.named_modules())
         for name, linear in self._linears.items():
             linear.read(modules[name], torch.bfloat16 if self._bfloat16 else None)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Computes without gradients, in the precision of the training pass."""
+        """Switches gradients off and sets the training pass's precision, for a `with` block."""
         with (
             torch.no_grad(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),
@@ -63,13 +60,20 @@ class Decoder:
             yield
 
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
-        """Reads contexts. Returns the next token's logits, the mask of padding, and the cache."""
+        """Reads one context per row.
+
+        Returns the next token's logits `[rows, vocabulary]`, the padding mask
+        `[rows, tokens]`, and the cache.
+        """
         ids, mask = _left_pad(contexts, self.device)
         logits, cache = self._forward(ids, mask, None)
         return logits, mask, cache
 
     def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Reads one token for each row. Returns the next token's logits."""
+        """Reads one more token for each row.
+
+        Returns the next token's logits `[rows, vocabulary]`.
+        """
         return self._forward(ids[:, None], mask, cache)[0]
 
     def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
@@ -86,7 +90,10 @@ class Decoder:
 
 
 def spread(cache: Any, rows: Tensor) -> None:
-    """Gives each row a copy of the context that it begins with, and room for more tokens."""
+    """Replaces the cache's contexts by one copy for each entry of `rows`, with room to grow.
+
+    `rows` holds the index of the context that each row begins with.
+    """
     for at, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:
             cache.layers[at] = RoomyLayer(layer.keys[rows], layer.values[rows])
@@ -117,7 +124,10 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps these rows. Only rows that change their place are copied."""
+        """Keeps the rows at `indices`, in that order.
+
+        Only rows that change their place are copied.
+        """
         moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
         for states in (self.keys, self.values):
             states[moved] = states[indices[moved]]

@@ -1,12 +1,11 @@
 """The forward pass of a small Qwen3 model over packed rows and a key-value cache.
 
-Promises: the logits agree with transformers' Qwen3ForCausalLM to 1e-5 in float32 (tested), and the
+Promises: the logits agree with transformers' Qwen3ForCausalLM to 1e-5 in float32 (tested). The
 weights are the trainer's own storage: `NanoNet(model)` lays q/k/v and gate/up side by side and
-turns the module's parameters into views of them, so an optimiser's in-place update is seen at once
-and nothing is copied per step.
-
+turns the module's parameters into views of them. So an optimiser's in-place update takes effect at
+once, and nothing is copied per step.
 Not covered: gradients, biases, sliding windows, scaled rotary embeddings, other architectures;
-`supports` says no to what is not covered.
+`supports` returns False for those.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class Batch(NamedTuple):
 
 
 class Cache:
-    """Keys and values of every slot, per layer [slots, positions, kv_heads * head_dim]."""
+    """The keys and values of every slot, per layer `[slots, positions, kv_heads * head_dim]`."""
 
     def __init__(self, layers: int, width: int) -> None:
         self.keys = [torch.zeros(0, 0, width) for _ in range(layers)]
         self.values = [torch.zeros(0, 0, width) for _ in range(layers)]
 
     def reserve(self, slots: int, positions: int) -> None:
-        """Grows the cache to at least this many slots and positions, and keeps its content."""
+        """Grows the cache to at least this many slots and positions; its content stays."""
         have_slots, have_positions, width = self.keys[0].shape
         if slots <= have_slots and positions <= have_positions:
             return
@@ -59,7 +58,7 @@ class Cache:
                 new[:have_slots, :have_positions] = old
 
     def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copies the cached keys and values of whole batch rows from `sources` to `targets`."""
+        """Copies whole slots: the keys and values at `sources` go to `targets`."""
         source, target = torch.tensor(sources), torch.tensor(targets)
         for store in (*self.keys, *self.values):
             store[target] = store[source]
@@ -72,7 +71,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if `NanoNet` computes a model with this transformers config exactly."""
+    """Returns True if `NanoNet` computes models of this transformers config exactly."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"
@@ -90,8 +89,8 @@ class NanoNet:
         config = model.config
         if not supports(config):
             raise ValueError(
-                f"the nano engine cannot run this config (model_type {config.model_type!r}); it "
-                "runs plain Qwen3 only"
+                f"the nano engine cannot run this config (model_type {config.model_type!r}): it "
+                "runs plain Qwen3 only; load other models as hf:FOLDER"
             )
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -108,7 +107,7 @@ class NanoNet:
         return Cache(len(self._layers), self.kv_heads * self.head_dim)
 
     def refresh(self) -> None:
-        """Adopts the module's parameters again if something replaced their storage."""
+        """Takes the module's parameters over again if something replaced their storage."""
         if not all(_is_view(layer, block) for layer, block in self._pairs()):
             self._fuse()
 
@@ -123,7 +122,10 @@ class NanoNet:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(self, batch: Batch, cache: Cache) -> Tensor:
-        """Runs the new tokens and caches their keys and values. Returns each row's last logits."""
+        """Runs the new tokens and caches their keys and values.
+
+        Returns the logits after each row's last token, `[rows, vocabulary]`.
+        """
         plan = _Plan(batch, cache.keys[0].shape[1])
         cos, sin = self._cos[plan.positions, None], self._sin[plan.positions, None]
         hidden = self._embed[batch.ids]
@@ -185,7 +187,7 @@ class NanoNet:
 
 
 class _Plan:
-    """Where a batch's tokens sit: computed once, used by every layer."""
+    """The places of a batch's tokens, computed once and used by every layer."""
 
     def __init__(self, batch: Batch, capacity: int) -> None:
         rows = torch.arange(len(batch.slots)).repeat_interleave(batch.counts)
@@ -247,7 +249,7 @@ def _join(*modules: Any) -> Tensor:
 
 
 def _is_view(layer: _Layer, block: Any) -> bool:
-    """Says whether a block's parameters still are the storage that `layer` reads."""
+    """Returns True if a block's parameters are still the storage that `layer` reads."""
     attention, mlp = block.self_attn, block.mlp
     pairs = (
         (layer.qkv, attention.q_proj),

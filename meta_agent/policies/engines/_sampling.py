@@ -48,34 +48,37 @@ class Knobs(NamedTuple):
 
     @classmethod
     def of(cls, requests: Sequence[GenerateRequest]) -> Knobs:
-        """Reads the knobs off the requests."""
+        """Returns the sampling settings of these requests, one row each."""
         temperature = torch.tensor([[r.temperature] for r in requests], dtype=torch.float32)
         top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float32)
         truncates, greedy = bool((top_p < 1).any()), bool((temperature <= 0).any())
         return cls(temperature, top_p, truncates, greedy)
 
     def rows(self, index: torch.Tensor) -> Knobs:
-        """Keeps these rows."""
+        """Returns the settings of the rows at `index` alone."""
         return self._replace(temperature=self.temperature[index], top_p=self.top_p[index])
 
     def to(self, device: torch.device) -> Knobs:
-        """Moves the knobs beside the logits."""
+        """Returns the settings with their tensors on a device, where the logits are."""
         return self._replace(temperature=self.temperature.to(device), top_p=self.top_p.to(device))
 
 
 Watch = Callable[[int, int], None]
-"""Called between two tokens with the rows that still sample and the tokens of each so far.
+"""Called between two tokens with how many rows still sample and how many tokens each has.
 
-A call that must not go on ends by what this raises.
+It ends the model call by raising an exception.
 """
 
 
 def watch_nothing(rows: int, tokens: int) -> None:
-    """Lets a call run to its end."""
+    """Does nothing: a `Watch` that lets every model call run to its end."""
 
 
 class Draws:
-    """The rows of a lock-step decode: what each has sampled, and which of them still sample."""
+    """The sampled tokens of a batch of calls, and which of its rows still sample.
+
+    All rows get their next token in the same step.
+    """
 
     def __init__(
         self,
@@ -95,11 +98,14 @@ class Draws:
 
     @property
     def sampled(self) -> list[tuple[list[int], list[float]]]:
-        """Returns the ids of each row and their log-probabilities."""
+        """Returns each row's sampled token ids and their log-probabilities."""
         return list(zip(self._ids, self._logprobs, strict=True))
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
-        """Samples a token for each live row. Returns the tokens; `going` says who goes on."""
+        """Samples one token for each live row (one that has not stopped) and returns the tokens.
+
+        Sets `going`: True for each live row that samples on.
+        """
         self._watch(len(self.rows), self.step)
         tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
         ids = tokens.ids.tolist()
@@ -111,7 +117,7 @@ class Draws:
         return tokens.ids
 
     def keep(self, order: NDArray[np.int64]) -> torch.Tensor:
-        """Keeps the live rows at these places, in this order. Returns the places as a tensor."""
+        """Keeps the live rows at the places `order`, in that order. Returns `order` as a tensor."""
         index = torch.from_numpy(order).to(self._knobs.top_p.device)
         self.rows, self._keys = self.rows[order], self._keys[order]
         self._budgets, self._knobs = self._budgets[order], self._knobs.rows(index)
@@ -126,7 +132,7 @@ def stream_keys(requests: Sequence[GenerateRequest]) -> NDArray[np.uint64]:
 
 
 def uniforms(keys: NDArray[np.uint64], token_index: int) -> NDArray[np.float64]:
-    """Returns number `token_index` of each stream, in [0, 1)."""
+    """Returns the random number at place `token_index` of each stream, in [0, 1)."""
     with np.errstate(over="ignore"):
         z = keys + np.uint64(token_index + 1) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MIX_1
@@ -136,7 +142,10 @@ def uniforms(keys: NDArray[np.uint64], token_index: int) -> NDArray[np.float64]:
 
 
 def sample(logits: torch.Tensor, knobs: Knobs, draws: NDArray[np.float64]) -> Sampled:
-    """Draws one token per row of float32 `logits` by inverting the cumulative distribution."""
+    """Draws one token for each row of float32 `logits`, `[rows, vocabulary]`.
+
+    It inverts the cumulative distribution at the uniform random numbers `draws`.
+    """
     if knobs.greedy:
         scale = torch.where(knobs.temperature <= 0, 1.0, knobs.temperature)
     else:

@@ -1,10 +1,10 @@
 """The conversation of a rollout so far, as one exact row of tokens.
 
-Promises: the ids that the policy sampled are the ids that it is trained on; text is never tokenised
-twice. If a call's conversation starts with everything rendered and sampled so far, only its new
-text is added. Otherwise (a scaffold edits, trims or reorders the past, or a chat template rewrites
-old turns) a new segment begins. The row then holds the last segment alone and says so by
-`exact=False`.
+Promises: the ids that the policy sampled are the ids that it is trained on; text is never
+tokenised twice. If a call's conversation starts with everything rendered and sampled so far,
+only its new text is added. Otherwise (a scaffold edits, trims or reorders the past, or a
+chat template rewrites old turns) a new segment begins. The row then holds the last segment
+alone, and its `exact` is False.
 Not covered: where keys and values are cached; the engine decides that.
 """
 
@@ -20,9 +20,7 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(slots=True)
 class TokenSession:
-    """The token ids of one rollout's current segment, with a mask of those that the policy
-    sampled.
-    """
+    """The token ids of a rollout's current segment, and a mask of the sampled ones."""
 
     text: str = ""  # rendered and sampled text, in the order of `ids`
     ids: list[int] = field(default_factory=list)
@@ -34,7 +32,7 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Returns what a rendered conversation adds to the session, without changing it."""
+        """Returns the tokens that a rendered conversation adds, without changing the session."""
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])
@@ -43,7 +41,7 @@ class TokenSession:
         return Extension(rendered, new_ids, len(new_ids), restart=True)
 
     def apply(self, extension: Extension) -> None:
-        """Adds the tokens that the environment wrote."""
+        """Adds tokens that the environment wrote, or starts a new segment with them."""
         if extension.restart:
             self.exact = self.exact and not self.ids
             self.lost += sum(self.mask)
@@ -58,14 +56,14 @@ class TokenSession:
         self.text = extension.rendered
 
     def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
-        """Adds the tokens that the policy sampled; `text` includes its stop token."""
+        """Adds the tokens that the policy sampled; `text` includes the stop token."""
         self.ids += ids
         self.mask += [1] * len(ids)
         self.logprobs += logprobs
         self.text += text
 
     def record(self) -> TokenRecord | None:
-        """Returns the row up to the last sampled token, or None if nothing was sampled."""
+        """Returns the token row up to the last sampled token, or None if nothing was sampled."""
         end = _last_one(self.mask)
         if end == 0:
             return None

@@ -1,10 +1,9 @@
-"""A model folder's chat template, rendered in a process where it can do no harm.
+"""Renders a model folder's chat template in a process where it can do no harm.
 
 A template is a program that came with the weights. The sandbox of jinja keeps it from files and
 from our objects, but not from an endless loop or a string of gigabytes. Therefore it is rendered in
 a forked process, which has little memory and is killed if it takes too long.
-
-Not covered: systems without `fork`, and a template that says something foolish.
+Not covered: systems without `fork`, and a template that renders nonsense.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _FAILED, _DONE = b"!", b"."
 
 
 class ChatTemplate:
-    """Renders conversations with one tokenizer's chat template, in a process of its own."""
+    """Renders conversations with one tokenizer's chat template, in a forked process."""
 
     def __init__(self, tokenizer: Any, *, patience_sec: float = PATIENCE_SEC) -> None:
         self._patience_sec = patience_sec
@@ -51,10 +50,10 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Returns a conversation as text, by default with the header of the next reply.
+        """Returns a conversation as text; with `prompt`, the header of the next reply ends it.
 
-        Raises ConfigError if the template breaks its limits, ValueError if it rejects the
-        conversation.
+        Raises ConfigError if the template takes too much time or memory, and ValueError
+        if it rejects the conversation.
         """
         try:
             arguments = [list(messages), list(tools or ()) or None, prompt]
@@ -64,7 +63,8 @@ class ChatTemplate:
             reply = self._end.recv_bytes(MAX_TEXT_BYTES)
         except (OSError, EOFError):
             raise self._harmful(
-                f"wanted over {MORE_BYTES >> 20} MB, or made over {MAX_TEXT_BYTES >> 20} MB"
+                f"needed over {MORE_BYTES >> 20} MB of memory, or wrote over "
+                f"{MAX_TEXT_BYTES >> 20} MB of text"
             ) from None
         text = reply[1:].decode("utf-8", "replace")
         if reply[:1] == _FAILED:
@@ -87,7 +87,7 @@ def _finish(end: Connection, pid: int) -> None:
 
 
 def _serve(tokenizer: Any, end: Connection) -> None:
-    """Renders in the forked process until the other side is gone. Never returns."""
+    """Answers render requests in the forked process until the other side is gone. Never returns."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -111,7 +111,7 @@ def _serve(tokenizer: Any, end: Connection) -> None:
 
 
 def _limit_memory() -> None:
-    """Limits memory above what the fork inherited, which may be the weights of a model."""
+    """Allows `MORE_BYTES` more memory than the fork inherited, such as a model's weights."""
     import resource
 
     with contextlib.suppress(OSError, ValueError, StopIteration):

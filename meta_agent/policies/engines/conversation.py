@@ -24,9 +24,9 @@ from meta_agent.policies.engines._sessions import Extension, TokenSession
 from meta_agent.policies.engines._template import ChatTemplate
 
 RENDERING: Final = "messages-1"
-"""Names these rules. With other rules the same weights read another conversation."""
-_MARK: Final = "q8Zd3mark"  # one that no template has a use for
-_PREFIX_IDS: Final = 64  # of a prompt hold the header that a reply is parsed behind
+"""The name of these rules. By other rules the same weights would read another conversation."""
+_MARK: Final = "q8Zd3mark"  # a word that occurs in no template
+_PREFIX_IDS: Final = 64  # a prompt's last ids, which hold the header of the reply
 _THOUGHTS: Final = ("reasoning_content", "thinking")
 Tools = Sequence[Mapping[str, JSON]] | None
 
@@ -41,7 +41,7 @@ class ParsedReply(NamedTuple):
 
 @dataclass(slots=True)
 class Talk:
-    """The state of one rollout's conversation: its last messages, the last reply, and their ids."""
+    """A rollout's conversation so far: its messages, the model's last reply, and all token ids."""
 
     session: TokenSession = field(default_factory=TokenSession)
     messages: list[Message] = field(default_factory=list)
@@ -50,9 +50,7 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the messages after the known ones, or None if the request does not continue
-        them.
-        """
+        """Returns the request's new messages, or None if it does not continue the conversation."""
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -64,7 +62,7 @@ class Talk:
         return messages[earlier + 1 :]
 
     def apply(self, request: GenerateRequest, extension: Extension) -> None:
-        """Adds the messages that the environment wrote, and their tokens."""
+        """Records a call's messages, and adds the tokens that the environment wrote."""
         self.session.apply(extension)
         self.messages = list(request.messages)
         if extension.restart:
@@ -72,7 +70,7 @@ class Talk:
 
 
 class Rendering:
-    """Renders conversations by one model folder's chat template, and parses its replies.
+    """Turns conversations into token ids by a model folder's chat template, and parses replies.
 
     Raises ValueError if the template cannot render a conversation.
     """
@@ -87,11 +85,14 @@ class Rendering:
 
     @cached_property
     def _parser(self) -> Any:
-        """The parser, found at the first reply because TRL takes seconds to import."""
+        """The tokenizer that parses replies.
+
+        It is made at the first reply, since importing TRL is slow.
+        """
         return _parser_of(self._tokenizer)
 
     def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
-        """Returns the tokens that a call adds to a conversation, without changing it.
+        """Returns the tokens that a call adds to a conversation, without changing the conversation.
 
         Raises ValueError if the template cannot render it.
         """
@@ -110,8 +111,11 @@ class Rendering:
         """Returns the ids after a reply: the end of its turn, the new messages and the next header.
 
         Args:
-            stop: the id that ended the reply; None if it was cut, and its turn is ended here.
-            called: the tool that the reply called.
+            stop: the id that ended the reply; None if the reply was cut, so
+            that its turn is ended here.
+            called: the name of the tool that the reply called; empty if it called none.
+            news: the messages that follow the reply.
+            tools: the JSON schemas of the tools that the model may call.
         """
         for message in news:
             self.require(message["role"], called)
@@ -130,13 +134,13 @@ class Rendering:
         text, _ = self._behind(called, [{"role": role, "content": word}], None)
         if word not in text:
             raise ValueError(
-                f"the chat template omits messages of the role {role!r:.40}; the scaffold "
-                "must not send any"
+                f"the chat template omits messages of the role {role!r:.40}; change the "
+                "scaffold so that it sends none"
             )
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
-        """Parses a reply: its text, and its tool calls if the template's form is known."""
+        """Parses sampled ids into a reply: its text, and its tool calls if their form is known."""
         text_ids = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
@@ -161,14 +165,14 @@ class Rendering:
         if len(alone) < 2 or len(grown) < len(alone):
             raise ValueError(
                 "the chat template omits the assistant's earlier messages; use a model "
-                "whose template has them"
+                "whose template keeps them"
             )
         tail, rest = alone[-1], _MARK.join(grown[len(alone) - 1 :])
         at = min((tail.find(mark) for mark in self._marks if mark in tail), default=len(tail))
         if not rest.startswith(tail[:at]):
             raise ValueError(
-                "the chat template renders a reply differently once it is answered; "
-                "use another template"
+                "the chat template renders a reply differently once messages follow it; "
+                "use another chat template"
             )
         return rest[at:], at < len(tail)
 

@@ -40,7 +40,7 @@ class _Call(NamedTuple):
 
 
 class HfEngine:
-    """Sessions over a transformers model and its tokenizer."""
+    """Samples replies from a transformers model, and holds the conversations of all rollouts."""
 
     def __init__(self, model: Any, tokenizer: Any, *, bfloat16: bool = False) -> None:
         self._talks = talks_of(tokenizer, model.generation_config, model.config)
@@ -48,13 +48,13 @@ class HfEngine:
         self._stale = True  # whether the model's weights are read before the next call
 
     def refresh(self) -> None:
-        """Has the weights read again before the next call."""
+        """Makes the next call read the weights again, after a training step changed them."""
         self._stale = True
 
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Answers one model call of each of these rollouts, in the order asked."""
+        """Returns the next reply of each of these rollouts, in the order of the requests."""
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
@@ -72,7 +72,7 @@ class HfEngine:
         return [replies[index] for index in range(len(requests))]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows."""
+        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
         return self._talks.finish(keys)
 
     def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:
@@ -109,7 +109,7 @@ class HfEngine:
 
 
 def _closed_up(going: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the places of the rows that go on: the last ones move into the holes."""
+    """Returns the places of the rows that sample on: the last such rows move into the gaps."""
     count = int(going.sum())
     order = np.arange(count)
     order[~going[:count]] = count + np.flatnonzero(going[count:])
@@ -117,17 +117,17 @@ def _closed_up(going: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
-    """Returns the conversations with a model, by the files of its folder.
+    """Returns the object that holds all conversations with a model, made from its folder's files.
 
-    Raises ConfigError if its template cannot append a turn.
+    Raises ConfigError if the model's chat template cannot append a turn.
     """
     rendering = Rendering(tokenizer, stop_ids(generation, tokenizer))
     try:
         rendering.require("user")
     except ValueError as error:
         raise ConfigError(
-            f"with the chat template of {tokenizer.name_or_path or 'this model'} no turn can "
-            f"be appended to a conversation: {error}",
+            f"with the chat template of {tokenizer.name_or_path or 'this model'} no turn can be "
+            f"appended to a conversation: {error}",
             hint="give the folder another chat_template.jinja, or use another model",
         ) from error
     return HfTalks(rendering, getattr(config, "max_position_embeddings", None) or _NO_LIMIT)

@@ -30,7 +30,7 @@ from meta_agent.policies.engines.talks import NanoTalks
 
 @dataclass(slots=True)
 class _Call:
-    """One admitted request."""
+    """One request that is being answered, with its conversation and place in the cache."""
 
     index: int  # in the caller's list
     request: GenerateRequest
@@ -40,7 +40,7 @@ class _Call:
 
 
 class NanoEngine:
-    """Sessions, a cache and the decode loop, over the parameters of a Qwen3ForCausalLM."""
+    """Samples replies from a nano policy, and holds the conversations and cache of all rollouts."""
 
     def __init__(self, model: Any) -> None:
         self._net = NanoNet(model)
@@ -49,13 +49,13 @@ class NanoEngine:
         self._slots: dict[str, int] = {}
 
     def refresh(self) -> None:
-        """Adopts the model's parameters again if a trainer replaced their storage."""
+        """Takes the model's parameters over again if a trainer replaced their storage."""
         self._net.refresh()
 
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Answers one model call of each of these rollouts, in the order asked."""
+        """Returns the next reply of each of these rollouts, in the order of the requests."""
         replies: list[GenerateReply | None] = [None] * len(requests)
         calls = []
         for index, request in enumerate(requests):
@@ -72,18 +72,18 @@ class NanoEngine:
         return [reply for reply in replies if reply is not None]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows."""
+        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
         return self._talks.finish(keys)
 
     def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
-        """Adds the request's new text to its session, or answers where no token would fit."""
+        """Adds the request's new text to its session, or returns a reply if no token would fit."""
         slot = self._slots.setdefault(request.key, len(self._slots))
         prompt = self._talks.ask(request)
         if isinstance(prompt, GenerateReply):
             return prompt
         session = self._talks.sessions[request.key]
-        # Where nothing is new, the last token is computed again: its logits are what is sampled.
+        # Without new text the last token is computed again, since sampling needs its logits.
         session.cached = min(session.cached, len(prompt.ids) - 1)
         return _Call(index, request, session, slot, prompt.budget)
 
@@ -100,7 +100,7 @@ class NanoEngine:
         return decoding.sampled
 
     def _prefill(self, calls: list[_Call]) -> torch.Tensor:
-        """Computes what is new in each session; equal fresh prompts once."""
+        """Computes the new tokens of each session. Equal new prompts are computed once."""
         leaders, leader_of = _leaders(calls)
         chosen = [calls[index] for index in leaders]
         logits = self._net.forward(_prefill_batch(chosen), self._cache)
@@ -162,7 +162,7 @@ class _Decoding:
             self._last = self._last[index]
 
     def batch(self) -> Batch:
-        """Feeds back the token that each live row sampled last."""
+        """Returns the batch that feeds back the token which each live row sampled last."""
         starts = self._lengths + (self._draws.step - 1)
         rows = len(starts)
         dense = rows == self._dense_slots

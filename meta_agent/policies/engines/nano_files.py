@@ -1,9 +1,8 @@
-"""Nano policies as files that transformers, TRL and vLLM load without our code.
+"""Writes nano policies as files that transformers, TRL and vLLM load without our code.
 
 Promises: `write_nano` gives a directory with `config.json`, `model.safetensors` and a fast
 tokenizer whose ids are those of `nano_tokenizer` (tested), chat template included.
-
-Not covered: the manifest (`training.checkpoint`) and how the weights came about.
+Not covered: the manifest (`training.checkpoint`) and how the weights were trained.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def new_nano_model(seed: int) -> Any:
 
 
 def nano_fast_tokenizer() -> Any:
-    """Returns the tokenizer of `nano_tokenizer` as a transformers object."""
+    """Returns a transformers tokenizer with the ids of `nano_tokenizer`."""
     vocabulary = {PAD: nano.PAD_ID} | dict(nano.ID_OF)
     spare = range(len(vocabulary), nano.VOCAB_SIZE)
     vocabulary |= {f"<unused{index}>": index for index in spare}
@@ -68,12 +67,12 @@ def nano_fast_tokenizer() -> Any:
 
 
 def write_nano(model: Any, directory: Path) -> None:
-    """Writes weights, config and tokenizer into an existing directory."""
+    """Writes a nano policy's weights, config and tokenizer into an existing directory."""
     write_policy(model, nano_fast_tokenizer(), directory)
 
 
 def write_policy(model: Any, tokenizer: Any, directory: Path) -> None:
-    """Writes any causal LM and its tokenizer into a directory; tied and shared weights once."""
+    """Writes a causal language model and its tokenizer into a directory; shared weights once."""
     save_file(_own_tensors(model), directory / "model.safetensors", metadata={"format": "pt"})
     model.config.architectures = [type(model).__name__]  # vLLM and TRL's reference model ask for it
     model.config.save_pretrained(directory)
@@ -83,10 +82,10 @@ def write_policy(model: Any, tokenizer: Any, directory: Path) -> None:
 
 
 def _own_tensors(model: Any) -> dict[str, torch.Tensor]:
-    """Copies of the state dict without tied repeats.
+    """Returns copies of the model's tensors, without those that repeat another one.
 
-    The nano engine makes parameters views of joint storage, so sharing storage alone does not
-    mean tied: equal address and shape does.
+    The nano engine makes parameters views of joint storage, so sharing storage alone does not mean
+    that tensors are tied. Equal address and shape does.
     """
     places: set[tuple[int, torch.Size]] = set()
     tensors = {}

@@ -1,11 +1,10 @@
 """The nano policies' alphabet: one token per character, so that an action costs few tokens.
 
-Promises: `decode(encode(text)) == text` for printable ASCII and newlines; every other character
+Promises: `decode(encode(text)) == text` for printable ASCII and newlines. Every other character
 becomes `?`, so hostile text can neither fail here nor smuggle in a special id. A message is one
 line, and the newline that ends an action is also the stop token.
-
-Not covered: the files that transformers and vLLM load (`tokenizer.json`); the engine writes those
-from the constants below.
+Not covered: the files that transformers and vLLM load (`tokenizer.json`); `nano_files` writes
+those from the constants below.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CHAT_TEMPLATE: Final = (
 
 
 def _alphabet() -> dict[str, int]:
-    """Maps every character that has an id of its own."""
+    """Maps every character that has its own id to that id."""
     printable = range(FIRST_PRINTABLE, LAST_PRINTABLE + 1)
     return {EOS: EOS_ID} | {
         chr(code): FIRST_CHARACTER_ID + code - FIRST_PRINTABLE for code in printable

@@ -1,10 +1,8 @@
-"""Conversations in progress, for any engine: which tokens to sample for a call, and the parsed
-reply.
+"""Conversations in progress: the tokens that an engine reads for a call, and the parsed reply.
 
 An engine reads `Asked.ids` and samples up to `Asked.budget` tokens. Its tokens are added here, and
-the token row of the whole rollout comes out at the end. The engines of the policy child and the
-vLLM servers of this project (`fleet`) share this code, so that their rows are alike. It needs no
-torch.
+`finish` returns the token row of the whole rollout. The engines of the policy child and the vLLM
+servers of this project (`fleet`) share this code, so that their rows are alike. It needs no torch.
 Not covered: sampling, and the order in which calls come. A rollout has one call in progress at a
 time; different rollouts may call from any thread.
 """
@@ -23,8 +21,8 @@ from meta_agent.policies.engines.conversation import Rendering, Talk
 class Asked(NamedTuple):
     """The token ids that an engine reads for one call, and how many it may sample."""
 
-    ids: list[int]  # all that the policy reads
-    budget: int  # how many it may write
+    ids: list[int]  # the whole context of the call
+    budget: int  # the most tokens to sample
 
 
 class Talks(Protocol):
@@ -34,21 +32,17 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns what an engine has to sample for a call, or the finished answer if that is
-        nothing.
-        """
+        """Returns the tokens to sample from, or the finished reply if the context has no room."""
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the answer to a call, made from the sampled tokens; the last one may be a stop
-        token.
-        """
+        """Returns the reply that the sampled tokens make; the last one may be a stop token."""
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows; None for one without sampled tokens."""
+        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
         ...
 
 
@@ -86,9 +80,7 @@ class NanoTalks:
 
 
 class HfTalks:
-    """Conversations with a model that has a chat template; new messages are appended to the
-    tokens.
-    """
+    """Conversations with a model that has a chat template. Only new messages are rendered."""
 
     def __init__(self, rendering: Rendering, window: int) -> None:
         self.stops = rendering.stops

@@ -1,7 +1,8 @@
-"""The vLLM servers of this project that sample for a training, behind one gateway.
+"""The vLLM servers of this project that sample for a training, behind a single gateway.
 
-A runner asks `EngineGateway` (`gateway`). `Fleet` holds the engines and the version they serve.
-A `Replica` is one engine that is watched and replaced. `_routes` holds the requests to it.
+A runner asks `EngineGateway` (`gateway`). `Fleet` holds the engines and the policy
+version that they serve. A `Replica` watches one engine and replaces it if it fails.
+`_routes` holds the requests to it.
 """
 
 from meta_agent.policies.fleet._replica import Engine, Launch, Patience

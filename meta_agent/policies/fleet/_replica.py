@@ -1,4 +1,4 @@
-"""One engine: how many calls it gets, whether it is healthy, and its replacement if it is not.
+"""Keeps one engine running: how many calls it gets, whether it is healthy, and its replacement.
 
 Promises: an engine gets as many calls as it can run without a queue or a full cache; its own
 reports decide that while it works. An engine is replaced if it ended, or if it has calls and makes
@@ -28,7 +28,7 @@ _NOTHING = Load(0, 0, 0, 0, 0, 0)
 
 
 class Engine(Protocol):
-    """A running model server that a replica sends calls to."""
+    """A running model server to which a replica sends calls."""
 
     routes: Routes
 
@@ -41,12 +41,14 @@ class Engine(Protocol):
 
 
 Launch = Callable[[int, Path, int], Engine]
-"""Starts the engine of a number on a model's folder, with room for adapters of a rank (0: none),
-and waits until it is healthy. Raises ProviderError if it does not start."""
+"""Starts an engine and returns it once it is healthy. Raises ProviderError if it does not start.
+
+Its arguments are the engine's number, the model's folder, and the largest rank of adapters that
+the engine reserves room for (0: none)."""
 
 
 class Started(NamedTuple):
-    """A newly started engine, and the weights that it was started with."""
+    """A newly started engine with the weights and adapter rank that it was started with."""
 
     engine: Engine
     weights: Path
@@ -57,16 +59,16 @@ class Patience(NamedTuple):
     """Time limits of an engine in seconds, and how often a lost one is replaced."""
 
     poll_sec: float = 0.5
-    stall_sec: float = 300.0  # in which nothing moves
-    call_sec: float = 3600.0  # of one call
-    update_sec: float = 300.0  # of taking weights
-    tries: int = 3
+    stall_sec: float = 300.0  # without progress, before an engine is replaced
+    call_sec: float = 3600.0  # for one model call
+    update_sec: float = 300.0  # for loading weights or an adapter
+    tries: int = 3  # losses in a row without an answer, before the run ends
 
 
 class Replica:
     """Keeps one engine running and sends calls to it.
 
-    `start` starts an engine; `join` brings it to the current version and calls `serve`.
+    `start` starts an engine; `join` loads the current version into it and calls `serve`.
     """
 
     def __init__(
@@ -77,21 +79,21 @@ class Replica:
         patience: Patience,
     ) -> None:
         self.number = number
-        self.seats = 0  # rollouts that stay here
-        self.names: set[str] = set()  # of adapters that it serves
+        self.seats = 0  # rollouts whose calls all go to this engine
+        self.names: set[str] = set()  # of the adapters that it has loaded
         self.replaced = 0
         self._start, self._join, self._patience = start, join, patience
         self._changed = threading.Condition()
         self._engine: Engine | None = None
         self._up = self._held = False
-        self._doubts = self._allayed = 0  # calls that found nobody, and those looked into
+        self._doubts = self._allayed = 0  # calls that could not connect; those checked since
         self._calls = 0
         self._window = FIRST_WINDOW
-        self._lost = 0  # engines, since one answered
-        self._ever = False  # whether one came up
+        self._lost = 0  # engines lost since a call was last answered
+        self._ever = False  # whether an engine ever came up
         self._failure: BaseException | None = None
         self._last = _NOTHING
-        self._moved = 0.0  # when anything did
+        self._moved = 0.0  # time of the last progress
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name=f"engine-{number}")
         self._thread.start()
@@ -109,12 +111,12 @@ class Replica:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many calls are in progress, and how many are allowed."""
+        """Returns how many calls are in progress, and how many are allowed at once."""
         with self._changed:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until the engine serves. Raises the error that ended it for good."""
+        """Waits until the engine serves. Raises the error that ended it, if it ended for good."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
@@ -123,7 +125,7 @@ class Replica:
     def call(self) -> Iterator[Routes]:
         """Waits until the engine is up and has capacity, then yields its routes for one call.
 
-        Raises the error that ended the engine for good.
+        Raises the error that ended the engine, if it ended for good.
         """
         with self._changed:
             self._changed.wait_for(self._admits)
@@ -137,7 +139,7 @@ class Replica:
                 self._lost = 0
         except ProviderError as error:
             with self._changed:
-                # It may be gone: no other call is lost to it before the next look says so.
+                # The engine may be gone, so other calls wait until the next check.
                 self._doubts += error.kind == "connection"
             raise
         finally:
@@ -147,8 +149,9 @@ class Replica:
 
     @contextmanager
     def still(self) -> Iterator[Routes | None]:
-        """Waits until no call is in progress, blocks new ones, and yields the routes; None if none
-        is up.
+        """Waits until no call is in progress, then yields the engine's routes and blocks new calls.
+
+        Yields None if no engine is up.
         """
         with self._changed:
             self._held = True
@@ -167,7 +170,7 @@ class Replica:
             return self._engine.routes if self._engine and self._up else None
 
     def serve(self, engine: Engine) -> None:
-        """Sends all further calls to this engine."""
+        """Sends all further calls to this engine, which has the current version loaded."""
         with self._changed:
             self._engine, self._window, self._last = engine, FIRST_WINDOW, _NOTHING
             self._up, self._ever, self._allayed = True, True, self._doubts
@@ -175,9 +178,9 @@ class Replica:
             self._changed.notify_all()
 
     def replace(self, why: str, *, lost: bool = True) -> None:
-        """Ends the engine; the watching thread then starts another.
+        """Ends the engine, and the watching thread starts another one.
 
-        `lost=False` means that the engine did not fail.
+        `lost=False` means that the engine did not fail, so that it does not count as lost.
         """
         with self._changed:
             if not self._up:
@@ -192,10 +195,12 @@ class Replica:
             engine.close()
 
     def close(self) -> None:
-        """Ends the engine for good; waiting calls fail."""
+        """Ends the engine for good. Waiting calls fail with ProviderError."""
         self._closed.set()
         with self._changed:
-            self._failure = self._failure or ProviderError("the engine was closed", billed="no")
+            self._failure = self._failure or ProviderError(
+                "the engine was closed while a call waited for it", billed="no"
+            )
             self._up, engine, self._engine = False, self._engine, None
             self._changed.notify_all()
         if engine is not None:
@@ -225,10 +230,10 @@ class Replica:
         """Starts another engine. Raises ProviderError after too many losses in a row."""
         if self._lost >= self._patience.tries:
             raise ProviderError(
-                f"engine {self.number} was lost {self._lost} times in a row without an answer",
+                f"engine {self.number} ended {self._lost} times in a row without an answer",
                 kind="breaker",
                 billed="no",
-                hint="read its log, then run the same command again: it resumes",
+                hint=f"read engine-{self.number}.log, then run the same command again: it resumes",
             )
         started: Started | None = None
         try:
@@ -239,7 +244,7 @@ class Replica:
                 started.engine.close()
             if not self._ever:
                 raise
-            _log.warning("engine %d does not come up: %s", self.number, error)
+            _log.warning("engine %d did not start, and another is started: %s", self.number, error)
             with self._changed:
                 self._lost += 1
         if self._closed.is_set() and started is not None:
@@ -251,7 +256,7 @@ class Replica:
         if engine is None or engine.ended:
             self.replace(f"it ended: {engine.ended if engine else 'it was closed'}")
             return
-        load, doubts = None, self._doubts  # later ones are for the next look
+        load, doubts = None, self._doubts  # later doubts are for the next check
         with suppress(ProviderError):
             load = engine.routes.load(self._patience.stall_sec)
         with self._changed:
@@ -265,7 +270,7 @@ class Replica:
                 self._changed.notify_all()
             idle_sec = now - self._moved
         if idle_sec > self._patience.stall_sec:
-            self.replace(f"it has calls and moved nothing for {idle_sec:.0f} s")
+            self.replace(f"it has calls and made no progress for {idle_sec:.0f} s")
 
     def _give_up(self, error: BaseException) -> None:
         with self._changed:

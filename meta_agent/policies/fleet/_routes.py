@@ -1,11 +1,11 @@
 """HTTP requests to a vLLM server of this project over a Unix socket.
 
-A socket and not a port, because vLLM's key guards `/v1` alone, and anybody who reaches the other
-routes can pause the engine or change its weights. The socket is in a folder that only this user may
-enter.
-Promises: token ids go in and come out, with the log-probabilities that they were drawn by (at the
-temperature, and renormalised if `top_p` cuts). Every failure is a `ProviderError`, and none of
-them stops a run by itself.
+It is a socket and not a port, because vLLM's key guards `/v1` alone, and anybody who
+reaches the other routes can pause the engine or change its weights. Only this user
+may enter the socket's folder.
+Promises: token ids go in and come out, with the log-probabilities that they were drawn by (at
+the temperature, and renormalised if `top_p` cuts). Every failure is a `ProviderError`, and none
+of them stops a run by itself.
 Not covered: how often to ask, and what an error means for the engine (`_replica`).
 """
 
@@ -37,24 +37,24 @@ _COUNTS: Final = {
 
 
 BASE: Final = "policy"
-"""An engine's name for weights without an adapter."""
+"""The model name that engines give to weights without an adapter."""
 
 
 class Served(NamedTuple):
     """One version of a policy as engines serve it: a model's folder and possibly an adapter."""
 
     name: str
-    weights: Path  # a model's folder
-    adapter: Path | None = None  # on these weights
+    weights: Path  # the model's folder
+    adapter: Path | None = None  # the folder of the adapter on these weights
     rank: int = 0  # of the adapter
-    model: str = BASE  # what engines call it: of an adapter a name that was never used
+    model: str = BASE  # the name in requests to engines; every adapter gets a new one
 
 
 class Drawn(NamedTuple):
     """Sampled tokens with their log-probabilities."""
 
     ids: list[int]
-    logprobs: list[float | None]  # None where it was not told
+    logprobs: list[float | None]  # None for a token whose log-probability is missing
 
 
 class Load(NamedTuple):
@@ -90,7 +90,10 @@ class Routes:
         stops: Collection[int],
         timeout_sec: float,
     ) -> Drawn:
-        """Samples one reply; its seed depends only on the call. Raises ProviderError on failure."""
+        """Samples one reply. Its seed depends only on the request, not on the order of calls.
+
+        Raises ProviderError on failure.
+        """
         body = {
             "model": model,
             "prompt": prompt.ids,
@@ -111,10 +114,10 @@ class Routes:
                 ids, [None if logprob is None else float(logprob) for logprob in logprobs]
             )
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise _failure("malformed", f"its answer has no valid tokens: {error!r}") from error
+            raise _failure("malformed", f"its reply has no valid tokens: {error!r}") from error
         if not ids or len(ids) != len(drawn.logprobs):
             raise _failure(
-                "malformed", f"its answer has {len(ids)} tokens, but {len(drawn.logprobs)} logprobs"
+                "malformed", f"its reply has {len(ids)} tokens, but {len(drawn.logprobs)} logprobs"
             )
         return drawn
 
@@ -125,7 +128,7 @@ class Routes:
         return Load(**loads)
 
     def take_weights(self, folder: Path, timeout_sec: float) -> None:
-        """Makes the engine load a folder's weights in place of its own.
+        """Makes the engine load the weights of a folder in place of its current ones.
 
         Raises ProviderError on failure.
         """
@@ -133,15 +136,18 @@ class Routes:
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
         if b"true" not in answer:
-            raise _failure("server", "it did not clear its cache of the earlier weights")
+            raise _failure("server", "it did not clear the cache of its earlier weights")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
-        """Makes the engine load an adapter under a new name, since vLLM caches prefixes by name."""
+        """Makes the engine load an adapter.
+
+        The name must be new, since vLLM caches prefixes by name.
+        """
         adapter = {"lora_name": name, "lora_path": str(folder)}
         self._ask("POST", "/v1/load_lora_adapter", adapter, timeout_sec)
 
     def drop_adapter(self, name: str, timeout_sec: float) -> None:
-        """Makes the engine unload an adapter."""
+        """Makes the engine unload an adapter. Raises ProviderError on failure."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
 
     def _ask(self, method: str, path: str, value: JSON, timeout_sec: float) -> bytes:
@@ -189,7 +195,7 @@ def _seed(request: GenerateRequest) -> int:
 
 
 def _counted(text: str, counter: str) -> float:
-    """Returns the sum over an engine's parts, 0 for a missing counter."""
+    """Returns the sum of a counter over the engine's processes; 0 if the counter is missing."""
     lines = re.findall(rf"^vllm:{counter}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
     return sum(map(float, lines))
 

@@ -1,7 +1,7 @@
 """Several engines that serve one policy, and how they switch to its next version.
 
 Every engine loads an adapter under the version's own name before any call asks for it. Names that
-no rollout uses any more are dropped. If one engine refuses the adapter, none serves it, and the
+no rollout uses any more are unloaded. If one engine refuses the adapter, none serves it, and the
 version before stays. Whole weights replace the served ones engine by engine, while that engine has
 no calls. An engine that fails at that is replaced by one that starts on the new weights. So no
 engine ever stays between two versions.
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Seat(NamedTuple):
-    """The engine of a rollout, and the version that it began with."""
+    """The engine that a rollout stays on, and the policy version that it began with."""
 
     replica: Replica
     served: Served
@@ -51,10 +51,10 @@ class Fleet:
         rank: int = 0,
         patience: Patience | None = None,
     ) -> None:
-        """`rank` is the largest rank of an adapter that needs no restart of the engines."""
+        """`rank` is the largest rank of adapters that engines can load without a restart."""
         self._launch, self._rank, self.served = launch, rank, served
         self._patience = patience or Patience()
-        self.unpublished = 0  # versions that engines could not take
+        self.unpublished = 0  # versions that engines could not load
         self._lock = threading.RLock()
         self._seats: dict[str, _Seat] = {}
         self._seating = threading.Lock()  # guards `_seats` and the replicas' counts
@@ -69,22 +69,23 @@ class Fleet:
             raise
 
     def draw(self, prompt: Asked, request: GenerateRequest, stops: Collection[int]) -> Drawn:
-        """Samples one reply of a rollout; all calls of a rollout use the same engine and
-        version.
+        """Samples one reply of a rollout, all of whose calls use the same engine and version.
+
+        Raises ProviderError if the engine fails.
         """
         seat = self._seat(request.key)
         with seat.replica.call() as routes:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Frees the engine places of rollouts that are over."""
+        """Frees the places of finished rollouts on their engines."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
                     seat.replica.seats -= 1
 
     def publish(self, served: Served) -> Served:
-        """Switches all engines to a version and returns the version they serve afterwards.
+        """Switches all engines to a version and returns the version that they serve afterwards.
 
         That is the earlier version if an engine refused the adapter. An engine that is just
         starting joins with the version that is current then.
@@ -105,7 +106,7 @@ class Fleet:
 
     @property
     def patience_sec(self) -> float:
-        """Returns how many seconds a call may take before it fails."""
+        """Returns how many seconds one model call may take before it fails."""
         return self._patience.call_sec
 
     @property
@@ -140,8 +141,8 @@ class Fleet:
         with self._lock:
             if started.rank < self._rank:
                 raise ProviderError(
-                    f"the engine was started for smaller adapters than rank {self._rank}; another "
-                    "one is started",
+                    f"the engine was started for adapters of a rank below {self._rank}; it is "
+                    "ended and another one is started",
                     billed="no",
                 )
             routes, served = started.engine.routes, self.served
@@ -157,11 +158,11 @@ class Fleet:
 
     def _make_room(self, served: Served) -> None:
         self._rank, self.served = served.rank, served
-        why = f"adapters have rank {served.rank} now"
+        why = f"adapters now have rank {served.rank}, and it has room for less"
         self._each(lambda replica: replica.replace(why, lost=False))
 
     def _replace_weights(self, served: Served) -> None:
-        self.served = served  # what starts from now on starts on it
+        self.served = served  # engines that start from now on start on it
 
         def take(replica: Replica) -> None:
             with replica.still() as routes:
@@ -171,12 +172,12 @@ class Fleet:
                     routes.take_weights(served.weights, self._patience.update_sec)
                     self._take_adapter(replica, routes, served)
                 except ProviderError as error:
-                    replica.replace(f"it did not take the weights {served.name}: {error}")
+                    replica.replace(f"it did not load the weights {served.name}: {error}")
 
         self._each(take)
 
     def _add(self, served: Served) -> bool:
-        """Loads an adapter everywhere, or nowhere."""
+        """Loads an adapter into every engine, or into none. Returns whether it is loaded."""
 
         def take(replica: Replica) -> bool:
             routes = replica.routes()
@@ -185,7 +186,7 @@ class Fleet:
             try:
                 self._take_adapter(replica, routes, served)
             except ProviderError as error:
-                _log.warning("engine %d did not take %s: %s", replica.number, served.name, error)
+                _log.warning("engine %d did not load %s: %s", replica.number, served.name, error)
                 return False
             return True
 
@@ -203,13 +204,13 @@ class Fleet:
                     self._drop(replica, name)
 
     def _drop(self, replica: Replica, name: str) -> None:
-        """Drops adapters everywhere. A failure is ignored: a name that stays costs only memory."""
+        """Unloads an adapter. A failure is ignored, since a name that stays costs only memory."""
         replica.names.discard(name)
         if routes := replica.routes():
             with suppress(ProviderError):
                 routes.drop_adapter(name, self._patience.update_sec)
 
     def _each(self, work: Callable[[Replica], T]) -> list[T]:
-        """Calls a function for all engines side by side."""
+        """Calls a function for all engines at the same time and returns the results in order."""
         with ThreadPoolExecutor(len(self.replicas)) as pool:
             return list(pool.map(work, self.replicas))

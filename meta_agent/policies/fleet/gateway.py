@@ -1,8 +1,8 @@
 """The vLLM servers of this project as the policy: the `Gateway` for a training and its evaluation.
 
 Promises: a conversation grows as in the policy child (`engines.talks`), so rows are alike. A
-rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`. A slow engine
-is not the policy's fault (`patience_sec`).
+rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`. The time
+limit of a call (`patience_sec`) is long, since a slow engine is not the policy's fault.
 Not covered: repeating lost attempts (the runner of the plan does), and publishing (`fleet`).
 """
 
@@ -22,7 +22,7 @@ _MAX_THREADS: Final = 64
 
 
 class EngineGateway:
-    """One policy on a fleet of engines; implements `protocols.Gateway`.
+    """One policy on a fleet of engines (vLLM servers); implements `protocols.Gateway`.
 
     `policy` names the version that is served now.
     """
@@ -30,20 +30,20 @@ class EngineGateway:
     lock_step = False
 
     def __init__(self, fleet: Fleet, talks: Talks, policy: str, context_tokens: int) -> None:
-        """`context_tokens` is the longest conversation on these engines."""
+        """`context_tokens` is the length of the longest conversation that these engines hold."""
         self.policy = policy
         self.patience_sec = fleet.patience_sec
         self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns one reply per request; several requests run side by side."""
+        """Returns one reply for each request, in order. Several requests run at the same time."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows."""
+        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
         self._fleet.leave(keys)
         return self._talks.finish(keys)
 

@@ -1,9 +1,8 @@
 """Starts the engines of a fleet: vLLM servers that a training samples from, each on a socket.
 
 Promises: log-probabilities are those that tokens were drawn by; no sampling setting comes from the
-model's folder; the socket, and so the routes that vLLM leaves without a key, lies in a folder that
-only this user may enter, and nothing listens on a network.
-
+model's folder. The socket lies in a folder that only this user may enter, since vLLM leaves some
+routes without a key. Nothing listens on a network.
 Not covered: several machines.
 """
 
@@ -24,12 +23,12 @@ from meta_agent.policies.served._server_process import ServerProcess
 _CPU_SEQUENCES = 64
 _CPU_TOKENS = 8192
 _LIVE_ADAPTERS = 2
-"""How many versions calls may ask for at once: the newest, and the one before."""
+"""How many adapters an engine runs at once: the newest version's, and that of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class VllmLaunch:
-    """The settings with which a fleet's engines are started; calling it starts one engine."""
+    """The settings of a fleet's engines. Calling it starts one engine."""
 
     logs: Path
     context_tokens: int
@@ -62,10 +61,10 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Returns the environment variable for an engine's number of threads, or {} if the user set it.
+    """Returns the environment variables that give each engine its share of the CPU's cores.
 
-    If every engine used all processors, waiting for one another would cost more than the work
-    (`docs/log/`).
+    They are empty for a single engine, or if the user set OMP_NUM_THREADS. If every engine used all
+    cores, waiting for one another would cost more than the work (`docs/log/`).
     """
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
@@ -92,15 +91,13 @@ class VllmEngine:
 
     @property
     def ended(self) -> str | None:
-        """Returns how the server ended, or None while it runs."""
+        """Returns how the server ended and the end of its log, or None while it runs."""
         code = self._process.exit_code
         return None if code is None else f"exit code {code}: {self._process.last_words()[-500:]}"
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the server's parent, which ends the server when this process
-        dies.
-        """
+        """Returns the process id of the server's parent, which ends the server when we die."""
         return self._process.pid
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Policies behind a server: the gateway that asks them, and a vLLM server of this project."""
+"""Policies behind a server: the gateway that asks the server, and a vLLM server of this project."""

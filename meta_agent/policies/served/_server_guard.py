@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Waits a moment and returns True if the starter's pipe has ended."""
+    """Waits `POLL_SEC` at most and returns True if the starter's pipe has ended."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 
@@ -59,7 +59,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Asks the server's process group to end, then kills it and all its orphans."""
+    """Asks the server's process group to end, then kills it and every process it left behind."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():
@@ -78,7 +78,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def reap() -> bool:
-    """Collects ended children. Returns True if any child still runs."""
+    """Collects the exit codes of ended children. Returns True if any child still runs."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -88,7 +88,7 @@ def reap() -> bool:
 
 
 def children() -> list[int]:
-    """Returns the ids of this process's children, including orphans of the server."""
+    """Returns the ids of this process's children, among them what the server left behind."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

@@ -1,8 +1,7 @@
-"""Starts model servers: the only file that does. Stdout and stderr go to a log file.
+"""Starts model servers, and is the only file that does. Their output goes to a log file.
 
-Promises: the server gets an allowlisted environment (no provider key can leak into it), its own
-process group, and ends with us however we end (`_server_guard`).
-
+Promises: the server gets an allowlisted environment (no provider key can leak into it) and its own
+process group. It ends with this process, however this process ends (`_server_guard`).
 Not covered: what is started (`vllm_server`).
 """
 
@@ -46,7 +45,7 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Returns the exit code, or None while it runs."""
+        """Returns the server's exit code, or None while it runs."""
         return self._guard.poll()
 
     def last_words(self) -> str:
@@ -57,7 +56,7 @@ class ServerProcess:
             return log.read().decode(errors="replace").strip()
 
     def close(self, grace_sec: float = 30.0) -> None:
-        """Ends the server and waits for it; safe to call again."""
+        """Ends the server and waits for it; a second call does nothing."""
         if self._guard.stdin and not self._guard.stdin.closed:
             self._guard.stdin.close()
         try:
@@ -68,7 +67,7 @@ class ServerProcess:
 
 
 def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
-    """Returns True if a short command ends with exit code 0."""
+    """Returns True if a command ends with exit code 0 within the time limit."""
     try:
         return run(argv, also=_FAMILIES, timeout_sec=timeout_sec).returncode == 0
     except (OSError, TimeoutExpired):

@@ -1,9 +1,8 @@
-"""Parses the messages that a scaffold sends to a model: the one place that distrusts them.
+"""Parses the messages that a scaffold sends to a model, and is the one place that distrusts them.
 
-A harness may send any JSON. Past this file the messages have the form of `core.chat`, so that
-providers can trust it. Anything that is no conversation is a `SpokenError`, the scaffold's own
-mistake: its rollout fails as the policy's, never as the infrastructure's.
-
+A harness may send any JSON. After this file the messages have the form of `core.chat`, so that
+providers can trust it. A `SpokenError` says that something is no conversation. That is the
+scaffold's own mistake: its rollout fails as the policy's, never as the infrastructure's.
 Not covered: whether a provider accepts the order of the messages.
 """
 
@@ -19,13 +18,11 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class SpokenError(ValueError):
-    """Raised when a scaffold sends something that is not a conversation; its rollout fails for
-    that.
-    """
+    """Raised when a scaffold sends something that is no conversation, which fails its rollout."""
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """Returns the messages with only the fields of a chat.
+    """Returns the scaffold's messages with only the fields of a chat.
 
     Raises SpokenError if they are malformed.
     """
@@ -35,8 +32,9 @@ def messages_of(messages: Sequence[Message]) -> list[Message]:
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
-    """Returns tools from OpenAI schemas. Raises SpokenError if one is malformed or a name
-    repeats.
+    """Returns the tools that OpenAI schemas describe.
+
+    Raises SpokenError if a schema is malformed or two tools have the same name.
     """
     tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
     if len({tool.name for tool in tools}) != len(tools):
@@ -54,7 +52,9 @@ def _mended(messages: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
 def _message(message: Message) -> Message:
     role = message.get("role")
     if role not in ROLES:
-        raise SpokenError(f"a message has the unknown role {role!r:.40}")
+        raise SpokenError(
+            f"a message has the unknown role {role!r:.40}; use system, user, assistant or tool"
+        )
     parsed: Message = {"role": role, "content": _text(message.get("content"))}
     if role == "assistant" and message.get("tool_calls"):
         parsed["tool_calls"] = [_call(call) for call in _listing(message["tool_calls"])]
@@ -64,7 +64,7 @@ def _message(message: Message) -> Message:
 
 
 def _text(content: JSON) -> str:
-    """Returns plain text. It joins a list of text parts, which some scaffolds send."""
+    """Returns a message's content as plain text. Some scaffolds send a list of text parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -74,13 +74,13 @@ def _text(content: JSON) -> str:
 
 def _part(part: JSON) -> str:
     if not isinstance(part, Mapping) or part.get("type") != "text":
-        raise SpokenError(f"content {part!r:.80} is not text")
+        raise SpokenError(f"the content part {part!r:.80} is not text; send text parts only")
     return _string(part.get("text"), "text")
 
 
 def _call(call: JSON) -> JSON:
     if not isinstance(call, Mapping) or not isinstance(call.get("function"), Mapping):
-        raise SpokenError(f"the tool call {call!r:.80} has no function")
+        raise SpokenError(f"the tool call {call!r:.80} has no function; name the called tool in it")
     function = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
     plain = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
@@ -90,21 +90,23 @@ def _call(call: JSON) -> JSON:
 def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
     function = schema.get("function")
     if not isinstance(function, Mapping):
-        raise SpokenError(f"tool {schema!r:.80} has no function")
+        raise SpokenError(f"the tool {schema!r:.80} has no function; describe it as OpenAI does")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
-        raise SpokenError(f"a tool's parameters are no JSON schema: {parameters!r:.80}")
+        raise SpokenError(
+            f"a tool's parameters must be a JSON schema object, and are {parameters!r:.80}"
+        )
     name = _string(function.get("name"), "name of a tool")
     return ToolSpec(name, str(function.get("description") or ""), parameters)
 
 
 def _listing(value: JSON) -> Sequence[JSON]:
     if not isinstance(value, list):
-        raise SpokenError(f"{value!r:.80} is not a list")
+        raise SpokenError(f"the scaffold sent {value!r:.80} where a list must be")
     return value
 
 
 def _string(value: JSON, what: str) -> str:
     if not isinstance(value, str):
-        raise SpokenError(f"{what} {value!r:.80} is not a string")
+        raise SpokenError(f"{what} must be a string, and is {value!r:.80}")
     return value

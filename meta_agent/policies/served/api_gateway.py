@@ -1,14 +1,12 @@
 """A frozen model behind a server, as the policy: the `Gateway` that asks a `ModelClient`.
 
-Promises: every call has a place in the record, `policy/<label>/<task>/<sample>`, so a killed
-evaluation pays on its repetition only for calls without a record. Seeds are keyed by (seed, task,
-sample, turn), never by arrival. A server's trouble is a failure of kind `infra`, the scaffold's
-own mistake one of kind `policy`. An error that dooms every further call (key, budget, breaker) is
-raised. A model's refusal is an answer: the scaffold reads it, and the grader decides.
-
-`max_context_tokens` is held by an estimate: before the first reply four characters count as a
+Promises: every call has a place in the record, `policy/<label>/<task>/<sample>`, so repeating a
+killed evaluation pays only for calls without a record. Seeds are keyed by (seed, task, sample,
+turn), never by arrival. A server's trouble is a failure of kind `infra`, the scaffold's own mistake
+one of kind `policy`. An error that dooms every further call (key, budget, breaker) is raised. A
+model's refusal is a reply: the scaffold reads it, and the grader decides.
+`max_context_tokens` is held by an estimate. Before the first reply four characters count as a
 token, later as many as that reply's prompt had.
-
 Not covered: retries, money and the record itself (the client's).
 """
 
@@ -40,15 +38,14 @@ _MAX_THREADS: Final = 32
 
 
 class ApiGateway:
-    """One measurement of one frozen model; implements `protocols.Gateway`.
+    """Asks one frozen model for one measurement; implements `protocols.Gateway`.
 
     Args:
         client: asks, pays and records.
         model: the model string that the client resolves.
-        label: names the measurement in the record, the same in every repetition of it.
-        policy: the identity on the rows; by default the model string.
-        logprobs: whether to ask for token ids and logprobs.
-        effort: how long the model thinks before a reply.
+        label: names the measurement in the record; the same whenever it is repeated.
+        policy: the name of the policy in rollouts; by default the model string.
+        logprobs: whether to ask for token ids and log-probabilities.
     """
 
     lock_step = False
@@ -77,14 +74,14 @@ class ApiGateway:
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Answers each request; several run side by side."""
+        """Returns one reply for each request, in order. Several requests run at the same time."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Returns the token rows of these rollouts, if the server reported them."""
+        """Ends these rollouts and returns their token rows; None if the server sent no ids."""
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)
@@ -122,7 +119,7 @@ class ApiGateway:
         )
 
     def _ask(self, request: GenerateRequest, question: ChatRequest) -> ChatReply:
-        """Returns the reply to the request without the parts that the server refuses."""
+        """Returns the reply to the request, without the parts that the server refuses."""
         conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
         dialect = self._dialect
         while True:
@@ -136,7 +133,7 @@ class ApiGateway:
                 dialect = self._adopt(narrower)
 
     def _adopt(self, narrower: Dialect) -> Dialect:
-        """Shares with all rollouts what the server refused to this one."""
+        """Records for all rollouts which parts of a request the server refused to one of them."""
         with self._lock:
             self._dialect = self._dialect & narrower
             return self._dialect
@@ -196,7 +193,7 @@ def _reply(reply: ChatReply) -> GenerateReply:
 
 
 def _outcome_of(error: ProviderError) -> GenerateReply:
-    """Returns the failure of a rollout whose call failed. Raises an error that dooms the run."""
+    """Returns the reply that records a failed call. Raises the error if it dooms the whole run."""
     if error.halts:
         raise error
     if error.kind == "context":
@@ -215,7 +212,7 @@ def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
 
 
 class TokenRows:
-    """Collects the token rows of all rollouts in progress, by their key.
+    """Collects the token rows of all rollouts in progress, by the key of the rollout.
 
     The server reports for every call which ids it read and which it sampled. A call whose prompt
     begins with all ids of the call before it extends the row. Any other call opens a new segment,
@@ -228,7 +225,10 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Adds one reply's tokens to its rollout's row; None means that the rollout gets no row."""
+        """Adds one reply's tokens to its rollout's row.
+
+        If they are None, the rollout gets no row.
+        """
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)
@@ -236,7 +236,7 @@ class TokenRows:
                 _extend(self._rows.setdefault(key, TokenSession()), tokens)
 
     def finish(self, key: str) -> TokenRecord | None:
-        """Returns the row of an ended rollout, or None if a call had no ids."""
+        """Returns the token row of an ended rollout, or None if one of its calls had no ids."""
         with self._lock:
             session = self._rows.pop(key, None)
             complete = key not in self._unknown

@@ -34,7 +34,7 @@ from meta_agent.policies.served._server_process import ServerProcess, runs
 PREFIX: Final = "vllm:"
 PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"
 CONTEXT_TOKENS: Final = 36_864
-"""The longest conversation served, if the model can: a domain's ceiling and a reply."""
+"""The longest conversation served, if the model can: a domain's largest context and a reply."""
 START_SEC: Final = 900.0
 _POLL_SEC: Final = 0.5
 _TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
@@ -44,7 +44,7 @@ _NO_LIMIT: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server's address, its name for the model, and its key."""
+    """The address of a model server, its name for the model, and its key."""
 
     base_url: str
     model: str
@@ -100,7 +100,8 @@ def start(
 ) -> ServerProcess:
     """Starts a model server and returns it once it is healthy.
 
-    Raises ProviderError with the end of its log if it ends or takes longer than `start_sec`.
+    Raises ProviderError with the end of the server's log if it ends or
+    takes longer than `start_sec`.
     """
     process = ServerProcess(argv, variables, log)
     try:
@@ -136,22 +137,22 @@ def _until_healthy(
 
 
 def require_vllm() -> str:
-    """Returns the Python interpreter that has vLLM.
+    """Returns the path of a Python interpreter that has vLLM.
 
-    Raises PreflightError, which says how to install it, if there is none.
+    Raises PreflightError, with how to install it, if there is none.
     """
     python = os.environ.get(PYTHON_VARIABLE)
     if python:
         if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
             return python
         raise PreflightError(
-            f"{PYTHON_VARIABLE}={python} is no Python with vLLM",
+            f"{PYTHON_VARIABLE} names {python}, which is no Python with vLLM",
             hint=f"{python} -m pip install vllm",
         )
     if find_spec("vllm") is None:
         raise PreflightError(
             "vllm:PATH needs vLLM, which this environment does not have",
-            hint=f"python -m venv ~/vllm && ~/vllm/bin/pip install vllm, "
+            hint="run python -m venv ~/vllm && ~/vllm/bin/pip install vllm, "
             f"then set {PYTHON_VARIABLE}=~/vllm/bin/python",
         )
     return sys.executable
@@ -175,7 +176,7 @@ def _command(
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """Returns the command line that starts a server, without its address."""
+    """Returns the command line that starts a vLLM server, without the address it listens on."""
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
     return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
@@ -192,7 +193,10 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 
 
 def window_of(config: JSON) -> int:
-    """Returns how many tokens the model can read."""
+    """Returns how many tokens the model can read, by its `config.json`.
+
+    The number is huge if the file names no limit.
+    """
     text = config.get("text_config")
     window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None
@@ -226,7 +230,7 @@ def config_of(path: Path) -> dict[str, JSON]:
 
 
 def has_gpu() -> bool:
-    """Returns True if this machine has a GPU for servers."""
+    """Returns True if this machine has an NVIDIA or AMD GPU."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 
