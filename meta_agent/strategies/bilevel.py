@@ -48,9 +48,9 @@ def yields(nodes: Sequence[Node]) -> list[float]:
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):
-        made = [node for node in nodes if node.trial >= 0 and node.trial // PERIOD == period]
-        after = max([best, *(node.clean for node in made if node.valid)])
-        rates.append((after - best) / max(1, sum(node.attempts for node in made)))
+        trials = [node for node in nodes if node.trial >= 0 and node.trial // PERIOD == period]
+        after = max([best, *(node.clean for node in trials if node.valid)])
+        rates.append((after - best) / max(1, sum(node.attempts for node in trials)))
         best = after
     return rates
 

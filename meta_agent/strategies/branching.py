@@ -216,9 +216,9 @@ class _Forest:
         share = collected.evaluated.clean / collected.evaluated.planned
         arm = run.lab.arm_of("start", collected.tree, {0: collected.evaluated})
         solved, factors = self._solved(arm), frozenset(run.plan.factors)
-        made = allowed(run) - attempts_left(run, "start")
+        attempts = allowed(run) - attempts_left(run, "start")
         self._nodes.append(
-            Node(number, self._first, clean=share, solved=solved, open=factors, attempts=made)
+            Node(number, self._first, clean=share, solved=solved, open=factors, attempts=attempts)
         )
 
     def _pays(self, move: Move, trial: int) -> bool:
@@ -236,12 +236,12 @@ class _Forest:
         node, before = self._nodes[move.node], len(self._nodes)
         words = f"trial {trial}: {move.kind} on {node.version.id}"
         self._run.phase("bundle", f"{words}, {100 * node.clean:.1f} % clean")
-        left = attempts_left(self._run, f"g{trial}/before")
+        budget_left = attempts_left(self._run, f"g{trial}/before")
         make = {"idea": self._expand, "repair": self._repair}.get(move.kind, self._remix)
         if not make(node, move, trial):
             rest = node.open - frozenset(move.factors or node.open)
             self._nodes[node.number] = node._replace(open=rest)
-        used = left - attempts_left(self._run, f"g{trial}/after")
+        used = budget_left - attempts_left(self._run, f"g{trial}/after")
         if len(self._nodes) > before:
             self._nodes[before] = self._nodes[before]._replace(attempts=used)
 

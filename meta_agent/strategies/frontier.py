@@ -43,8 +43,8 @@ def population(nodes: Sequence[Node]) -> list[Node]:
 
 def productivity(nodes: Sequence[Node], node: Node) -> float:
     """Returns how likely a child is better than the node, by Laplace's rule of succession."""
-    made = children(nodes, node)
-    return (1 + sum(child.clean > node.clean for child in made)) / (2 + len(made))
+    tries = children(nodes, node)
+    return (1 + sum(child.clean > node.clean for child in tries)) / (2 + len(tries))
 
 
 def distance(node: Node, other: Node) -> float:

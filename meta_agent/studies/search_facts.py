@@ -34,12 +34,12 @@ def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> d
         _outcomes(ledger, run, kind) for kind in ("candidate", "verdict", "cell", "proposal")
     )
     in_cells = {name for cell in cells for name in cell["members"]}
-    own = {candidate["id"]: candidate for candidate in candidates}
-    by_candidate = {row["candidate"]: row for row in verdicts if row["candidate"] in own}
+    ideas = {candidate["id"]: candidate for candidate in candidates}
+    by_candidate = {row["candidate"]: row for row in verdicts if row["candidate"] in ideas}
     fates = Counter(_fate(row, in_cells) for row in by_candidate.values())
     fates["refused"] = sum(len(row.get("refused", ())) for row in proposals)
     scored = [row["calibration"] for row in by_candidate.values() if row.get("calibration")]
-    risks = list(_risks(store, own, by_candidate))
+    risks = list(_risks(store, ideas, by_candidate))
     gain = _vault_gain(ledger, run)
     return {
         "kinds": dict(Counter(candidate["factor"] for candidate in candidates)),
@@ -71,11 +71,11 @@ def _fate(verdict: Mapping[str, Any], in_cells: set[str]) -> str:
 
 
 def _risks(
-    store: RolloutStore, own: Mapping[str, Any], verdicts: Mapping[str, Any]
+    store: RolloutStore, ideas: Mapping[str, Any], verdicts: Mapping[str, Any]
 ) -> Iterator[bool]:
     """Yields, for every named task that the side before solved, whether the other side lost it."""
     for name, verdict in verdicts.items():
-        risks: Sequence[str] = own[name]["hypothesis"].get("risks", ())
+        risks: Sequence[str] = ideas[name]["hypothesis"].get("risks", ())
         if not risks or not verdict.get("arms"):
             continue
         before, after = (load_arm(store, ArmRef.from_json(ref)) for ref in verdict["arms"])

@@ -41,13 +41,13 @@ class _Side(NamedTuple):
     lost: int
 
     def to_json(self, path: Path) -> dict[str, JSON]:
-        known = [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
+        scores = [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
         return {
             "path": str(path),
             "tasks": len(self.outcomes),
-            "attempts": len(known) + self.lost,
+            "attempts": len(scores) + self.lost,
             "lost": self.lost,
-            "score": fmean(known) if known else None,
+            "score": fmean(scores) if scores else None,
         }
 
 
