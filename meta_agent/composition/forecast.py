@@ -84,7 +84,7 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
     require_limits(config, domain)
-    require_needs(first_harness(config), domain)
+    require_needs(config, first_harness(config), domain)
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
     effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None

@@ -37,6 +37,7 @@ from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.harness import no_recipe, parse_contract
+from meta_agent.core.harness.judge import RewardJudge
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
 from meta_agent.core.ledger import DONE, WAIT, Ledger
@@ -82,7 +83,7 @@ def open_run(
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     require_limits(config, domain)
     workspace = open_or_create(config)
-    require_needs(first_harness(config), domain)
+    require_needs(config, first_harness(config), domain)
     drain = nullcontext(stop) if stop else draining()
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:
         reap(backends=("docker", backend))
@@ -289,6 +290,9 @@ def _lab(
     images = {} if began.done else images_of(repo, backend)
     placed = placing(config, domain)
     engines = engines_for(config, base_policy(config), domain, workspace.root / "logs")
+    judge = None
+    if client is not None and config.reward_judge is not None:
+        judge = RewardJudge(client, client.model_of("reward"))
     executor = None
     if not began.done:
         executor = executor_of(config, run_id, backend, images, domain, display, stopping)
@@ -302,6 +306,7 @@ def _lab(
         policies=policies_of(config, client, placed.devices, engines),
         open_sandbox=sandboxes_of(backend, run_id, images),
         executor=executor,
+        ask_judge=judge,
     )
 
 

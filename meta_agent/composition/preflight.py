@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from meta_agent.composition.bring import is_brought
 from meta_agent.composition.served import require_servers
@@ -26,6 +28,8 @@ from meta_agent.proposers import agent_cli, require_agent
 from meta_agent.sandboxes import Backend, resolve_backend
 from meta_agent.strategies.strategies import STRATEGIES
 from meta_agent.trackers import require_trackers
+
+_JUDGE: Final = re.compile(rb"^def judge\(", re.MULTILINE)
 
 
 def preflight(config: RunConfig) -> None:
@@ -81,6 +85,12 @@ def require_supported(config: RunConfig) -> None:
             f"{config.policy} is called from this machine, which holds its keys",
             hint="leave --executor out, or give --policy nano or hf:PATH",
         )
+    if config.executor != "local" and config.reward_judge:
+        raise ConfigError(
+            f"--model reward={config.reward_judge} is for trainings on this machine, which holds "
+            f"the keys, and not for --executor {config.executor}",
+            hint="leave one of them out",
+        )
     if config.policy == "nano" and not config.train_steps:
         raise ConfigError(
             "--train-steps is 0, but the nano policy solves nothing before it is trained",
@@ -102,7 +112,7 @@ def _require_own_caps(config: RunConfig) -> None:
         ("--max-usd", config.max_usd, config.role_max_usd),
         ("--max-tokens", config.max_tokens, config.role_max_tokens),
     ):
-        if cap is not None or by_role.keys() - {"policy", "judge"}:
+        if cap is not None or by_role.keys() - {"policy", "judge", "reward"}:
             raise ConfigError(
                 f"{name} cannot cap {config.meta_model}: its own login pays for it, and nobody "
                 "knows beforehand what a session costs",
@@ -136,11 +146,17 @@ def require_limits(config: RunConfig, domain: Domain) -> None:
         )
 
 
-def require_needs(tree: HarnessTree | None, domain: Domain) -> None:
-    """Raises ConfigError if a limit is below what the harness says that it needs."""
+def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -> None:
+    """Raises ConfigError if the harness needs a higher limit, or a model for its reward."""
     if tree is None:  # it has yet to be imported
         return
     contract, limits = parse_contract(tree), asdict(domain.ceilings)
+    rewards = (tree.files[path] for path in contract.files_of("reward", tree))
+    if config.trainable and not config.reward_judge and any(map(_JUDGE.search, rewards)):
+        raise ConfigError(
+            f"the reward of the harness {contract.name} asks a model, and none is named for it",
+            hint="--model reward=provider/model",
+        )
     limits["seconds"] = limits["wall_sec"]
     for name, least in contract.needs.items():
         if limits[name] < least:

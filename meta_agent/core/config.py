@@ -366,6 +366,11 @@ class RunConfig(BaseModel):
         return self.models.get("judge") if self.grade is not None else None
 
     @property
+    def reward_judge(self) -> str | None:
+        """The model that the reward of a training may ask, or None."""
+        return self.models.get("reward") if self.trainable else None
+
+    @property
     def slug(self) -> str:
         """The domain as it appears in names of runs, refs and containers."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
@@ -448,7 +453,7 @@ class RunConfig(BaseModel):
 def asks_models(config: RunConfig) -> bool:
     """Returns True if the run calls any model that it does not train itself."""
     policy = not config.is_local and not config.policy_is_plugged
-    return config.team_is_asked or policy or config.judge is not None
+    return config.team_is_asked or policy or bool(config.judge or config.reward_judge)
 
 
 TRAINING: Final = (

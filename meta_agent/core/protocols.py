@@ -1,8 +1,7 @@
 """The nouns of meta-agent, as small frozen dataclasses and Protocols: the page to read first.
 
 Records that leave the process are plain JSON, by `to_json` and `from_json` beside each stored
-record. Nothing is pickled. Names end in their unit. This module imports no torch, Docker or git.
-`ARCHITECTURE.md` says how each folder does its work.
+record. Names end in their unit. `ARCHITECTURE.md` says how each folder does its work.
 """
 
 from __future__ import annotations
@@ -207,6 +206,7 @@ class Rollout:
     cost: dict[str, float] = field(default_factory=dict)  # {"tokens": n, "usd": x}
     cut_replies: int = 0  # replies that ended at their token limit
     views: list[ViewChange] = field(default_factory=list)
+    judged: str | None = None  # what a model said about it, at the request of the reward
 
     @property
     def clean(self) -> bool:
@@ -231,9 +231,9 @@ class PlannedRollout:
 
 # --- models ------------------------------------------------------------------------------------
 
-Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "policy"]
+Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "reward", "policy"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Who calls a model. `judge` is used if the user's grader defines `judge(task, answer)`."""
+"""Who calls a model. `judge` is for a grader, and `reward` for a reward that defines `judge`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.harness import parse_recipe
 from meta_agent.core.proposals import Situation, TriedIdea
 from meta_agent.core.protocols import HarnessTree, Rollout, VerdictKind
 from meta_agent.core.resources import shipped_harness
@@ -34,9 +35,10 @@ def attempt(number: int = 0, said: str = ANSWER, *, solved: bool = True, **field
         {"role": "assistant", "content": said},
     ]
     task = f"graded/train/{number}"
+    group = fields.pop("group_id", task)
     facts: dict[str, Any] = {"outcome": solved, "messages": messages, "turns": 1, **fields}
     return Rollout(
-        "r", "v", "graded", "train", task, "h", task, 0, 0, "c", "p", "e", **facts
+        "r", "v", "graded", "train", task, "h", group, 0, 0, "c", "p", "e", **facts
     )  # fmt: skip
 
 
@@ -56,6 +58,26 @@ def said_first(harness: HarnessTree, proposal: Proposal) -> str:
     (text,) = proposal.edits.values()
     ast.parse(text)
     return text
+
+
+def test_solved_groups_of_unequal_length_get_a_group_reward() -> None:
+    groups = [attempt(n, said, group_id=f"g{n}") for n in range(3) for said in ("it", "it " * 9)]
+    dead = {"signal__dead_solved_ratio": 0.6, "signal__dead_group_ratio": 0.6}
+    proposal = ideas(tree(), groups, **dead)["pay-shorter-of-group"]
+    (text,) = proposal.edits.values()
+    scope = namespace(text)
+    rollouts = [{"outcome": r.outcome, "messages": r.messages} for r in groups[:2]]
+    assert scope["reward_group"](rollouts) == [{"shorter": 1.0}, {"shorter": 0.0}]  # type: ignore[operator]
+    assert scope["WEIGHTS"]["shorter"] == 0.1  # type: ignore[index]
+    equal = [attempt(n, group_id=f"g{n}") for n in range(3) for _ in range(2)]
+    assert "pay-shorter-of-group" not in ideas(tree(), equal, **dead)
+
+
+def test_replies_that_are_cut_suggest_the_keys_of_dapo() -> None:
+    proposal = ideas(tree(), behaviour__cut_replies=0.5)["as-dapo"]
+    recipe = parse_recipe(*proposal.edits.values())
+    assert recipe.mask_truncated_completions and recipe.epsilon_high == 0.28
+    assert "as-dapo" not in ideas(tree(), weights="nano", behaviour__cut_replies=0.5)
 
 
 @pytest.mark.parametrize("name", CHATS)

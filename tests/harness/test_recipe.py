@@ -9,7 +9,7 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Recipe, parse_recipe
-from meta_agent.core.harness.recipe import LOSS_TYPES
+from meta_agent.core.harness.recipe import LOSS_TYPES, PRESETS
 
 GOOD = {
     "defaults": "",
@@ -21,9 +21,12 @@ GOOD = {
     "anchored": "beta = 0.04\nmax_grad_norm = 0.5\nweight_decay = 0.01",
     "sampling": "temperature = 1.2\ntop_p = 0.95",
     **{f"loss {name}": f'loss_type = "{name}"' for name in LOSS_TYPES if name != "luspo"},
+    **{f"preset {name}": f'preset = "{name}"' for name in PRESETS},
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
 BAD = {
+    'preset = "ppo"': "preset = 'ppo' must be one of grpo, dr_grpo, dapo",
+    "preset = 3": "must be one of grpo",
     "learning_rate = 0.0": "learning_rate",
     "learning_rate = 0.2": "0.1",
     "learning_rate = nan": "learning_rate",
@@ -91,3 +94,10 @@ def grpo_config(directory: Path, **settings: Any) -> Any:
         return trl.GRPOConfig(
             output_dir=str(directory), use_cpu=True, bf16=False, report_to=[], **settings
         )
+
+
+def test_a_key_of_the_file_overrides_that_of_the_preset() -> None:
+    recipe = parse_recipe('epsilon_high = 0.4\npreset = "dapo"\nnum_generations = 4')
+    assert (recipe.loss_type, recipe.epsilon_high, recipe.num_generations) == ("dapo", 0.4, 4)
+    assert recipe.mask_truncated_completions
+    assert parse_recipe('preset = "gspo"').importance_sampling_level == "sequence"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from meta_agent.core.errors import CandidateError, ConfigError, SandboxError
 from meta_agent.core.harness import CheckResult, HarnessSession
-from meta_agent.core.protocols import HarnessTree, Sandbox, TokenRecord
+from meta_agent.core.protocols import HarnessTree, RolloutFailure, Sandbox, TokenRecord
 from meta_agent.core.resources import resource_dir, shipped_harness
 from meta_agent.core.rollouts import to_line
+from meta_agent.core.rollouts.record import from_json
 from meta_agent.sandboxes import open_sandbox
 
 from ..rollouts.laboratory import FILES, session, tree
@@ -119,6 +121,86 @@ def test_an_agent_reads_a_file_beside_it(sandbox: Sandbox) -> None:
     reward = code + "WEIGHTS = {}\ndef reward(rollout): return {'x': float(len(TEXT))}\n"
     held = HarnessSession(sandbox, tree(reward=reward, prompt_md="four"))
     assert held.reward([sample()]) == [{"x": 4.0}]
+
+
+GROUP = """
+WEIGHTS = {}
+def reward(rollout): return {'solved': float(bool(rollout['outcome']))}
+def reward_group(rollouts):
+    turns = sorted(r['turns'] for r in rollouts)
+    return [{'rank': float(turns.index(r['turns']))} for r in rollouts]
+"""
+JUDGED = """
+WEIGHTS = {}
+def reward(rollout): return {}
+def judge(rollouts): return [f"turns {r['turns']}" if r['turns'] else None for r in rollouts]
+def reward_group(rollouts): return [{'liked': float(r['judged'] or 0)} for r in rollouts]
+"""
+
+
+def test_a_group_reward_gets_each_group_whole_and_keeps_the_order(sandbox: Sandbox) -> None:
+    held = HarnessSession(sandbox, tree(reward=GROUP))
+    rollouts = [
+        sample(group_id=group, turns=turns)
+        for group, turns in (("a", 5), ("b", 9), ("a", 2), ("b", 1))
+    ]
+    assert [row["rank"] for row in held.reward(rollouts)] == [1.0, 1.0, 0.0, 0.0]
+    lines = [to_line(rollout) for rollout in rollouts]
+    assert held.begin_reward(lines)() == held.reward(rollouts)
+    assert held.reward([]) == []
+
+
+GROUP_RETURNS = {
+    "wrong count": (
+        "[{'x': 1.0}]",
+        "harness_reward_failed",
+        r"reward_group\(\) gave 1 values for 2",
+    ),
+    "nan": ("[{'x': float('nan')}] * 2", "harness_reward_failed", r"rollout 0 gave x = nan"),
+    "missing": ("[{'x': 1.0}, {}]", "bad_keys", "rollout 1 has the components none"),
+    "of reward": ("[{'solved': 1.0}] * 2", "bad_keys", "none of reward"),
+    "no dict": ("[3, 4]", "bad_value", r"reward_group\(\) of rollout 0"),
+}
+
+
+@pytest.mark.parametrize("fault", GROUP_RETURNS)
+def test_a_group_reward_outside_the_contract_is_named(sandbox: Sandbox, fault: str) -> None:
+    value, reason, words = GROUP_RETURNS[fault]
+    text = GROUP.partition("    turns")[0] + f"    return {value}\n"
+    held = HarnessSession(sandbox, tree(reward=text))
+    with pytest.raises(CandidateError, match=words) as caught:
+        held.reward([sample(group_id="a"), sample(group_id="a")])
+    assert caught.value.reason == reason
+
+
+def test_a_judge_answers_as_data_and_who_got_no_answer_is_no_zero(sandbox: Sandbox) -> None:
+    held = HarnessSession(sandbox, tree(reward=JUDGED))
+    rollouts = [sample(turns=turns) for turns in (3, 0, 4)]
+    assert [row["liked"] for row in held.reward(rollouts)] == [0.0, 0.0, 0.0]  # nobody is asked
+    asked: list[str] = []
+
+    def ask(questions: Sequence[str]) -> list[str | RolloutFailure]:
+        asked.extend(questions)
+        return ["0.5", RolloutFailure("verifier", "the judge answered nothing")]
+
+    held.ask_judge = ask
+    assert held.reward(rollouts) == [{"liked": 0.5}, {"liked": 0.0}, {}]
+    assert asked == ["turns 3", "turns 4"]
+    assert [rollout.judged for rollout in rollouts] == ["0.5", None, None]
+    assert rollouts[2].error is not None and rollouts[2].error.kind == "verifier"
+    assert from_json(json.loads(to_line(rollouts[0]))) == replace(rollouts[0], tokens=None)
+
+
+@pytest.mark.parametrize("value", ["[3]", "['']", "['x' * 99999]", "[]", "[{}]"])
+def test_a_question_outside_the_contract_is_a_candidate_error(sandbox: Sandbox, value: str) -> None:
+    text = JUDGED.replace(
+        "[f\"turns {r['turns']}\" if r['turns'] else None for r in rollouts]", value
+    )
+    assert text != JUDGED
+    held = HarnessSession(sandbox, tree(reward=text))
+    held.ask_judge = lambda questions: list(questions)
+    with pytest.raises(CandidateError, match="judge"):
+        held.reward([sample()])
 
 
 LOADING = {
@@ -274,6 +356,19 @@ CONTRACT = {
         "nan",
     ),
     "reward without weights": ({"reward": "def reward(r): return {}"}, "lab/reward.py", "WEIGHTS"),
+    "the group's names differ": (
+        {
+            "reward": JUDGED.partition("def judge")[0]
+            + "def reward_group(rs): return [{'t' + str(r['turns']): 1.0} for r in rs]\n"
+        },
+        "lab/reward.py",
+        "other names",
+    ),
+    "judge asks numbers": (
+        {"reward": JUDGED.partition("def judge")[0] + "def judge(rs): return [1 for _ in rs]\n"},
+        "lab/reward.py",
+        "give a text or None",
+    ),
     "keep is short": (
         {"filter": FORMS["filter"].format("[1]")},
         "lab/filter.py",

@@ -75,6 +75,15 @@ def test_runs_that_ask_nobody_cost_nothing(tmp_path: Path, meta_model: str) -> N
     assert (found.usd, found.calls, found.roles) == (Range(0, 0), Range(0, 0), {})
 
 
+@pytest.mark.parametrize("role", ["judge", "reward"])
+def test_a_judge_is_part_of_the_forecast(role: str) -> None:
+    config = RunConfig(models={role: "openai/m"}, budget=100)
+    forecast_of = estimate(config, plan_for(config), {role: GPT}, KNOWN)  # type: ignore[dict-item]
+    assert list(forecast_of.roles) == [role] and forecast_of.usd is not None
+    if role == "reward":
+        assert forecast_of.calls == Range(0, 100)
+
+
 @pytest.mark.parametrize(
     ("settings", "idle"),
     [

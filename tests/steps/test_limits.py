@@ -96,10 +96,25 @@ def test_a_limit_below_what_the_harness_needs_is_refused() -> None:
         ("max_turns=5", "the limit max_turns is 5, and the harness mine needs at least 6"),
         ("max_turns=6,seconds=9", "the limit seconds is 9"),
     ):
-        domain = load_run_domain(RunConfig(limits=limits))
+        config = RunConfig(limits=limits)
         with pytest.raises(ConfigError, match=words):
-            require_needs(tree, domain)
-    require_needs(tree, load_run_domain(RunConfig(limits="max_turns=6")))
+            require_needs(config, tree, load_run_domain(config))
+    config = RunConfig(limits="max_turns=6")
+    require_needs(config, tree, load_run_domain(config))
+
+
+def test_a_reward_that_asks_a_model_needs_one() -> None:
+    contract = (
+        '[harness]\nname = "mine"\ncommand = ["true"]\neditable = ["**"]\n'
+        '[factors]\nreward = ["reward.py"]\n'
+    )
+    reward = "def judge(rollouts):\n    return [None for _ in rollouts]\n"
+    files = {"harness.toml": contract.encode(), "reward.py": reward.encode()}
+    config, tree = RunConfig(), HarnessTree("c", "t", files)
+    domain = load_run_domain(config)
+    with pytest.raises(ConfigError, match="the reward of the harness mine asks a model"):
+        require_needs(config, tree, domain)
+    require_needs(RunConfig(models={"reward": "openai/m"}), tree, domain)
 
 
 def test_a_plan_for_weights_of_ones_own_says_attempts_and_tokens(

@@ -22,6 +22,10 @@ Its functions run in a sandbox, behind `HarnessSession`, which validates all tha
         # -> Reply(content, finish_reason); await tools.call(name, **arguments)
         # -> Result(text, ok, done)
     def reward(rollout: dict) -> dict[str, float]       # reward.py, beside WEIGHTS
+    def reward_group(rollouts: list[dict]) -> list[dict[str, float]]  # reward.py, if wanted:
+                                                        # components relative to one group
+    def judge(rollouts: list[dict]) -> list[str | None] # reward.py, if wanted: a question about
+                                                        # each rollout; its "judged" is the reply
     def keep(groups: list[dict]) -> list[float]         # filter.py; a group has "task_key",
                                                         # "rewards" and "outcomes"
     def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py

@@ -75,7 +75,25 @@ def check_reward(samples: list[Json]) -> None:
         raise code.HarnessFault(
             "reward() returned other values for the same rollouts when repeated"
         )
+    check_groups(samples)
     floats(getattr(HARNESS.role("reward"), "WEIGHTS", None), "WEIGHTS")
+
+
+def check_groups(samples: list[Json]) -> None:
+    """Checks reward_group() and judge() if there are any, with and without a model's answers."""
+    for judged in (None, "7"):
+        rows = [{**record, "judged": judged, "group_id": "g"} for record in samples]
+        if code.optional("reward_group"):
+            parts = code.by_group(copy(rows), "reward_group")
+            names = {tuple(sorted(floats(part, "reward_group()"))) for part in parts}
+            if len(names) > 1:
+                raise code.HarnessFault(
+                    f"reward_group() gave other names by rollout: {names!r:.200}"
+                )
+    if code.optional("judge"):
+        for text in code.by_group(copy(samples), "judge"):
+            if text is not None and not isinstance(text, str):
+                raise code.HarnessFault(f"judge() gave {text!r:.80}; give a text or None")
 
 
 def check_keep() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 import os
 import shutil
 import sys
@@ -161,7 +162,13 @@ def load(args: Args, channel: object) -> Json:
             HARNESS.role(role)
     weights = getattr(HARNESS.role("reward"), "WEIGHTS", {}) if "reward" in HARNESS.roles else {}
     declared = [declaration(module) for _, module in HARNESS.diagnostics()]
-    return {"weights": dict(weights), "diagnostics": declared}
+    groups = {name: optional(name) is not None for name in ("reward_group", "judge")}
+    return {"weights": dict(weights), "diagnostics": declared, **groups}
+
+
+def optional(name: str) -> Callable[..., Any] | None:
+    """Returns a function that the reward file may define, or None."""
+    return getattr(HARNESS.role("reward"), name, None) if "reward" in HARNESS.roles else None
 
 
 def declaration(module: ModuleType) -> Json:
@@ -192,8 +199,41 @@ def measure(args: Args, channel: object) -> Json:
 
 def reward(args: Args, channel: object) -> Json:
     """Computes the harness's reward of each rollout record that `channel` brings, in order."""
-    function = HARNESS.function("reward", "reward")
-    return [function(record) for record in records(args)]
+    function, together = HARNESS.function("reward", "reward"), optional("reward_group")
+    if together is None:
+        return [function(record) for record in records(args)]
+    rows = [{"judged": None, **record} for record in records(args)]
+    parts = by_group(rows, "reward_group")
+    for index, part in enumerate(parts):
+        for name, value in part.items() if isinstance(part, dict) else ():
+            if value != value or value in (math.inf, -math.inf):
+                raise HarnessFault(f"reward_group() of rollout {index} gave {name} = {value}")
+    return [list(pair) for pair in zip(map(function, rows), parts, strict=True)]
+
+
+def judge(args: Args, channel: object) -> Json:
+    """Returns what the reward wants to ask a model about each record: a text, or None."""
+    return by_group(list(records(args)), "judge")
+
+
+def by_group(rows: list[Json], name: str) -> list[Json]:
+    """Calls a function of the reward file with the records of each group.
+
+    Returns its values in the order of the records. Raises HarnessFault if their number is wrong.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault(row["group_id"], []).append(index)
+    function, values = HARNESS.function("reward", name), [None] * len(rows)
+    for members in groups.values():
+        answers = list(function([rows[index] for index in members]))
+        if len(answers) != len(members):
+            raise HarnessFault(
+                f"{name}() gave {len(answers)} values for {len(members)} rollouts; give one each"
+            )
+        for index, answer in zip(members, answers, strict=True):
+            values[index] = answer
+    return values
 
 
 def keep(args: Args, channel: object) -> Json:
@@ -226,6 +266,7 @@ OPERATIONS = {
     "harness.stage": stage,
     "harness.measure": guarded(measure),
     "harness.reward": guarded(reward),
+    "harness.judge": guarded(judge),
     "harness.keep": guarded(keep),
     "harness.order": guarded(order),
 }

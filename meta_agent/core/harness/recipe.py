@@ -4,6 +4,7 @@ Promises: refuses a recipe that TRL's `GRPOConfig` would refuse, and one that ca
 learning rate of 0, one rollout a group). It does so before a process starts, in one sentence that
 names key, value and range. What the evaluator owns (turns, token limits, steps, seeds) has no key
 here. TRL itself is not imported.
+`preset = "dapo"` sets the keys of a published algorithm; other keys of the file override them.
 Does not cover: whether a recipe is any good.
 """
 
@@ -119,6 +120,22 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "grpo": {"loss_type": "grpo", "scale_rewards": "group"},
+    "dr_grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
+    "dapo": {"loss_type": "dapo", "epsilon_high": 0.28, "mask_truncated_completions": True},
+    "gspo": {
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+    },
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+    "dra_grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
+}
+"""Keys of a recipe by the name of an algorithm. `docs/how-to/recipes.md` says what they omit."""
+
+
 def no_recipe(harness: str, count: int = 0) -> ConfigError:
     """Returns the error for a harness whose factor `recipe` has not exactly one recipe file."""
     return ConfigError(
@@ -134,6 +151,7 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not valid TOML, correct it: {error}") from error
+    data = with_preset(data, where)
     for key, value in data.items():
         _check_key(where, key, value)
     recipe = Recipe(**{key: _as_field(value, key) for key, value in data.items()})
@@ -141,11 +159,23 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
     return recipe
 
 
+def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:
+    """Returns the keys of a recipe together with those of its preset, which they override."""
+    keys = {key: value for key, value in data.items() if key != "preset"}
+    name = data.get("preset")
+    if name is None:
+        return keys
+    if not isinstance(name, str) or name not in PRESETS:
+        names = ", ".join(PRESETS)
+        raise ConfigError(f"{where}: preset = {name!r} must be one of {names}")
+    return {**PRESETS[name], **keys}
+
+
 def _check_key(where: str, key: str, value: Any) -> None:
     check = _CHECKS.get(key)
     if check is None:
         close = difflib.get_close_matches(key, _CHECKS, 1, 0.5)
-        hint = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_CHECKS)}"
+        hint = f"did you mean {close[0]}?" if close else f"known: preset, {', '.join(_CHECKS)}"
         raise ConfigError(f"{where}: unknown key {key!r}; {hint}", hint=hint)
     if expected := check(value):
         raise ConfigError(f"{where}: {key} = {value!r} must be {expected}")

@@ -18,7 +18,14 @@ from typing import Any, Final, Protocol
 from meta_agent.core.errors import CandidateError, ConfigError, GuestError, SandboxError
 from meta_agent.core.harness.contract import HarnessContract, parse_contract
 from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe
-from meta_agent.core.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
+from meta_agent.core.protocols import (
+    JSON,
+    CallServer,
+    HarnessTree,
+    Rollout,
+    RolloutFailure,
+    Sandbox,
+)
 from meta_agent.core.rollouts.record import to_line
 
 # Installed in this order: the later modules import the first by its name in the worker.
@@ -30,10 +37,13 @@ GUEST_MODULES: Final = (
 MAX_GROUP_WEIGHT: Final = 1000.0
 MAX_REWARD_NAMES: Final = 32
 LAYERS: Final = ("score", "signal", "behaviour", "version")
+MAX_QUESTION_CHARS: Final = 64_000
 _TIMEOUT_SEC: Final = 60.0
 _CHUNK_BYTES: Final = 4 << 20
 
 Rewards = list[dict[str, float]]
+AskJudge = Callable[[Sequence[str]], Sequence[str | RolloutFailure]]
+"""Asks the model of the reward. Returns a reply to each question, or why there is none."""
 _ROLE_FILES: Final = (
     ("reward", "reward.py"),
     ("filter", "filter.py"),
@@ -84,6 +94,9 @@ class HarnessSession:
     The constructor loads it and raises `CandidateError` if it cannot.
     """
 
+    ask_judge: AskJudge | None = None
+    """Answers the questions of the reward's `judge`. None: they are not asked."""
+
     def __init__(self, sandbox: Sandbox, tree: HarnessTree) -> None:
         self.sandbox = sandbox
         self.tree = tree
@@ -107,6 +120,7 @@ class HarnessSession:
 
     def _adopt(self, facts: JSON) -> None:
         self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
+        self.in_groups, self.has_judge = (bool(facts.get(n)) for n in ("reward_group", "judge"))
         declared = _get(facts, "diagnostics")
         self._diagnostics = [_declared(fact) for fact in _listing(declared, None, "diagnostics")]
 
@@ -146,11 +160,38 @@ class HarnessSession:
         self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
 
     def reward(self, rollouts: Iterable[Rollout]) -> Rewards:
-        """Returns the reward components of each rollout, in order."""
-        rows: Rewards = []
-        for lines in _chunks(to_line(rollout) for rollout in rollouts):
-            rows += self.begin_reward(lines)()
-        return rows
+        """Returns the reward components of each rollout, in order.
+
+        If the reward asks a model, each reply is stored in its rollout. A rollout without a reply
+        gets a failure instead, and no components.
+        """
+        if not (self.in_groups or self.has_judge):
+            chunks = _chunks(to_line(rollout) for rollout in rollouts)
+            return [row for lines in chunks for row in self.begin_reward(lines)()]
+        every, rows = list(rollouts), dict[int, dict[str, float]]()
+        groups = _groups(every)
+        self._judge(every, groups)
+        for group in groups:
+            scored = [index for index in group if not _lost_by_judge(every[index])]
+            rewards = self.begin_reward([to_line(every[index]) for index in scored])()
+            rows |= dict(zip(scored, rewards, strict=True))
+        return [rows.get(index, {}) for index in range(len(every))]
+
+    def _judge(self, rollouts: Sequence[Rollout], groups: Iterable[Sequence[int]]) -> None:
+        """Asks the model what the harness wants to know about each rollout of each group."""
+        if not self.has_judge or self.ask_judge is None:
+            return
+        questions: dict[int, str] = {}
+        for group in groups:
+            reply = self._ask("harness.judge", {}, [to_line(rollouts[index]) for index in group])
+            texts = map(_question, _listing(reply, len(group), "judge()"))
+            questions |= {at: text for at, text in zip(group, texts, strict=True) if text}
+        answers = self.ask_judge(list(questions.values()))
+        for index, answer in zip(questions, answers, strict=True):
+            if isinstance(answer, str):
+                rollouts[index].judged = answer
+            else:
+                rollouts[index].error = answer
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
         """Starts to compute rewards for records given as JSON lines.
@@ -158,7 +199,7 @@ class HarnessSession:
         The guest begins at once; the returned function waits and returns the rewards in order.
         """
         reply, count = self._begin("harness.reward", {}, lines), len(lines)
-        return lambda: _rewards(reply(), count)
+        return lambda: _rewards(reply(), count, in_groups=self.in_groups)
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
         """Returns a weight for each group (0 drops it); all are 1 if the harness has no filter."""
@@ -326,9 +367,42 @@ def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
     return value
 
 
-def _rewards(answer: JSON, count: int) -> Rewards:
+def _rewards(answer: JSON, count: int, *, in_groups: bool) -> Rewards:
     rows = _listing(answer, count, "reward()")
-    return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+    if not in_groups:
+        return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+    pairs = [_listing(row, 2, "reward_group()") for row in rows]
+    alone = [named_floats(row, f"reward() of rollout {i}") for i, (row, _) in enumerate(pairs)]
+    group = [
+        named_floats(row, f"reward_group() of rollout {i}") for i, (_, row) in enumerate(pairs)
+    ]
+    for i, (own, shared) in enumerate(zip(alone, group, strict=True)):
+        if shared.keys() != group[0].keys() or shared.keys() & own.keys():
+            names = ", ".join(shared) or "none"
+            raise CandidateError(
+                f"reward_group() of rollout {i} has the components {names}; it must give each "
+                "rollout the same ones, and none of reward()'s",
+                reason="bad_keys",
+            )
+    return [{**own, **shared} for own, shared in zip(alone, group, strict=True)]
+
+
+def _question(value: JSON) -> str | None:
+    if value is None or (isinstance(value, str) and 0 < len(value) <= MAX_QUESTION_CHARS):
+        return value
+    raise _wrong("judge()", value, f"None, or a text of at most {MAX_QUESTION_CHARS} characters")
+
+
+def _groups(rollouts: Sequence[Rollout]) -> list[list[int]]:
+    """Returns the positions of the rollouts of each group, in the order of their first one."""
+    groups: dict[str, list[int]] = {}
+    for index, rollout in enumerate(rollouts):
+        groups.setdefault(rollout.group_id, []).append(index)
+    return list(groups.values())
+
+
+def _lost_by_judge(rollout: Rollout) -> bool:
+    return rollout.error is not None and rollout.error.kind == "verifier"
 
 
 def _group_weights(answer: JSON, count: int) -> list[float]:

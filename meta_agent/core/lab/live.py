@@ -32,6 +32,7 @@ from typing import Final
 
 from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.gate import Arm, task_order
+from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.core.lab.executor import Executor, LocalExecutor
 from meta_agent.core.lab.fair import or_refusal
@@ -85,6 +86,7 @@ class Lab:
         policies: Policies,
         open_sandbox: SandboxOpener,
         executor: Executor | None = None,
+        ask_judge: AskJudge | None = None,
     ) -> None:
         self.settings = settings
         self.ledger = ledger
@@ -96,7 +98,7 @@ class Lab:
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
         self.open_sandbox = open_sandbox
-        self._apparatus = Apparatus(settings, domain, policies, open_sandbox)
+        self._apparatus = Apparatus(settings, domain, policies, open_sandbox, ask_judge)
         self.session = self._apparatus.session
         self._executor = executor or LocalExecutor(self._apparatus, settings.workers, stopping)
 

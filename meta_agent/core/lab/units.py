@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.capabilities import Capabilities, PatientGateway
-from meta_agent.core.errors import IntegrityError
+from meta_agent.core.errors import CandidateError, IntegrityError
 from meta_agent.core.gate import task_order
 from meta_agent.core.harness import HarnessSession, open_session
+from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab._rows import (
     Again,
     accepted_recipe,
@@ -156,9 +157,10 @@ class Apparatus:
         domain: Domain,
         policies: Policies,
         open_sandbox: SandboxOpener,
+        ask_judge: AskJudge | None = None,
     ) -> None:
         self.settings, self.domain, self.policies = settings, domain, policies
-        self.open_sandbox = open_sandbox
+        self.open_sandbox, self._ask_judge = open_sandbox, ask_judge
 
     def carry_out(
         self,
@@ -225,6 +227,7 @@ class Apparatus:
                 life_sec=SANDBOX_SEC + unit.steps * self.domain.ceilings.wall_sec,
             ) as session,
         ):
+            self._lend_judge(session)
             result = trainer.train(
                 self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),
                 session,
@@ -262,6 +265,16 @@ class Apparatus:
             rollouts=result.rollouts_made,
             checkpoints=checkpoints,
         ).to_json()
+
+    def _lend_judge(self, session: HarnessSession) -> None:
+        """Lets the reward ask its model. Raises CandidateError if the run has none."""
+        session.ask_judge = self._ask_judge
+        if session.has_judge and self._ask_judge is None:
+            raise CandidateError(
+                "the reward defines judge(rollouts), and this run has no model for it",
+                reason="no_judge",
+                hint="--model reward=provider/model",
+            )
 
     def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:
         plan = self.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)

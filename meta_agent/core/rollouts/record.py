@@ -81,6 +81,8 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
     }
     if rollout.cut_replies:
         record["cut_replies"] = rollout.cut_replies
+    if rollout.judged is not None:
+        record["judged"] = rollout.judged
     if rollout.views:
         record["views"] = [_view_to_json(view) for view in rollout.views]
     return record
@@ -136,6 +138,8 @@ def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
     rollout.flags = _need(record, "flags", list)
     if "cut_replies" in record:
         rollout.cut_replies = _need(record, "cut_replies", int)
+    if "judged" in record:
+        rollout.judged = _need(record, "judged", str)
     if "views" in record:
         rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
 

@@ -63,7 +63,8 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     team = META_ROLES if config.team_is_asked else ()
     policy: tuple[Role, ...] = () if config.is_local else ("policy",)
     judge: tuple[Role, ...] = ("judge",) if config.judge else ()
-    return (*team, *judge, *policy)
+    reward: tuple[Role, ...] = ("reward",) if config.reward_judge else ()
+    return (*team, *judge, *reward, *policy)
 
 
 def effort_refusal(config: RunConfig, max_tokens: int) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meta_agent.core.chat import Usage
 from meta_agent.core.config import RunConfig
+from meta_agent.core.harness.recipe import Recipe
 from meta_agent.core.protocols import JSON, Role
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._roles import unasked
@@ -66,6 +67,7 @@ ASSUMED: Final[Mapping[Role, Habits]] = {
     "reviewer": Habits(Range(1, 6), Range(4e3, 12e3), Range(200, 800)),
     "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
     "judge": Habits(Range(1, 1), Range(500, 8e3), Range(50, 800)),
+    "reward": Habits(Range(1, 1), Range(500, 8e3), Range(20, 500)),
     "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
 }
 
@@ -145,11 +147,14 @@ def estimate(
 
 def _of_role(config: RunConfig, plan: Plan, role: Role, price: Price | None) -> RoleEstimate:
     habits, drafts = ASSUMED[role], plan.generations * config.candidates
+    usual_rows = Recipe().rows_per_step
     conversations = {
         "analyst": Range(plan.generations, plan.generations),
         "proposer": Range(drafts, drafts),
         "reviewer": Range(drafts, drafts),
         "librarian": Range(plan.generations, drafts),
+        # At most one question an attempt of the trainings, if a reward asks at all.
+        "reward": Range(0, config.budget or (2 + 2 * drafts) * plan.steps * usual_rows),
     }.get(role) or Range(*plan.policy_conversations)
     calls = conversations.times(habits.exchanges)
     return RoleEstimate(

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import HarnessContract, parse_contract
+from meta_agent.core.harness.recipe import with_preset
 from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import Factor, HarnessTree, Rollout
 from meta_agent.proposers.rules._source import Constant, PythonFile
@@ -172,8 +174,11 @@ class Case:
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """Returns the recipe's settings; they are empty if it cannot be read."""
-        return self._recipe[1].unwrap() if self._recipe else {}
+        """Returns the recipe's settings, its preset's included; {} if it cannot be read."""
+        try:
+            return with_preset(self._recipe[1].unwrap()) if self._recipe else {}
+        except ConfigError:
+            return {}
 
     def number(self, key: str) -> float | None:
         """Returns a number of the recipe, or None."""

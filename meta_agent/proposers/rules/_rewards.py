@@ -82,6 +82,11 @@ class RewardFile:
             text = _wrapped(file.text, component, function)
         return {self.file.path: text} if file.text != self.file.text else {}
 
+    def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
+        """Returns the edit that adds a function `reward_group` with this one component."""
+        file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
+        return {self.file.path: f"{file.text.rstrip()}\n\n\n{function.strip()}\n"}
+
     def _line_of(self, table: str) -> int:
         """Returns the line of the table: functions that it names must stand above it."""
         for node in self.file.tree.body:

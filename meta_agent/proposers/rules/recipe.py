@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from meta_agent.core.harness.recipe import PRESETS
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.readers.evidence import reference_of
@@ -138,6 +139,29 @@ def larger_groups(case: Case) -> Diagnosis | None:
         because=f"{case.dead:.1%} of groups of {tries:g} are dead",
         metric=_DEAD, delta=-case.dead / 4, metrics=("signal.dead_group_ratio",),
         risk="fewer different tasks in a step",
+    )  # fmt: skip
+
+
+@rule("as-dapo", "recipe")
+def as_dapo(case: Case) -> Diagnosis | None:
+    """Suggests DAPO's keys if a pretrained model loses its entropy or its replies are cut.
+
+    DAPO clips less where a token becomes more likely, and trains on no reply that was cut.
+    """
+    cut = case.over("behaviour.stop.length", "behaviour.cut_replies")
+    if case.situation.weights not in ("full", "lora") or not (_collapsing(case) or cut > 0.1):
+        return None
+    values = {key: value for key, value in PRESETS["dapo"].items() if case.recipe.get(key) != value}
+    if not values:
+        return None
+    overridden = {key: value for key, value in values.items() if key in case.recipe}
+    return _settings(
+        case, {"preset": "dapo", **overridden},
+        strength=0.25 + min(0.3, cut),
+        effect="rare tokens keep their chance, and cut replies teach nothing wrong",
+        because=f"{cut:.0%} of replies are cut" if cut > 0.1 else "entropy fell by half",
+        delta=0.03, metrics=(_ENTROPY, "behaviour.stop.length"),
+        risk="fewer rows are trained on",
     )  # fmt: skip
 
 
