@@ -372,19 +372,17 @@ def _rewards(answer: JSON, count: int, *, in_groups: bool) -> Rewards:
     if not in_groups:
         return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
     pairs = [_listing(row, 2, "reward_group()") for row in rows]
-    alone = [named_floats(row, f"reward() of rollout {i}") for i, (row, _) in enumerate(pairs)]
-    group = [
-        named_floats(row, f"reward_group() of rollout {i}") for i, (_, row) in enumerate(pairs)
-    ]
-    for i, (own, shared) in enumerate(zip(alone, group, strict=True)):
-        if shared.keys() != group[0].keys() or shared.keys() & own.keys():
+    single = [named_floats(row, f"reward() of rollout {i}") for i, (row, _) in enumerate(pairs)]
+    grouped = [named_floats(r, f"reward_group() of rollout {i}") for i, (_, r) in enumerate(pairs)]
+    for index, (row, shared) in enumerate(zip(single, grouped, strict=True)):
+        if shared.keys() != grouped[0].keys() or shared.keys() & row.keys():
             names = ", ".join(shared) or "none"
             raise CandidateError(
-                f"reward_group() of rollout {i} has the components {names}; it must give each "
+                f"reward_group() of rollout {index} has the components {names}; it must give each "
                 "rollout the same ones, and none of reward()'s",
                 reason="bad_keys",
             )
-    return [{**own, **shared} for own, shared in zip(alone, group, strict=True)]
+    return [{**row, **shared} for row, shared in zip(single, grouped, strict=True)]
 
 
 def _question(value: JSON) -> str | None:
