@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from meta_agent.core import registry
-from meta_agent.core.errors import ConfigError
+from meta_agent.core.durable import hash_of
 from meta_agent.core.protocols import JSON, ROLES, Role
 from meta_agent.core.task_splits import Limits, pairs_of
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
@@ -429,8 +429,8 @@ class RunConfig(BaseModel):
         if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds a copy
             hashed["harness"] = BROUGHT
         if self.grade is not None:
-            hashed["grade_sha256"] = _file_sha256(self.grade, "grader's")
-        return {**hashed, "tasks_sha256": _file_sha256(self.tasks, "task")}
+            hashed["grade_sha256"] = hash_of(self.grade, "grader's")
+        return {**hashed, "tasks_sha256": hash_of(self.tasks, "task")}
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -485,21 +485,3 @@ def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -
     if not is_listed and not (slash and provider and model and not {" ", ":"} & set(provider)):
         raise ValueError(f"expected {forms}")
     return value
-
-
-def _file_sha256(path: Path | None, whose: str) -> str | None:
-    """Returns the hash of a file, or of all files in a folder. None without a path."""
-    if path is None:
-        return None
-    try:
-        if not path.is_dir():
-            return hashlib.sha256(path.read_bytes()).hexdigest()
-        files = (file for file in sorted(path.rglob("*")) if file.is_file())
-        contents = [(str(file.relative_to(path)), file.read_bytes()) for file in files]
-        hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in contents]
-        return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the {whose} file {path}: {error.strerror}",
-            hint="meta-agent tasks check FILE explains the format",
-        ) from error

@@ -7,9 +7,12 @@ name survives too. Does not cover: a disk that reports a sync that did not happe
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 from pathlib import Path
+
+from meta_agent.core.errors import ConfigError
 
 
 def sync(path: Path) -> None:
@@ -77,3 +80,21 @@ def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
 def part_of(path: Path) -> Path:
     """Returns the path to which `write_whole` writes before the file gets its name."""
     return path.with_name(f".{path.name}.part")
+
+
+def hash_of(path: Path | None, whose: str) -> str | None:
+    """Returns the hash of a file, or of all files in a folder. None without a path."""
+    if path is None:
+        return None
+    try:
+        if not path.is_dir():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        files = (file for file in sorted(path.rglob("*")) if file.is_file())
+        contents = [(str(file.relative_to(path)), file.read_bytes()) for file in files]
+        hashes = [(name, hashlib.sha256(data).hexdigest()) for name, data in contents]
+        return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the {whose} file {path}: {error.strerror}",
+            hint="meta-agent tasks check FILE explains the format",
+        ) from error
