@@ -55,7 +55,7 @@ from meta_agent.llm_clients.asking.client import Client, Recording, recording_of
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.run import MIN_EXACT
 from meta_agent.proposers import AGENT
-from meta_agent.reports import Display, recorded, reduce, wait_words
+from meta_agent.reports import Display, recorded, reduce, wait_note, wait_words
 from meta_agent.reports.terminal.display import Event, TellingDisplay
 from meta_agent.sandboxes import Backend, reap
 from meta_agent.skills import SkillLibrary
@@ -216,9 +216,8 @@ def _watching(
     """Writes down what the run waits for, and shows the waits that last, unless it is done."""
 
     def tell(wait: Wait) -> None:
-        words = wait_words(wait)
-        ledger.event(WAIT, {"text": words}, began.run_id)
-        display.note(f"{words}. {wait.advice}")
+        ledger.event(WAIT, {"text": wait_words(wait)}, began.run_id)
+        display.note(wait_note(wait))
 
     return nullcontext() if began.done else Watch(ledger, began.run_id, tell)
 

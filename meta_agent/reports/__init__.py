@@ -9,7 +9,7 @@ from meta_agent.reports._facts import card_facts, handover_words
 from meta_agent.reports._format import duration, visible, within_run
 from meta_agent.reports._note import attribution_note, claim_note, handover_note, verdict_note
 from meta_agent.reports._parts import CandidateView, Measured, MetricPoint
-from meta_agent.reports._sentences import wait_words
+from meta_agent.reports._sentences import wait_note, wait_words
 from meta_agent.reports.state import STEP_KINDS, RunState, decisions_on_commit, reduce
 from meta_agent.reports.terminal.display import open_display, recorded
 
@@ -32,6 +32,7 @@ __all__ = [
     "reduce",
     "verdict_note",
     "visible",
+    "wait_note",
     "wait_words",
     "within_run",
 ]

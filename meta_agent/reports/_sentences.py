@@ -117,6 +117,13 @@ def _held_up(state: RunState) -> tuple[str, str, str] | None:
     return f"No progress: {wait_words(wait)}.", wait.advice, wait.command
 
 
+def wait_note(wait: Wait) -> str:
+    """Returns the line that a live run prints: a wait's progress, or if it is silent, advice."""
+    if wait.progress and time.time() - wait.moved_at < wait.patience_sec:
+        return f"{wait.subject}: {wait.progress}"
+    return f"{wait_words(wait)}. {wait.advice}"
+
+
 def wait_words(wait: Wait) -> str:
     """Returns since when a run waits for what, and how long that took before."""
     silent_sec = max(0.0, time.time() - wait.moved_at)

@@ -22,7 +22,7 @@ from meta_agent.core.workspace import init_workspace, open_workspace
 from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.policies.training import PolicyChild, RolloutEvent, Row, TrainJob
-from meta_agent.reports import reduce, state, wait_words
+from meta_agent.reports import reduce, state, wait_note, wait_words
 from meta_agent.reports.live.site import Site
 from meta_agent.reports.pages.html import render_html
 from meta_agent.sandboxes import open_sandbox
@@ -154,6 +154,14 @@ def test_patience_comes_from_the_wait_itself() -> None:
     assert held(silent(31, usual=10)) and not held(silent(29, usual=10))
     assert held(silent(4, usual=None)) and not held(silent(4, usual=None, limit=1000))
     assert not held(silent(31, usual=10), recorded_at=80.0)  # the run records steps meanwhile
+
+
+def test_a_wait_that_makes_progress_is_one_short_line() -> None:
+    now = time.time()
+    wait = Wait("model", "a call", 60.0, "Look at the server.", "", now, now, "46 tokens so far")
+    assert wait_note(wait) == "a call: 46 tokens so far"
+    wait.moved_at = now - 30
+    assert wait_note(wait).endswith("Look at the server.") and "silent since" in wait_note(wait)
 
 
 def test_progress_and_good_endings_are_learned_and_failures_are_not() -> None:
