@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from meta_agent.domains import Asked
-from meta_agent.domains.check import CheckReport, check_asked
+from meta_agent.domains import DomainOptions
+from meta_agent.domains.check import CheckReport, check_tasks
 
 
 def main() -> None:
@@ -61,8 +61,8 @@ def beginning(file: Path, count: int | None) -> Iterator[Path]:
 def measured(file: Path, sandbox: str, jobs: int) -> dict[str, object]:
     """One check of the whole file."""
     started = time.perf_counter()
-    asked = Asked("swe", file, sandbox=sandbox, run="tasks-check")
-    report = check_asked(asked, jobs=jobs, progress=lambda line: print(line, file=sys.stderr))
+    asked = DomainOptions("swe", file, sandbox=sandbox, run="tasks-check")
+    report = check_tasks(asked, jobs=jobs, progress=lambda line: print(line, file=sys.stderr))
     seconds = time.perf_counter() - started
     gradings = sum(len(task.trials) for task in report.tasks)
     return {

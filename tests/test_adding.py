@@ -26,8 +26,8 @@ from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.records import HandedOver, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import Ceilings, Environment, Outcome, Sampling, Split, Task
-from meta_agent.domains import DOORS, Asked, Door, open_domain
-from meta_agent.domains.check import check_asked
+from meta_agent.domains import DOMAIN_KINDS, DomainKind, DomainOptions, open_domain
+from meta_agent.domains.check import check_tasks
 from meta_agent.llm_clients.keys import MAKERS, Maker
 from meta_agent.llm_clients.providers import _endpoints
 from meta_agent.policies.training._recipe import _ALGORITHM, _OURS
@@ -158,7 +158,9 @@ def test_a_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     file = ModuleType("echo_door")
     file.open_domain = lambda asked: _Echo()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "echo_door", file)
-    row = Door("echo_door", "meta_agent.domains.checking._plugged", "chat/open", needs_file=False)
-    monkeypatch.setitem(DOORS, "echo", row)  # type: ignore[arg-type]
-    assert open_domain(Asked("echo")).name == "echo"
-    assert len(check_asked(Asked("echo")).tasks) == 8
+    row = DomainKind(
+        "echo_door", "meta_agent.domains.checking._plugged", "chat/open", needs_file=False
+    )
+    monkeypatch.setitem(DOMAIN_KINDS, "echo", row)  # type: ignore[arg-type]
+    assert open_domain(DomainOptions("echo")).name == "echo"
+    assert len(check_tasks(DomainOptions("echo")).tasks) == 8

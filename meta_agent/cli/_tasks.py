@@ -92,16 +92,16 @@ def tasks_check(
     """Check a task file: solutions pass, cheats and empty attempts fail, splits do not overlap."""
     from dataclasses import replace
 
-    from meta_agent.composition.inputs import asked_of, with_named_tasks
-    from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
+    from meta_agent.composition.inputs import options_of, with_named_tasks
+    from meta_agent.domains.check import check_tasks, default_manifest, render, write_manifest
     from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
         config = config.model_copy(update={"tasks": None if file is None else Path(file)})
         opened_config = with_named_tasks(config, say)
-        request = asked_of(opened_config, sandbox=_backend(config), run="tasks-check")
+        request = options_of(opened_config, sandbox=_backend(config), run="tasks-check")
         request = replace(request, images=images)
-        report = check_asked(request, jobs=_jobs(jobs), progress=say)
+        report = check_tasks(request, jobs=_jobs(jobs), progress=say)
         beside = (
             default_manifest(config.tasks) if config.tasks and opened_config is config else None
         )

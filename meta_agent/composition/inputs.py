@@ -15,7 +15,7 @@ from meta_agent.core.protocols import Domain, HarnessTree
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.task_splits import Limited, as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace, is_workspace, open_workspace
-from meta_agent.domains import Asked, door_of, load_domain, open_domain
+from meta_agent.domains import DomainOptions, kind_of, load_domain, open_domain
 from meta_agent.domains.check import repeated_tasks
 from meta_agent.domains.named import named_tasks
 
@@ -33,11 +33,11 @@ def open_or_create(
 
     `answers`, `choose` and `tell` are for imported agents.
     """
-    door_of(config.domain)  # raises before a folder is created
+    kind_of(config.domain)  # raises before a folder is created
 
     def create(path: Path) -> HarnessRepo:
         if is_brought(config.harness):
-            shipped = shipped_harness(door_of(config.domain)[0].harness)
+            shipped = shipped_harness(kind_of(config.domain)[0].harness)
             training = shipped if config.trainable and config.own_tasks else None
             return create_brought(
                 path, config.harness, answers, choose=choose, tell=tell, training=training
@@ -62,7 +62,7 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
         )
         seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
-    return shipped_harness(door_of(config.domain)[0].harness)
+    return shipped_harness(kind_of(config.domain)[0].harness)
 
 
 def first_harness(config: RunConfig) -> HarnessTree | None:
@@ -83,7 +83,7 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
 
 
 def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
-    request = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
+    request = options_of(config, sandbox=sandbox or backend_of(config), run=run)
     task_set = open_domain(request)
     domain = as_used(task_set, trainable=config.trainable)
     if shortage := lacking(sizes(domain), trainable=config.trainable):
@@ -114,9 +114,9 @@ def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: 
     return config.model_copy(update=update if chosen else {**update, "domain": task_set.domain})
 
 
-def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
+def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
     """Returns the options with which a domain (tasks and their grader) is opened."""
-    return Asked(
+    return DomainOptions(
         name=config.domain,
         tasks=config.tasks,
         sandbox=sandbox,

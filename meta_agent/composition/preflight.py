@@ -17,7 +17,7 @@ from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.core.harness import CONTRACT_FILE, parse_contract
 from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
 from meta_agent.core.workspace import is_workspace
-from meta_agent.domains import door_of
+from meta_agent.domains import kind_of
 from meta_agent.llm_clients.asking import prices
 from meta_agent.llm_clients.asking.client import effort_refusal
 from meta_agent.policies.engines.nano_tokenizer import NANO_WINDOW
@@ -69,7 +69,7 @@ def refusal(config: RunConfig, *, contacts: bool) -> MetaAgentError | None:
 
 def require_supported(config: RunConfig) -> None:
     """Raises ConfigError if a name is unknown, or if policy and tasks do not fit each other."""
-    door_of(config.domain)
+    kind_of(config.domain)
     STRATEGIES[config.strategy]
     if config.policy != "nano" and not config.own_tasks:
         raise ConfigError(

@@ -126,7 +126,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     domain: str = "swe"
-    """The task domain: a row of `domains.DOORS`, `package.module:Factory` or an entry point."""
+    """The domain: a row of `domains.DOMAIN_KINDS`, `package.module:Factory`, or an entry point."""
     tasks: Path | None = None
     """A task file of your own (see `meta-agent tasks check`), or the name of a public set until
     `with_named_tasks` has made its file. None: the built-in nano suite."""

@@ -1,9 +1,9 @@
 """Domains: task sets with fixed splits, an environment, and a sealed grader.
 
-`load_domain` opens the built-in nano suites. Every other kind of domain is a row of `DOORS`. A row
-names a module with `open_domain(options)`, which is imported on first use, so that one domain never
-needs the packages of another. It also names the harness that its tasks start from, and the module
-by which `tasks check` tries them. `package.module:Factory` and the entry points of the group
+`load_domain` opens the built-in nano suites. Every other kind of domain is a row of `DOMAIN_KINDS`.
+A row names a module with `open_domain(options)`, which is imported on first use, so that one domain
+never needs the packages of another. It also names the harness that its tasks start from, and the
+module by which `tasks check` tries them. `package.module:Factory` and the entry points of the group
 `meta_agent.domains` use the row `plugged`.
 """
 
@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Domain
 from meta_agent.core.registry import DOMAINS, entry_points
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 
-__all__ = ["DOORS", "Asked", "Door", "door_of", "load_domain", "open_domain"]
+__all__ = ["DOMAIN_KINDS", "DomainKind", "DomainOptions", "kind_of", "load_domain", "open_domain"]
 
 # The nano suites by module and class. A module is imported on first use.
 _NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
 
 
-class Door(NamedTuple):
+class DomainKind(NamedTuple):
     """How one kind of domain is opened and checked, and the harness its tasks start from."""
 
     module: str
@@ -36,15 +36,19 @@ class Door(NamedTuple):
 
 
 _IN: Final = "meta_agent.domains"
-DOORS: Final[Mapping[str, Door]] = {
-    "swe": Door(f"{_IN}.swe", f"{_IN}.checking._swe", "chat/swe"),
-    "math": Door(f"{_IN}.math", f"{_IN}.checking._math", "chat/math"),
-    "code": Door(f"{_IN}.code", f"{_IN}.checking._code", "chat/code"),
-    "graded": Door(f"{_IN}.graded", f"{_IN}.checking._graded", "chat/open", needs_file=False),
-    "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "chat/open"),
-    "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False),
-    "reasoning-gym": Door(f"{_IN}.reasoning_gym", f"{_IN}.checking._graded", "chat/open"),
-    "plugged": Door(f"{_IN}.plugged", f"{_IN}.checking._plugged", "chat/open", needs_file=False),
+DOMAIN_KINDS: Final[Mapping[str, DomainKind]] = {
+    "swe": DomainKind(f"{_IN}.swe", f"{_IN}.checking._swe", "chat/swe"),
+    "math": DomainKind(f"{_IN}.math", f"{_IN}.checking._math", "chat/math"),
+    "code": DomainKind(f"{_IN}.code", f"{_IN}.checking._code", "chat/code"),
+    "graded": DomainKind(f"{_IN}.graded", f"{_IN}.checking._graded", "chat/open", needs_file=False),
+    "harbor": DomainKind(f"{_IN}.harbor", f"{_IN}.checking._harbor", "chat/open"),
+    "verifiers": DomainKind(
+        f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False
+    ),
+    "reasoning-gym": DomainKind(f"{_IN}.reasoning_gym", f"{_IN}.checking._graded", "chat/open"),
+    "plugged": DomainKind(
+        f"{_IN}.plugged", f"{_IN}.checking._plugged", "chat/open", needs_file=False
+    ),
 }
 _WITH_DETAIL: Final = ("verifiers",)
 
@@ -58,33 +62,33 @@ def load_domain(name: str) -> Domain:
     return domain
 
 
-def door_of(name: str) -> tuple[Door, str]:
-    """Returns the door that a `--domain` names, and the detail after its colon.
+def kind_of(name: str) -> tuple[DomainKind, str]:
+    """Returns the kind that a `--domain` names, and the detail after its colon.
 
     Raises ConfigError if there is no such domain.
     """
     first, colon, rest = name.partition(":")
-    if first in DOORS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
-        return DOORS[first], rest
+    if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
+        return DOMAIN_KINDS[first], rest
     if first in _WITH_DETAIL:
         raise ConfigError(f"--domain {name} names no package", hint=f"--domain {first}:NAME")
     plugged = entry_points(DOMAINS)
     if not colon and name not in plugged:
-        names = ", ".join(sorted({*DOORS, *plugged} - {"plugged"}))
+        names = ", ".join(sorted({*DOMAIN_KINDS, *plugged} - {"plugged"}))
         raise ConfigError(
             f"there is no domain {name!r}; there are {names}",
             hint="--domain package.module:Factory for one of your own, or --grade FILE.py",
         )
-    return DOORS["plugged"], name
+    return DOMAIN_KINDS["plugged"], name
 
 
-def open_domain(options: Asked) -> Domain:
+def open_domain(options: DomainOptions) -> Domain:
     """Opens the domain of a name, a file or a factory. `options.name` is the whole `--domain`.
 
     Raises ConfigError if it needs tasks and has none.
     """
-    door, detail = door_of(options.name)
-    if door.needs_file and options.tasks is None:
+    kind, detail = kind_of(options.name)
+    if kind.needs_file and options.tasks is None:
         raise ConfigError(f"--domain {options.name} needs tasks", hint="--tasks FILE")
-    opened: Domain = import_module(door.module).open_domain(replace(options, detail=detail))
+    opened: Domain = import_module(kind.module).open_domain(replace(options, detail=detail))
     return opened

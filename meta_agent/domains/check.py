@@ -25,7 +25,7 @@ from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import SPLITS, Domain, Outcome
 from meta_agent.core.task_splits import as_used, lacking, sizes
-from meta_agent.domains import Asked, door_of, open_domain
+from meta_agent.domains import DomainOptions, kind_of, open_domain
 from meta_agent.domains.checking._overlap import near_pairs, repetitions
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, render, trial_of
 from meta_agent.domains.checking._subject import Subject, Subjects
@@ -35,7 +35,7 @@ PROGRESS_EVERY: Final = 50  # fit tasks, if the file has many
 Progress = Callable[[str], None]
 
 
-def repeated_tasks(request: Asked, domain: Domain) -> str:
+def repeated_tasks(request: DomainOptions, domain: Domain) -> str:
     """Names the first task that repeats another and counts them; empty if none does."""
     repeats = repetitions(_subjects(request.name, domain).tasks)
     if not repeats:
@@ -44,8 +44,8 @@ def repeated_tasks(request: Asked, domain: Domain) -> str:
     return f"{len(repeats)} of its tasks repeat others: {key} is {repeats[key]}"
 
 
-def check_asked(
-    request: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
+def check_tasks(
+    request: DomainOptions, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
     """Checks the tasks that a run with these settings would have.
 
@@ -111,7 +111,7 @@ def write_manifest(report: CheckReport, path: Path) -> None:
 
 
 def _subjects(name: str, domain: Domain) -> Subjects:
-    subjects: Subjects = import_module(door_of(name)[0].check).subjects_of(domain)
+    subjects: Subjects = import_module(kind_of(name)[0].check).subjects_of(domain)
     return subjects
 
 
@@ -161,8 +161,8 @@ def _trial(subjects: Subjects, name: str, grade: Callable[[], Outcome]) -> Trial
 
 __all__ = [
     "CheckReport",
-    "check_asked",
     "check_domain",
+    "check_tasks",
     "default_manifest",
     "render",
     "repeated_tasks",

@@ -18,7 +18,7 @@ from typing import Any, Final
 from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import SPLITS, Ceilings, Domain, Sampling
 from meta_agent.core.registry import DOMAINS, load_entry_point
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 
 _PARTS: Final = ("name", "evaluator_hash", "ceilings", "sampling", "tasks", "open", "regrade")
 _TYPES: Final[Mapping[str, type]] = {
@@ -29,7 +29,7 @@ _TYPES: Final[Mapping[str, type]] = {
 }
 
 
-def open_domain(options: Asked) -> Domain:
+def open_domain(options: DomainOptions) -> Domain:
     """Finds the factory, calls it, and refuses what is no domain."""
     factory = _factory(options.detail)
     offered = {

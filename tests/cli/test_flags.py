@@ -7,7 +7,7 @@ import pytest
 
 from meta_agent.cli._flags import DOMAINS, FLAGS, WAYS
 from meta_agent.core.config import FIELDS
-from meta_agent.domains import DOORS
+from meta_agent.domains import DOMAIN_KINDS
 from meta_agent.strategies.strategies import STRATEGIES
 
 from .conftest import Runner
@@ -25,7 +25,7 @@ def test_every_setting_is_a_flag() -> None:
 def test_help_names_every_row_of_the_tables() -> None:
     assert set(WAYS.split(", ")) == set(STRATEGIES)
     doors = {name.partition(":")[0] for name in DOMAINS.split(", ")} - {"package.module"}
-    assert doors == set(DOORS) - {"plugged"}
+    assert doors == set(DOMAIN_KINDS) - {"plugged"}
 
 
 def test_help_lists_every_flag_in_groups(meta_agent: Runner, tmp_path: Path) -> None:

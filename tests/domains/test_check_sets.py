@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import Asked
-from meta_agent.domains.check import CheckReport, check_asked, render, write_manifest
+from meta_agent.domains import DomainOptions
+from meta_agent.domains.check import CheckReport, check_tasks, render, write_manifest
 from meta_agent.domains.checking._math import CHEATS as MATH_CHEATS
 from meta_agent.domains.checking._overlap import ALIKE, near_pairs, repetitions
 from meta_agent.domains.checking._subject import Subject
@@ -30,7 +30,7 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def check_file(path: Path, *, domain: str, sandbox: str = "docker", **more: Any) -> CheckReport:
-    return check_asked(Asked(domain, path, sandbox=sandbox), **more)
+    return check_tasks(DomainOptions(domain, path, sandbox=sandbox), **more)
 
 
 def problem(n: int, split: str, answer: str = "9") -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import Asked, load_domain, open_domain
+from meta_agent.domains import DomainOptions, load_domain, open_domain
 
 PROBLEMS = [
     {"question": f"What is {n} and 1?", "answer": f"#### {n + 1}", "split": split}
@@ -30,7 +30,7 @@ def write(path: Path, *rows: object) -> Path:
 
 def test_a_file_of_problems_is_a_math_domain(tmp_path: Path) -> None:
     path = write(tmp_path / "math.jsonl", *PROBLEMS)
-    domain = open_domain(Asked("math", path))
+    domain = open_domain(DomainOptions("math", path))
     assert domain.name == "math"
     task = domain.tasks("search")[0]
     assert task.view["problem"] == "What is 1 and 1?"
@@ -40,13 +40,13 @@ def test_a_file_of_problems_is_a_math_domain(tmp_path: Path) -> None:
 
 def test_a_file_of_functions_is_a_code_domain(tmp_path: Path) -> None:
     path = write(tmp_path / "code.jsonl", FUNCTION)
-    assert open_domain(Asked("code", path)).name == "code"
+    assert open_domain(DomainOptions("code", path)).name == "code"
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "code.jsonl", FUNCTION)
     with pytest.raises(ConfigError):
-        open_domain(Asked("math", path))
+        open_domain(DomainOptions("math", path))
 
 
 def test_a_built_in_suite_that_does_not_exist_names_those_that_do() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
-from meta_agent.domains import DOORS, Asked, door_of, open_domain
-from meta_agent.domains.check import check_asked
+from meta_agent.domains import DOMAIN_KINDS, DomainOptions, kind_of, open_domain
+from meta_agent.domains.check import check_tasks
 
 DOMAIN = """
 import hashlib
@@ -59,13 +59,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_factory_is_called_with_what_it_takes(module: str, tmp_path: Path) -> None:
-    domain = open_domain(Asked(f"{module}:Echo", tmp_path / "rows"))
+    domain = open_domain(DomainOptions(f"{module}:Echo", tmp_path / "rows"))
     assert domain.name == "echo" and domain.asked == tmp_path / "rows"  # type: ignore[attr-defined]
     assert [task.key for task in domain.tasks("search")] == ["search-0", "search-1"]
 
 
 def test_its_tasks_are_checked_by_an_attempt_that_does_nothing(module: str) -> None:
-    found = check_asked(Asked(f"{module}:Echo"), jobs=1)
+    found = check_tasks(DomainOptions(f"{module}:Echo"), jobs=1)
     assert found.ok and len(found.tasks) == 8
 
 
@@ -81,13 +81,13 @@ def test_its_tasks_are_checked_by_an_attempt_that_does_nothing(module: str) -> N
 )
 def test_what_is_no_domain_is_one_sentence(module: str, factory: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_domain(Asked(f"{module}:{factory}"))
+        open_domain(DomainOptions(f"{module}:{factory}"))
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_module_that_is_not_there(module: str) -> None:
     with pytest.raises(ConfigError, match="No module named 'nowhere'"):
-        open_domain(Asked("nowhere:Factory"))
+        open_domain(DomainOptions("nowhere:Factory"))
 
 
 def test_an_entry_point_is_a_door(module: str, tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_an_entry_point_is_a_door(module: str, tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-domains\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[meta_agent.domains]\necho = my_domains:Echo\n")
     sys.path.insert(0, str(tmp_path))
-    assert open_domain(Asked("echo")).name == "echo"
+    assert open_domain(DomainOptions("echo")).name == "echo"
 
 
 def test_a_name_that_nobody_offers_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no domain 'chess'; there are code, graded, harbor"):
-        door_of("chess")
+        kind_of("chess")
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_door_starts_from_a_harness_that_is_shipped(door: str) -> None:
-    assert "harness.toml" in shipped_harness(DOORS[door].harness)
+@pytest.mark.parametrize("name", DOMAIN_KINDS)
+def test_every_kind_starts_from_a_harness_that_is_shipped(name: str) -> None:
+    assert "harness.toml" in shipped_harness(DOMAIN_KINDS[name].harness)

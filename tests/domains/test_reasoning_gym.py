@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.graded import GradedDomain
 from meta_agent.domains.named import named_tasks
 from meta_agent.domains.reasoning_gym import tasks_of
@@ -38,7 +38,7 @@ def domain_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     def opened(name: str) -> GradedDomain:
         named = named_tasks(name, PYTHON, lambda _: None)
         assert named is not None and named.path.is_relative_to(tmp_path)
-        domain: Any = open_domain(Asked(named.domain, named.path, python=PYTHON))
+        domain: Any = open_domain(DomainOptions(named.domain, named.path, python=PYTHON))
         return domain
 
     return opened

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.graded import GradedDomain
 
 PYTHON = os.environ.get("META_AGENT_VERIFIERS_PYTHON", "")
@@ -114,7 +114,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def opened(name: str = "sums") -> GradedDomain:
-    domain = open_domain(Asked(f"verifiers:{name}", python=PYTHON))
+    domain = open_domain(DomainOptions(f"verifiers:{name}", python=PYTHON))
     assert isinstance(domain, GradedDomain)
     return domain
 
@@ -177,7 +177,7 @@ def test_a_package_that_is_not_there_is_one_sentence(folder: Path) -> None:
 
 def test_without_the_library_it_says_how_to_get_it() -> None:
     with pytest.raises(ConfigError, match="the package verifiers is not installed here"):
-        open_domain(Asked("verifiers:sums"))
+        open_domain(DomainOptions("verifiers:sums"))
 
 
 # --- the older form ------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Programming problems: candidates run in sandboxes that hold no answers; the host compares."""
 
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code._domain import CodeDomain, code_runner, graded
 from meta_agent.domains.code._runner import CodeRunner, UngradableError
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-def open_domain(options: Asked) -> CodeDomain:
+def open_domain(options: DomainOptions) -> CodeDomain:
     """Opens a file of problems of any known set."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     runner = code_runner(options.sandbox, run=options.run)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._asked import Asked, lasting
+from meta_agent.domains._options import DomainOptions, lasting
 from meta_agent.domains.graded._domain import GradedDomain, load_rows
 from meta_agent.domains.graded._workers import GraderError
 
@@ -18,7 +18,7 @@ __all__ = ["GradedDomain", "GraderError", "load_rows", "open_domain", "sandboxes
 _LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1800.0)
 
 
-def open_domain(options: Asked) -> GradedDomain:
+def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens `--grade FILE` with `--tasks FILE`, or with the tasks that the file itself gives."""
     if options.grade is None:
         raise ConfigError(
@@ -38,7 +38,7 @@ def open_domain(options: Asked) -> GradedDomain:
     )
 
 
-def sandboxes(options: Asked) -> Callable[[], Sandbox]:
+def sandboxes(options: DomainOptions) -> Callable[[], Sandbox]:
     """Returns a function that starts the sandboxes of attempts that have files."""
 
     def factory() -> Sandbox:

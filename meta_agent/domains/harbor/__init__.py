@@ -1,7 +1,7 @@
 """Folders of Harbor tasks (Terminal-Bench 2 and what Harbor's adapters write) as a domain."""
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.harbor._domain import HarborDomain, VerifierError, make_images, task_folders
 from meta_agent.domains.harbor._task import read_task
 from meta_agent.domains.harbor._trial import image_of
@@ -18,9 +18,9 @@ __all__ = [
 ]
 
 
-def open_domain(options: Asked) -> HarborDomain:
+def open_domain(options: DomainOptions) -> HarborDomain:
     """Opens `--domain harbor --tasks FOLDER`."""
-    assert options.tasks is not None, "a door that needs a file is not opened without"
+    assert options.tasks is not None, "a domain that needs a file is not opened without one"
     if options.sandbox not in CONTAINERS:
         raise ConfigError(
             f"Harbor tasks are containers, which --sandbox {options.sandbox} cannot start",

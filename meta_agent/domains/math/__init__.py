@@ -1,7 +1,7 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
 from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._asked import Asked, lasting
+from meta_agent.domains._options import DomainOptions, lasting
 from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain
 from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
@@ -24,7 +24,7 @@ __all__ = [
 _LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=1800.0)
 
 
-def open_domain(options: Asked) -> MathDomain:
+def open_domain(options: DomainOptions) -> MathDomain:
     """Opens a file of problems. `--map` names the problem and its answer as in any other file."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     ours = {"prompt": "problem", "gold": "answer"}

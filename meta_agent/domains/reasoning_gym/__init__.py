@@ -13,7 +13,7 @@ from typing import Any, Final
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.graded import GradedDomain, GraderError, load_rows
 from meta_agent.domains.graded._workers import GRADE_SEC, Workers
 
@@ -21,7 +21,7 @@ GUEST: Final = Path(__file__).with_name("reasoning_gym_guest.py")
 FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
 
 
-def open_domain(options: Asked) -> GradedDomain:
+def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens a file that `tasks_of` made."""
     return GradedDomain(
         _spec(),

@@ -1,6 +1,6 @@
 """Tasks from real repositories, graded by a package's own tests in a fresh sandbox."""
 
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.swe._domain import RealSwe, fetch_images, load_tasks_domain
 from meta_agent.domains.swe._patch import make as make_patch
 from meta_agent.domains.swe._tree import Tree, read_archive
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def open_domain(options: Asked) -> RealSwe:
+def open_domain(options: DomainOptions) -> RealSwe:
     """Opens a task file of any known set."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     return load_tasks_domain(

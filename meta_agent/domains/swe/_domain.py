@@ -26,8 +26,8 @@ from meta_agent.core.protocols import (
     SandboxLimits,
     Task,
 )
-from meta_agent.domains._asked import lasting
 from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._options import lasting
 from meta_agent.domains.formats import SourceSpec, SweRow, read_swebench
 from meta_agent.domains.swe._environment import SweEnvironment
 from meta_agent.domains.swe._patch import PatchError, apply, parse

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meta_agent.domains._asked import Asked
+from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.graded import GradedDomain, load_rows, sandboxes
 
 GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
-def open_domain(options: Asked) -> GradedDomain:
+def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens a package of environments that is installed beside `options.python`."""
     return GradedDomain(
         {"path": str(GUEST), "setup": {"name": options.detail}},

@@ -18,7 +18,7 @@ from cheat_row import Cheat
 from cheat_table import CHEATS
 
 from meta_agent.core.protocols import Outcome
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.graded import GradedDomain
 from meta_agent.domains.math import MathDomain
 from meta_agent.sandboxes import engine_status
@@ -74,7 +74,7 @@ def test_no_answer_to_a_math_problem_that_is_none_passes(tmp_path: Path) -> None
     pytest.importorskip("math_verify", reason="needs the math extra")
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    domain = open_domain(Asked("math", path, sandbox="docker", run="cheats"))
+    domain = open_domain(DomainOptions("math", path, sandbox="docker", run="cheats"))
     assert isinstance(domain, MathDomain)
     key = next(key for key, row in domain.rows.items() if row.gold == "42")
     attempt = domain.open(domain.task(key))
@@ -108,7 +108,7 @@ def test_no_forged_file_passes_the_grader_of_a_user(tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text(GRADER)
     rows = [{"prompt": f"Write {n}.", "gold": f"gold {n}"} for n in range(10)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = Asked(
+    asked = DomainOptions(
         "graded", tmp_path / "t.jsonl", sandbox="docker", run="cheats", grade=tmp_path / "g.py"
     )
     domain = open_domain(asked)

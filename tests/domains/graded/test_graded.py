@@ -14,8 +14,8 @@ import pytest
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, PlannedRollout
 from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
-from meta_agent.domains import Asked, open_domain
-from meta_agent.domains.check import check_asked
+from meta_agent.domains import DomainOptions, open_domain
+from meta_agent.domains.check import check_tasks
 from meta_agent.domains.graded import GradedDomain, GraderError, _workers
 from tests.cli.conftest import meta_agent as meta_agent
 
@@ -23,16 +23,16 @@ EXACT = "def grade(task, answer):\n    return answer == task['gold']\n"
 ROWS = [{"prompt": f"What is {n} and 1?", "gold": str(n + 1)} for n in range(40)]
 
 
-def write(folder: Path, grader: str = EXACT, rows: Any = ROWS) -> Asked:
+def write(folder: Path, grader: str = EXACT, rows: Any = ROWS) -> DomainOptions:
     folder.mkdir(exist_ok=True)
     (folder / "g.py").write_text(grader)
     text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "t.jsonl").write_text(text)
-    return Asked("graded", folder / "t.jsonl", grade=folder / "g.py")
+    return DomainOptions("graded", folder / "t.jsonl", grade=folder / "g.py")
 
 
 @contextmanager
-def opened(asked: Asked) -> Iterator[GradedDomain]:
+def opened(asked: DomainOptions) -> Iterator[GradedDomain]:
     domain = open_domain(asked)
     assert isinstance(domain, GradedDomain)
     try:
@@ -217,7 +217,9 @@ def test_math_rows_are_read_by_mapping_too(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text(json.dumps({"frage": "What is 1 and 1?", "antwort": "2"}) + "\n")
     domain = open_domain(
-        Asked("math", path, mapping={"frage": "prompt", "antwort": "gold"}, sandbox="process")
+        DomainOptions(
+            "math", path, mapping={"frage": "prompt", "antwort": "gold"}, sandbox="process"
+        )
     )
     (task,) = [task for split in SPLITS for task in domain.tasks(split)]
     assert domain.regrade(task.key, {"answer": "2"}).success
@@ -259,7 +261,7 @@ def test_files_of_a_task_are_worked_on_and_graded(tmp_path: Path) -> None:
 
 def test_the_check_names_what_passes_that_should_not(tmp_path: Path) -> None:
     lenient = "def grade(task, answer):\n    return task['gold'] in answer or not answer\n"
-    found = check_asked(write(tmp_path, lenient, ROWS[:6]), jobs=2)
+    found = check_tasks(write(tmp_path, lenient, ROWS[:6]), jobs=2)
     assert not found.ok
     assert all("empty answer resolves the task" in "".join(t.reasons) for t in found.tasks)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.harbor import read_task, task_folders
 from tests.domains.harbor.harbor_tasks import write_task, write_ten
 
@@ -79,4 +79,4 @@ def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None
 
 def test_without_containers_it_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Harbor tasks are containers"):
-        open_domain(Asked("harbor", write_ten(tmp_path)))
+        open_domain(DomainOptions("harbor", write_ten(tmp_path)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.harbor import HarborDomain
 from meta_agent.domains.harbor._trial import UNCHECKED
 from meta_agent.sandboxes import engine_status
@@ -56,7 +56,7 @@ def domain_of(folder: Path, *, artifacts: bool) -> HarborDomain:
     if artifacts:
         toml = task / "task.toml"
         toml.write_text('artifacts = ["/app/out.txt"]\n' + toml.read_text())
-    domain = open_domain(Asked("harbor", task, sandbox="docker", run="harbor-owned"))
+    domain = open_domain(DomainOptions("harbor", task, sandbox="docker", run="harbor-owned"))
     assert isinstance(domain, HarborDomain)
     return domain
 

@@ -11,8 +11,8 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Environment
-from meta_agent.domains import Asked, open_domain
-from meta_agent.domains.check import check_asked
+from meta_agent.domains import DomainOptions, open_domain
+from meta_agent.domains.check import check_tasks
 from meta_agent.domains.harbor import HarborDomain, VerifierError
 from meta_agent.sandboxes import engine_status
 from tests.cli.conftest import meta_agent as meta_agent
@@ -24,7 +24,7 @@ if not engine_status().ready:
 
 
 def opened(path: Path) -> HarborDomain:
-    domain = open_domain(Asked("harbor", path, sandbox="docker", run="harbor-test"))
+    domain = open_domain(DomainOptions("harbor", path, sandbox="docker", run="harbor-test"))
     assert isinstance(domain, HarborDomain)
     return domain
 
@@ -46,7 +46,9 @@ def did(environment: Environment, command: str) -> str:
 def test_solutions_pass_and_empty_attempts_fail(tmp_path: Path) -> None:
     """The flaky one passes or not, by its nature; what it says twice is compared."""
     write_ten(tmp_path)
-    found = check_asked(Asked("harbor", tmp_path, sandbox="docker", run="harbor-test"), jobs=2)
+    found = check_tasks(
+        DomainOptions("harbor", tmp_path, sandbox="docker", run="harbor-test"), jobs=2
+    )
     fit = {task.key: task.ok for task in found.tasks}
     for task in found.tasks:
         trials = {trial.name: trial.resolved for trial in task.trials}

@@ -8,7 +8,7 @@ import pytest
 from scaffold_play import Cut, Play, shipped, write_rows
 
 from meta_agent.core.harness import HarnessSession
-from meta_agent.domains import Asked, open_domain
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.sandboxes import open_sandbox
 
 
@@ -21,7 +21,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     grader.write_text("def grade(task, answer):\n    return answer == task['gold']\n")
     sandbox = open_sandbox("process", run="test-open-scaffold")
     yield Play(
-        open_domain(Asked("graded", tasks, grade=grader)),
+        open_domain(DomainOptions("graded", tasks, grade=grader)),
         HarnessSession(sandbox, shipped("open")),
     )
     sandbox.close()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import SandboxError
-from meta_agent.domains import Asked
-from meta_agent.domains.check import check_asked, check_domain, render
+from meta_agent.domains import DomainOptions
+from meta_agent.domains.check import check_domain, check_tasks, render
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe._patch import apply, overlay, parse
 from meta_agent.domains.swe.cheats import CHEATS
@@ -20,7 +20,7 @@ BARE = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1")  # plugins of our environment
 
 def test_a_fit_task_passes_every_trial(shelf: Any) -> None:
     lines: list[str] = []
-    report = check_asked(Asked("swe", shelf.write()), progress=lines.append)
+    report = check_tasks(DomainOptions("swe", shelf.write()), progress=lines.append)
     (task,) = report.tasks
     assert report.tasks[0].ok and "confirm" in report.lacks
     assert lines == ["[1/1] shelf-1: fit"]

@@ -11,7 +11,7 @@ from meta_agent.core.protocols import SandboxLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DomainOptions:
     """Options of a domain. `detail` is the part of `--domain` after its colon."""
 
     name: str
