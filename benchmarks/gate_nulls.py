@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
-from meta_agent.core.gate.diagnostics import Separation, separation
+from meta_agent.core.gate.diagnostics import MAX_FALSE_ALARMS, MIN_DISCRIMINATION, rank_sum_p
 from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, _case, _Inputs, kind_of_pairs
 from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
 from meta_agent.core.gate.numbers.statistics import Pairs, one_a_content
+from meta_agent.core.gate.validity._reward import mann_whitney_share
 from meta_agent.core.loop.plan import ALPHA
 from meta_agent.core.loop.spending import share_of
 from meta_agent.core.protocols import VerdictKind
@@ -259,6 +261,30 @@ def best_of_numbers(count: int, versions: int = 12) -> Judged:
         return found[0], found[1]
 
     return both
+
+
+class Separation(NamedTuple):
+    """A threshold that tells good versions from bad ones, and the direction."""
+
+    threshold: float
+    higher_is_bad: bool
+
+
+def separation(good: Matrix, bad: Matrix) -> Separation | None:
+    """Returns the best threshold that an author finds, or None if none passes the rule."""
+    higher = mann_whitney_share(bad, good) >= 0.5
+    sign = 1.0 if higher else -1.0
+    fine, poor = list(sign * good), list(sign * bad)
+    between = [(low + high) / 2 for low, high in pairwise(sorted({*fine, *poor}))]
+
+    def alarms(side: list[float], line: float) -> float:
+        return sum(value >= line for value in side) / len(side)
+
+    line = max(between, key=lambda place: alarms(poor, place) - alarms(fine, place))
+    tells = mann_whitney_share(poor, fine) >= MIN_DISCRIMINATION and (
+        rank_sum_p(poor, fine) <= ALPHA and alarms(fine, line) <= MAX_FALSE_ALARMS
+    )
+    return Separation(sign * line, higher) if tells else None
 
 
 def _admitted(good: Matrix, bad: Matrix, kept: int, line: Separation, alpha: float) -> bool:

@@ -22,7 +22,7 @@ LAYERS = (
             for name in ("durable", "settings", "capabilities", "parsing", "distribution")
         ),
         *(f"core.{name}" for name in ("chat", "skills", "evidence", "task_splits", "slices")),
-        *("core.registry", "core.diagnostic_library", "core.processes", "core"),
+        *("core.registry", "core.processes", "core"),
     ),
     (
         *(f"core.{name}" for name in ("rollouts", "history", "harness", "sandbox", "ledger")),

@@ -1,13 +1,13 @@
 """Optional capabilities of a domain, an environment or a gateway, and what holds without them.
 
-A capability is detected by attribute name: a domain has it if it has an attribute of that name.
-No other attributes are looked up, so a third party can rely on this list.
+A domain declares its capabilities in one object (`CapableDomain`). An environment or a gateway has
+a capability if it implements the Protocol of that capability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -16,7 +16,7 @@ from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Me
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The optional attributes of a domain. Each field holds the default of a domain without it."""
+    """What a domain offers beyond `Domain`. The defaults hold for what it does not declare."""
 
     open_at_once: int | None = None
     """How many environments a lock-step batch opens at a time. Set it if they are costly."""
@@ -44,9 +44,18 @@ class Capabilities:
 
     @classmethod
     def of(cls, domain: Domain) -> Self:
-        """Returns the capabilities of a domain, with defaults for those that it lacks."""
-        names = (capability.name for capability in fields(cls))
-        return cls(**{name: getattr(domain, name) for name in names if hasattr(domain, name)})
+        """Returns the capabilities that a domain declares, or the defaults if it declares none."""
+        return domain.capabilities if isinstance(domain, CapableDomain) else cls()
+
+
+@runtime_checkable
+class CapableDomain(Protocol):
+    """A domain that offers more than `Domain` asks for."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Returns the domain's `Capabilities`."""
+        ...
 
 
 @runtime_checkable

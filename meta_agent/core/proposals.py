@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
-from meta_agent.core.diagnostic_library import Lead
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
 from meta_agent.core.history import HarnessRepo
@@ -93,10 +92,6 @@ class Situation:
     ceilings: Ceilings | None = None
     tools: Sequence[str] = ()  # as the environment documents them
     train_tasks: int = 0
-    leads: Sequence[Lead] = ()
-    """Metrics that tell past versions apart, best first, if a change of the score is
-    unexplained.
-    """
     weights: Literal["nano", "full", "lora", "frozen"] = "nano"
     """How the policy learns: the small built-in model, all pretrained weights, adapters, or not
     at all.

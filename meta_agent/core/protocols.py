@@ -93,7 +93,7 @@ class Environment(Protocol):
 class Domain(Protocol):
     """Tasks with fixed splits, an environment, and a sealed grader.
 
-    Optional attributes are declared in `meta_agent.core.capabilities`.
+    A domain may declare optional `capabilities` (`meta_agent.core.capabilities`).
     """
 
     name: str

@@ -62,7 +62,7 @@ def _group(task: Task, row: Any, name: str) -> str:
 
 def _columns(row: Any) -> Mapping[str, JSON]:
     """Returns a row's own fields, and the further columns of its file."""
-    fields = {name: getattr(row, name) for name in NAMES if hasattr(row, name)}
+    fields = {name: value for name in NAMES if (value := getattr(row, name, None)) is not None}
     return {**(getattr(row, "extra", None) or {}), **fields}
 
 

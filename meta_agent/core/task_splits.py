@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
@@ -54,9 +54,10 @@ class Resplit:
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         return self._domain.regrade(task_key, verifier_inputs)
 
-    def __getattr__(self, name: str) -> Any:
-        """Returns the optional attributes of the domain (`meta_agent.core.capabilities`)."""
-        return getattr(self._domain, name)
+    @property
+    def capabilities(self) -> Capabilities:
+        """Returns the capabilities of the domain behind the new splits."""
+        return Capabilities.of(self._domain)
 
 
 class Halves(Resplit):
@@ -84,10 +85,12 @@ class Whole(Resplit):
         self.evaluator_hash = hashlib.sha256(f"whole {domain.evaluator_hash}".encode()).hexdigest()
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def capabilities(self) -> Capabilities:
+        """Returns the capabilities of the domain, with a note on the sizes of the splits."""
         sizes = ", ".join(f"{split} {len(self._tasks[split])}" for split in _ALL_USED)
         note = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
-        return (*Capabilities.of(self._domain).notes, note)
+        inner = super().capabilities
+        return replace(inner, notes=(*inner.notes, note))
 
 
 def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:

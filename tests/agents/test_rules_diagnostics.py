@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import re
 
-from meta_agent.core.diagnostic_library import LIBRARY, Lead
 from meta_agent.core.harness import parse_contract
-from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import HarnessTree
 from tests.agents._rules import evidence, find, namespace, rollout, tree
-
-
-def test_a_gap_is_explained_by_the_best_lead_that_is_not_there_yet() -> None:
-    leads = tuple(Lead(LIBRARY[at], 7.5, at == 0, 0.95, 12) for at in (0, 3))
-    open_ = Situation(leads=leads)
-    assert find("explain-gap", evidence(), tree()) is None
-    proposal = find("explain-gap", evidence(), tree(), open_)
-    assert proposal is not None
-    path = f"swe/diagnostics/{leads[0].name}.py"
-    assert proposal.edits == {path: leads[0].source}
-    assert proposal.hypothesis.metric == f"measured.{leads[0].name}.mean"
-    assert proposal.hypothesis.direction == "down"
-    files = {**tree().files, path: leads[0].source.encode()}
-    second = find("explain-gap", evidence(), HarnessTree("c", "t", files), open_)
-    assert second is not None
-    assert second.hypothesis.metric == f"measured.{leads[1].name}.mean"
 
 
 def test_a_harness_that_does_not_see_flagged_conduct_is_told_to_watch_it() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.gate import Finding
 from meta_agent.core.lab.arms import ArmRef
@@ -39,8 +40,7 @@ class Tasks:
 class Costly(Tasks):
     """One that starts a container for every grading, and says so."""
 
-    open_at_once = 2
-    regrade_at_most = 4
+    capabilities = Capabilities(open_at_once=2, regrade_at_most=4)
 
     def __init__(self, *, broken: bool = False) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.harness import CommandSession, HarnessSession, open_session
 from meta_agent.core.protocols import (
     Ceilings,
@@ -118,7 +119,7 @@ class DeskDomain:
     name = "desk"
     evaluator_hash = "eva1"
     sampling = Sampling(temperature=0.0)
-    open_at_once = 2
+    capabilities = Capabilities(open_at_once=2)
 
     def __init__(self, **limits: Any) -> None:
         ceilings = {"max_turns": 6, "max_tokens_per_turn": 64, "max_context_tokens": 4096}

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from meta_agent.core.diagnostic_library import EXPLAIN_GAP, LIBRARY, Lead, source_of
 from meta_agent.core.errors import CandidateError
-from meta_agent.core.gate.diagnostics import ALPHA, separation
+from meta_agent.core.gate.diagnostics import ALPHA
 from meta_agent.core.harness import parse_contract
-from meta_agent.core.loop.diagnostics._gap import gap_terms, open_gap
 from meta_agent.core.loop.diagnostics._past import past_versions, split_past
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
-from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.diagnostics.tend import gap_terms, open_gap, tend
 from meta_agent.core.loop.records import Collected, Found, Judged, Read, Reading, Version
 from meta_agent.core.loop.records import Tested as Checked
 from meta_agent.core.loop.verbs._same_set import by_one_set
@@ -25,12 +21,22 @@ from meta_agent.core.loop.verbs.calibrate import calibration
 from meta_agent.core.loop.verbs.collect import read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.promote import promote_watching
-from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test as check
-from meta_agent.core.protocols import Candidate, HarnessTree, Verdict, VerdictKind
+from meta_agent.core.protocols import Candidate, Factor, HarnessTree, Verdict, VerdictKind
 from tests.steps._bench import TASKS, Bench, rollout
 
-LEAD_FILE = "swe/diagnostics/lead_{}.py"
+LENGTH_FILE = "swe/diagnostics/reply_length.py"
+LENGTH = '''"""How long replies are."""
+
+NAME = "reply_length"
+LAYER = "behaviour"
+THRESHOLDS = {"mean": {"warn": 30, "direction": "above"}}
+
+
+def measure(rollouts):
+    sizes = [len(m["content"]) for r in rollouts for m in r["messages"] if m["role"] == "assistant"]
+    return {"mean": sum(sizes) / len(sizes)} if sizes else {}
+'''
 Replies = Callable[[bool, int], int]  # good or bad, which version: how long a reply is
 
 
@@ -74,12 +80,19 @@ def explained(bench: Bench) -> tuple[Collected, Reading, Version]:
     """A planted gap, and the version in which a diagnostic closes it."""
     past(bench, longer_when_bad)
     collected, reading = second_version(bench)
-    proposed = propose(bench.run, collected, reading, 1)
-    (found,) = [one for one in proposed if one.hypothesis.rule == EXPLAIN_GAP]
+    found = length_of_replies(bench, collected)
     tested = check(bench.run, collected, found)
     assert not tested.vetoed
     version = taken_in(bench, collected, reading, found)
     return collected, reading, version
+
+
+def length_of_replies(bench: Bench, collected: Collected) -> Candidate:
+    """A candidate that measures what differs between the past versions."""
+    edit: tuple[Factor, Mapping[str, str]] = ("diagnostics", {LENGTH_FILE: LENGTH})
+    metric = "measured.reply_length.mean"
+    (candidate,) = bench.candidates(collected, edit, metric=metric, generation=1)
+    return candidate
 
 
 def taken_in(bench: Bench, collected: Collected, reading: Reading, one: Candidate) -> Version:
@@ -102,14 +115,13 @@ def tended(bench: Bench, version: Version, name: str = "later") -> Version:
 def test_a_gap_that_no_metric_explains_becomes_an_admitted_diagnostic(bench: Bench) -> None:
     _, _, version = explained(bench)
     files = bench.repo.tree(version.commit).files
-    added = [path for path in files if "/lead_" in path]
-    assert added and added[0] in {LEAD_FILE.format(n) for n in ("reply_chars", "longest_reply")}
+    assert files[LENGTH_FILE] == LENGTH.encode()
     verdicts = [s.outcome for s in bench.run.ledger.steps("r", "verdict")]
     (verdict,) = [one for one in verdicts if one["candidate"].startswith("r/g1")]
     assert verdict["kind"] == "PROMOTE"
     inputs = verdict["evidence"]["inputs"]
     assert len(inputs["heldout_good"]) == len(inputs["heldout_bad"]) == 3
-    assert inputs["alpha"] == ALPHA / len(LIBRARY)
+    assert inputs["alpha"] == ALPHA
 
 
 def test_a_gap_is_told_in_words(bench: Bench) -> None:
@@ -132,23 +144,13 @@ def test_a_score_that_holds_still_opens_nothing(bench: Bench) -> None:
     assert open_gap(bench.run) == ""
 
 
-def test_of_numbers_that_are_noise_none_is_proposed(bench: Bench) -> None:
-    draw = random.Random(4)
-    past(bench, lambda good, at: draw.randrange(10, 60))
-    collected, reading = second_version(bench)
-    assert open_gap(bench.run)
-    rules = [one.hypothesis.rule for one in propose(bench.run, collected, reading, 1)]
-    assert EXPLAIN_GAP not in rules
-
-
 def test_one_that_separates_what_its_author_saw_and_not_what_is_held_out_is_refused(
     bench: Bench,
 ) -> None:
     """Every third version is held out: there the planted difference is turned round."""
     past(bench, lambda good, at: longer_when_bad(good if at % 3 < 2 else not good, at))
     collected, reading = second_version(bench)
-    proposed = propose(bench.run, collected, reading, 1)
-    (found,) = [one for one in proposed if one.hypothesis.rule == EXPLAIN_GAP]
+    found = length_of_replies(bench, collected)
     before = collected.version
     version = taken_in(bench, collected, reading, found)
     assert version == before
@@ -156,46 +158,6 @@ def test_one_that_separates_what_its_author_saw_and_not_what_is_held_out_is_refu
     assert told is not None
     assert told.outcome["kind"] == "REJECT"
     assert "heldout" in " ".join(told.outcome["reasons"])
-
-
-def test_the_best_of_a_noisy_library_rarely_looks_good() -> None:
-    draw, hits = random.Random(1), 0
-    for _ in range(200):
-        drawn = [
-            separation(
-                [draw.random() for _ in range(6)],
-                [draw.random() for _ in range(6)],
-                alpha=ALPHA / len(LIBRARY),
-            )
-            for _ in LIBRARY
-        ]
-        hits += any(drawn)
-    assert hits <= 20  # 5 % of 200 is 10; 20 is beyond the 99.9 % point
-
-
-def test_every_number_of_the_library_is_a_diagnostic(bench: Bench) -> None:
-    """Each measures attempts of every shape, and reads no outcome, reward or flag."""
-    tree = bench.collected().tree
-    sources = {metric.diagnostic: source_of(metric, 0.5, "above") for metric in LIBRARY}
-    words = {word for source in sources.values() for word in re.findall(r"\w+", source)}
-    assert not {"outcome", "rewards", "flags"} & words
-    files = {f"swe/diagnostics/{name}.py": text.encode() for name, text in sources.items()}
-    rows = [rollout(task) for task in bench.lab.domain.tasks("search")[:3]]
-    said = [{"role": "assistant", "content": word} for word in ("e1x", "", "e1x")]
-    rows[0].messages = [{"role": "user", "content": None}, *said]
-    with bench.lab.session(HarnessTree("c", "t", {**tree.files, **files})) as session:
-        found = {one.name: one for one in session.measure(rows)}
-        failed = [one for one in session.check(rows, []) if not one.ok]
-    assert failed == []
-    limits = [found[name].thresholds["mean"] for name in sources]
-    assert limits == [{"warn": 0.5, "direction": "above"}] * len(LIBRARY)
-    assert all(found[name].values["mean"] >= 0 for name in sources)
-    assert found["lead_longest_reply"].values["mean"] == 1.0
-
-
-def test_what_a_lead_says_it_measures_it_declares() -> None:
-    lead = Lead(LIBRARY[0], 12.5, True, 0.9, 12)
-    assert '"warn": 12.5, "direction": "above"' in lead.source
 
 
 # --- who is held out ------------------------------------------------------------------------------
@@ -241,8 +203,8 @@ def test_one_that_stops_discriminating_is_retired_by_a_commit_that_can_be_undone
     assert after.id == version.id
     assert after.commit == bench.repo.head() != version.commit
     gone = kept - set(bench.repo.tree(after.commit).files)
-    assert len(gone) == 1 and "/lead_" in gone.pop()
-    assert "RETIRED measured.lead_" in (bench.repo.notes(after.commit) or "")
+    assert len(gone) == 1 and gone.pop() == LENGTH_FILE
+    assert "RETIRED measured.reply_length" in (bench.repo.notes(after.commit) or "")
     step = bench.run.ledger.step("later/diagnostics")
     assert step is not None
     (row,) = step.outcome["scored"]

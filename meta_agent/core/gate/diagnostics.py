@@ -3,7 +3,7 @@
 A diagnostic is a metric that a candidate adds. It does not change clean success, so clean success
 cannot judge it. It is admitted if it separates the versions that its author saw, and also versions
 that were held out. It may raise few false alarms on good versions, with a bound. Later it retires
-if it no longer separates newer versions (`still_discriminates`). `separation` suggests a threshold.
+if it no longer separates newer versions (`still_discriminates`).
 
 Not covered: which past version counts as bad; the caller takes that from recorded verdicts.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 from meta_agent.core.gate.numbers._intervals import wilson
@@ -87,51 +87,6 @@ def judge_diagnostics(
         return _verdict(VerdictKind.INCONCLUSIVE, (reason,), inputs, numbers)
     reasons = (f"separates past versions with AUC {readings['past'].share:.2f}",)
     return _verdict(VerdictKind.PROMOTE, reasons, inputs, numbers)
-
-
-class Separation(NamedTuple):
-    """A threshold that tells good versions from bad ones, the direction, and how well it does so.
-
-    `share` is the chance that a bad version reads worse than a good one (AUC).
-    """
-
-    threshold: float
-    higher_is_bad: bool
-    share: float
-
-
-def separation(
-    good: Sequence[float], bad: Sequence[float], *, alpha: float = ALPHA
-) -> Separation | None:
-    """Returns the threshold and direction that separate these versions best.
-
-    Returns None if there are fewer than three of a kind, or if no threshold passes the rule.
-    """
-    if min(len(good), len(bad)) < MIN_VERSIONS:
-        return None
-    higher = mann_whitney_share(bad, good) >= 0.5
-    sign = 1.0 if higher else -1.0
-    fine, poor = [sign * value for value in good], [sign * value for value in bad]
-    reading = _read(fine, poor, _line(fine, poor))
-    if reading.share < MIN_DISCRIMINATION or reading.p > alpha:
-        return None
-    within = reading.false_alarms <= MAX_FALSE_ALARMS
-    return Separation(sign * _line(fine, poor), higher, reading.share) if within else None
-
-
-def _line(fine: Sequence[float], poor: Sequence[float]) -> float:
-    """Returns the midpoint of two neighbouring values at which most alarms are right.
-
-    High is bad here.
-    """
-    values = sorted({*fine, *poor})
-    between = [(low + high) / 2 for low, high in pairwise(values)] or values
-
-    def right(line: float) -> float:
-        caught = sum(value >= line for value in poor) / len(poor)
-        return caught - sum(value >= line for value in fine) / len(fine)
-
-    return max(between, key=right)
 
 
 class Standing(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import (
     JSON,
     Ceilings,
@@ -50,10 +51,6 @@ class CodeDomain(FileTasks):
     name = "code"
     ceilings = _CEILINGS
     sampling = _SAMPLING
-    open_at_once = 8
-    """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
-    regrade_at_most = 24
-    """Of the stored attempts of an arm: each takes a sandbox (read by `lab.inspector`)."""
 
     def __init__(
         self, path: Path, runner: CodeRunner, mapping: Mapping[str, str] | None = None
@@ -91,6 +88,18 @@ class CodeDomain(FileTasks):
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again, from its code alone."""
         return graded(self.rows[task_key], verifier_inputs.get("code"), self.runner)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=8,
+            regrade_at_most=24,  # each takes a sandbox
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
+            close=self.close,
+        )
 
     def close(self) -> None:
         """Ends idle sandboxes."""

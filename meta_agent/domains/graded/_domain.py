@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.errors import ConfigError, InfrastructureError
 from meta_agent.core.protocols import (
@@ -51,7 +52,6 @@ class GradedDomain(FileTasks):
 
     name = "graded"
     sampling = SAMPLING
-    open_at_once = 16
 
     def __init__(
         self,
@@ -135,6 +135,20 @@ class GradedDomain(FileTasks):
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=16,
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
+            solution=self.solution,
+            judge=self.judge,
+            judge_by=self.judge_by,
+            close=self.close,
+        )
 
     def solution(self, key: str) -> tuple[str, str] | None:
         """Returns the prompt and the gold as a reply, if the grader accepts it; else None."""

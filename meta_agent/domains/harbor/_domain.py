@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError, SandboxError
 from meta_agent.core.protocols import (
     JSON,
@@ -61,7 +62,6 @@ class HarborDomain(FileTasks):
 
     name = "harbor"
     sampling = _SAMPLING
-    open_at_once = 4
 
     def __init__(
         self, path: Path, *, run: str, engine: str = "docker", threshold: float | None = None
@@ -78,6 +78,12 @@ class HarborDomain(FileTasks):
             wall_sec=max(task.agent.timeout_sec for task in self.rows.values()),
         )
         self.evaluator_hash = self._hash()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=4, notes=self.notes, splits_stated=self.splits_stated, path=self.path
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import (
     JSON,
@@ -50,8 +51,6 @@ class MathDomain(FileTasks):
     name = "math"
     ceilings = _CEILINGS
     sampling = _SAMPLING
-    open_at_once = 8
-    """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
 
     def __init__(
         self,
@@ -95,6 +94,17 @@ class MathDomain(FileTasks):
     def gold(self, key: str) -> Gold:
         """Returns the gold of a task, for trusted code only."""
         return self._golds[key]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=8,
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
+            close=self.close,
+        )
 
     def close(self) -> None:
         """Ends the worker."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError, SandboxError
 from meta_agent.core.protocols import (
     JSON,
@@ -65,10 +66,6 @@ class RealSwe(FileTasks):
     name = "swe"
     ceilings = _CEILINGS
     sampling = _SAMPLING
-    open_at_once = 4
-    """Task sandboxes at the same time in lock-step (read by `rollouts.Runner`)."""
-    regrade_at_most = 6
-    """Of the stored attempts of an arm: each takes a sandbox (read by `lab.inspector`)."""
 
     def __init__(
         self, path: Path, factory: SandboxFactory, images: ImageFinder | None = None
@@ -82,6 +79,17 @@ class RealSwe(FileTasks):
         for row in self.rows.values():
             self._check(row)
         self.evaluator_hash = self._hash()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=4,
+            regrade_at_most=6,  # each takes a sandbox
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

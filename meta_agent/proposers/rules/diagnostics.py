@@ -1,8 +1,7 @@
-"""Rules that add diagnostics: for flagged conduct, and for failures that no metric explains."""
+"""The rule that adds a diagnostic of flagged conduct."""
 
 from __future__ import annotations
 
-from meta_agent.core.diagnostic_library import EXPLAIN_GAP, VALUE
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 
@@ -26,32 +25,6 @@ def watch_conduct(case: Case) -> Diagnosis | None:
         edits={f"{folder}conduct.py": _CONDUCT},
         evidence=("no diagnostic mentions flags", *case.lines("behaviour.flagged")),
         risk="conduct that the environment does not flag stays invisible",
-    )
-
-
-@rule(EXPLAIN_GAP, "diagnostics")
-def explain_gap(case: Case) -> Diagnosis | None:
-    """Suggests a diagnostic that separates good past versions from bad ones.
-
-    It applies if the score moved and no metric moved with it.
-    """
-    folder, files = _folder(case), case.tree.files
-    leads = (x for x in case.situation.leads if f"{folder}{x.name}.py" not in files)
-    lead = next(leads, None)
-    if folder is None or lead is None:
-        return None
-    separates = f"on {lead.versions} past versions (AUC {lead.share:.2f})"
-    return Diagnosis(
-        strength=1.0,
-        change=f"the diagnostic {lead.name} measures {lead.metric.says}",
-        effect="good versions can be told from bad ones",
-        because=f"the score moved, no metric moved with it, and this one does {separates}",
-        metric=f"measured.{lead.name}.{VALUE}",
-        direction="down" if lead.higher_is_bad else "up",
-        delta=0.0,
-        edits={f"{folder}{lead.name}.py": lead.source},
-        evidence=(f"{lead.name} separates {separates}",),
-        risk="a number that was found by looking at many",
     )
 
 

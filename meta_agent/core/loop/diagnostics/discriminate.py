@@ -2,7 +2,7 @@
 
 The diagnostic reads the stored rollouts of past versions; nothing is trained. Its number must also
 separate versions that its author did not see (`_past.split_past`). The error is divided by the
-count of all numbers compared: those of its library, and those that were judged before it.
+count of the numbers that were judged up to it.
 
 An admission is outside the run's error budget on purpose. That budget is for claims that a harness
 is better, and a diagnostic changes no attempt, no reward and no verdict. A wrong one costs
@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from meta_agent.core.diagnostic_library import EXPLAIN_GAP, LIBRARY
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import judge_diagnostics, verdict_from_json, verdict_to_json
 from meta_agent.core.gate.diagnostics import ALPHA
@@ -29,8 +28,8 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Verdict
 
 KIND: Final = "discrimination"
-LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}
-"""Maps a rule to how many numbers it compared to find the proposed one."""
+LOOKED_AT: Final[Mapping[str, int]] = {"explain-gap": 11}
+"""Maps a rule of earlier versions to how many numbers it compared. Their verdicts rest on it."""
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:

@@ -1,4 +1,4 @@
-"""Scores admitted diagnostics again, and retires those that no longer separate versions.
+"""Admitted diagnostics: retires those that no longer separate versions, and says where one lacks.
 
 At the start of a run, each diagnostic that earlier runs admitted reads the versions judged since.
 One that surely falls short of the rule (`gate.diagnostics`) is removed by a commit on `main`, with
@@ -6,6 +6,9 @@ a note that says why. `git revert` brings it back. During a run the set does not
 arms of every comparison are read by the same diagnostics.
 
 Journal: one step of kind `diagnostic`, once any diagnostic was admitted.
+
+A gap is a move of the score that no metric explains. It shows in the evidence of two versions in a
+row (`collect.read`), and stays open until a diagnostic is admitted. The authors read of it.
 
 Not covered: diagnostics that a harness came with, which nobody admitted.
 """
@@ -20,7 +23,7 @@ from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate.diagnostics import Standing, still_discriminates
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.ledger.kinds import Candidate as Made
-from meta_agent.core.ledger.kinds import Merge
+from meta_agent.core.ledger.kinds import Evidence, Merge
 from meta_agent.core.loop.diagnostics._past import number_of, past_versions, readings
 from meta_agent.core.loop.records import Version, candidate_from_json
 from meta_agent.core.loop.run import Run
@@ -134,3 +137,30 @@ def _note(diagnostic: Admitted, standing: Standing) -> str:
         f"good versions since: {standing.good}\nbad versions since: {standing.bad}\n\n"
         "To bring it back: git revert this commit."
     )
+
+
+# --- gaps ----------------------------------------------------------------------------------------
+
+
+def open_gap(run: Run) -> str:
+    """Returns the newest unexplained move of the score as a sentence, or "" if there is none."""
+    sentence, at = "", 0
+    for step in run.ledger.steps(kind="evidence"):
+        gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
+        if gap and gap["unexplained"]:
+            version, at = step.outcome_as(Evidence)["version"], step.seq
+            sentence = (
+                f"clean success moved by {100 * gap['delta']:+.1f} points at {version} "
+                f"(z = {gap['z']:.1f}) and no metric moved with it"
+            )
+    return "" if any(diagnostic.seq > at for diagnostic in admitted(run)) else sentence
+
+
+def gap_terms(run: Run) -> Iterator[str]:
+    """Yields the text for a language model about a score that moved without any metric moving."""
+    if sentence := open_gap(run):
+        yield (
+            f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "
+            "diagnostics, metric measured.NAME.VALUE with a limit in THRESHOLDS). It costs no "
+            "training: it is admitted if it tells good past versions from bad ones."
+        )

@@ -17,7 +17,7 @@ from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
 from meta_agent.core.ledger.kinds import Candidate as Made
-from meta_agent.core.loop.diagnostics._gap import gap_terms, with_leads
+from meta_agent.core.loop.diagnostics.tend import gap_terms
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, machines_failed
 from meta_agent.core.loop.run import Run
@@ -60,7 +60,7 @@ def brief_for(
         files=lambda: run.extensions.files.evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),
         factors=run.factors,
-        situation=with_leads(run, collected, _with_attempts(run, collected, reading, situation)),
+        situation=_with_attempts(run, collected, reading, situation),
         untrained=reading.untrained,
         bundled=_bundled(run),
         feedback=tuple(f"{r.subject} ({r.gate}): {r.text}" for r in feedback(run)),
