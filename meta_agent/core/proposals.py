@@ -123,9 +123,7 @@ class EditTrial:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """How many attempts the experiments of one dialogue may use. With 0 there are no
-    experiments.
-    """
+    """The attempts that the experiments of one dialogue may use. 0 means no experiments."""
 
     attempts: int = 0
     declared: int = 0
@@ -198,9 +196,7 @@ class HostServices(Protocol):
         ...
 
     def tell(self, text: str) -> None:
-        """Shows a line to people who watch the run. One thread calls it, always in the same
-        order.
-        """
+        """Shows a line to people who watch the run. One thread calls it, in a fixed order."""
         ...
 
     def stopping(self) -> bool:
@@ -240,9 +236,7 @@ class Brief:
 
     @property
     def invalid(self) -> bool:
-        """Returns True if the version's own score is invalid, so that it has to be repaired
-        first.
-        """
+        """Returns True if the version's own score is invalid, so that it is repaired first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -299,9 +293,7 @@ class Proposer(Protocol):
         ...
 
     def propose(self, brief: Brief) -> Proposed:
-        """Returns drafts. A repeated call costs nothing, since the replies of models are
-        recorded.
-        """
+        """Returns drafts. A repeated call costs nothing: the replies of models are recorded."""
         ...
 
     def revise(

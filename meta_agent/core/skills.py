@@ -86,9 +86,7 @@ class SkillDraft:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the lesson without its author, so that equal lessons become one
-        skill.
-        """
+        """Returns a hash of the lesson without its author: equal lessons become one skill."""
         lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
         lesson["script"] = self.files.get("scripts/apply.py", "")
         return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()

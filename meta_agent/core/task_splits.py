@@ -167,9 +167,7 @@ def sizes(domain: Domain) -> dict[str, int]:
 
 
 def lacking(counts: Mapping[str, int], *, trainable: bool) -> str:
-    """Returns what a task set lacks for a run, to print after "it has", or "" if it lacks
-    nothing.
-    """
+    """Returns what a task set lacks for a run, to print after "it has", or "" for nothing."""
     optional = {*(() if trainable else ("train",))}
     optional |= {"vault"} if sum(counts.values()) < SMALL else set()
     needed = [split for split in SPLITS if split not in optional]

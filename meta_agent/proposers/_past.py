@@ -59,9 +59,7 @@ def file_name(attempt: PastAttempt) -> str:
 
 
 def calibration_page(past: Sequence[PastAttempt]) -> str:
-    """Returns the page `calibration.md`: a summary, then a row for each prediction that was
-    scored.
-    """
+    """Returns the page `calibration.md`: a summary, then a row for each prediction."""
     scored = [
         attempt
         for attempt in past

@@ -40,9 +40,7 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
 @dataclass(frozen=True, slots=True)
 class AgentCli:
-    """A coding agent's program and how to call it; a user's own command has only the first two
-    fields.
-    """
+    """A coding agent's program. A user's own command has only the first two fields."""
 
     name: str
     argv: tuple[str, ...]

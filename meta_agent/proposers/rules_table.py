@@ -61,9 +61,7 @@ def propose(
     repair: bool = False,
     situation: Situation | None = None,
 ) -> list[Proposal]:
-    """Returns the edits that the evidence suggests, best first; with `repair`, those that restore
-    validity.
-    """
+    """Returns the suggested edits, best first; with `repair`, those that restore validity."""
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
     rules += [] if repair else _unsettled_sentences(case, history)

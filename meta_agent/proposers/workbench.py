@@ -88,9 +88,7 @@ class Workbench:
         return self._git(*argv).stdout.decode("utf-8", "replace")
 
     def commit(self, message: str) -> str:
-        """Commits everything and returns the commit id. Raises CandidateError if nothing
-        changed.
-        """
+        """Commits everything; returns the commit id. Raises CandidateError if nothing changed."""
         self._git("add", "-A", "--", ".")
         if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
             raise CandidateError("the edit changes no file", reason="empty")
@@ -119,17 +117,13 @@ class Workbench:
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """Maps each path that the commits since the base change to its git mode; `000000` means
-        removed.
-        """
+        """Maps each path changed since the base to its git mode; `000000` means removed."""
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}
 
     def committed_diff(self) -> str:
-        """Returns the commits since the base as a patch, independent of the author's git
-        attributes.
-        """
+        """Returns the commits since the base as a patch. git attributes do not change it."""
         argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
         return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
 

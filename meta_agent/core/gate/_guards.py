@@ -108,9 +108,7 @@ def _tasks(arm: Arm) -> set[str]:
 def _slices(
     tasks: set[str], labels: Labels, terms: GuardTerms
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yields the name and the tasks of each slice. A slice that would hold every task is left
-    out.
-    """
+    """Yields name and tasks of each slice, without a slice that would hold every task."""
     members_by_slice: dict[str, set[str]] = {}
     for task in tasks:
         for kind, value in labels.get(task, {}).items():

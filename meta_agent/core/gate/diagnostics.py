@@ -161,9 +161,7 @@ def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
 
 
 def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the one-sided permutation p of the rank-sum statistic: exact if small, else
-    normal.
-    """
+    """Returns the one-sided permutation p of the rank-sum statistic; exact if it is small."""
     pooled, k = [*above, *below], len(above)
     if math.comb(len(pooled), k) > _EXACT_UP_TO:
         spread = math.sqrt((len(pooled) + 1) / (12 * k * len(below)))

@@ -402,9 +402,7 @@ class Race:
         self._unsettled = self._fresh
 
     def finish(self) -> None:
-        """Takes back the newest accepted edit if attempts ran out before it had one at each
-        task.
-        """
+        """Takes back the newest accepted edit if it never had one attempt at each task."""
         if self.tip and self._made[self.tip] < self._tasks:
             self.trail.pop()
 

@@ -53,9 +53,7 @@ class Tail:
         os.close(source)
 
     def text(self) -> str:
-        """Returns the last bytes as text, without waiting for processes that still hold the stream
-        open.
-        """
+        """Returns the last bytes as text, even if other processes hold the stream open."""
         self._thread.join(JOIN_SEC)
         return bytes(self._bytes).decode("utf-8", "replace")
 
@@ -118,9 +116,7 @@ class Relay:
         self.over = False
 
     def serve(self, grace_sec: float) -> bool:
-        """Serves requests; returns True if the command ended by itself, False if its time ran
-        out.
-        """
+        """Serves requests. Returns False if the command's time ran out before it ended."""
         while (remaining_sec := self.deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 event = self.events.get(timeout=remaining_sec)
@@ -174,17 +170,13 @@ def common_prefix(conversation: list[Json], messages: list[Json]) -> int:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Replaces each `{name}` in the text by its value, in one pass: values are not expanded
-    again.
-    """
+    """Replaces each `{name}` in the text by its value. Values are not expanded again."""
     names = "|".join(map(re.escape, values))
     return re.sub(r"\{(" + names + r")\}", lambda match: values[match[1]], text)
 
 
 def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, str]:
-    """Returns the command's environment: the sandbox's, the endpoint's, then the harness's own
-    `env`.
-    """
+    """Returns the command's variables: the sandbox's, the endpoint's, then its own `env`."""
     base = f"http://127.0.0.1:{port}"
     ours = {**os.environ, **args["env"], **dict.fromkeys(KEY_NAMES, NO_KEY)}
     ours |= {**dict.fromkeys(OPENAI_NAMES, f"{base}/v1"), "ANTHROPIC_BASE_URL": base}

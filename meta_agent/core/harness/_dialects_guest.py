@@ -66,9 +66,7 @@ class OpenAi:
     """Reads OpenAI chat requests of an agent, and writes our replies as chat completions."""
 
     def read(self, body: Json) -> Request:
-        """Returns an OpenAI request in the common form. Raises BadRequest if it cannot be
-        relayed.
-        """
+        """Returns an OpenAI request in the common form. Raises BadRequest if it cannot."""
         if body.get("n") not in (None, 1):
             raise BadRequest("only one choice per request is supported; set n to 1")
         messages = [openai_message(message) for message in listing(body, "messages")]
@@ -161,9 +159,7 @@ def usage(answer: Reply) -> Json:
 
 
 class Anthropic:
-    """Translates Anthropic's messages; remembers relayed tool calls, whose arguments SDKs re-
-    write.
-    """
+    """Translates Anthropic's messages, and remembers relayed calls as they were written."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Json] = {}
@@ -255,9 +251,7 @@ class Anthropic:
 
 
 def user_messages(role: str, blocks: list[Json]) -> list[Message]:
-    """Turns a user's blocks into messages; tool results become messages of their own and come
-    first.
-    """
+    """Turns a user's blocks into messages: tool results first, each one a message."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     messages: list[Message] = [

@@ -44,9 +44,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
 
 
 class Ask:
-    """One model request of the agent; its thread waits in `wait` until it is answered or
-    refused.
-    """
+    """One model request; its thread waits in `wait` until it is answered or refused."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -186,9 +184,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """An HTTP server on 127.0.0.1, until `stop`. It puts each request into `waiting`, as an
-    `Ask`.
-    """
+    """An HTTP server on 127.0.0.1 until `stop`. It puts requests into `waiting`."""
 
     daemon_threads = True
     block_on_close = False

@@ -66,9 +66,7 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the problem as text: the first prompt-like field of the view, or else the view as
-        JSON.
-        """
+        """Returns the first prompt-like field of the task's view, or else the view as JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)

@@ -124,9 +124,7 @@ def check_order(tasks: list[Json]) -> None:
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:
-    """Checks a diagnostic's NAME and that measure() returns finite floats, even without
-    rollouts.
-    """
+    """Checks NAME and that measure() returns finite floats, even without rollouts."""
     module = HARNESS.module(path)
     if not isinstance(getattr(module, "NAME", None), str):
         raise code.HarnessFault(f"{path}: NAME must be a string")

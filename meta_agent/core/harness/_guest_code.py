@@ -58,9 +58,7 @@ class Loaded:
         self.staged = []
 
     def _home(self) -> str:
-        """Creates a new folder whose name repeats between runs, since models read it in
-        tracebacks.
-        """
+        """Creates a folder whose name repeats between runs, as models read it in tracebacks."""
         while True:
             self.loads += 1
             name = f"{PACKAGE_PREFIX}{self.loads}"

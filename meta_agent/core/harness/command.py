@@ -90,9 +90,7 @@ class CommandSession(HarnessSession):
         ask_open: bool = False,
         step_limit_sec: float = 20.0,
     ) -> None:
-        """Runs the command on every item, each within its attempt's own limit, and returns when all
-        ended.
-        """
+        """Runs the command on every item, each within its own limit, until all have ended."""
         Round(self, items, serve).run(ask_open=ask_open)
 
     def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
@@ -132,9 +130,7 @@ class CommandSession(HarnessSession):
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the contract tests; the first ones check that the command starts, asks its model and
-        ends.
-        """
+        """Runs the contract tests, first whether the command starts, asks its model and ends."""
         with_reward = samples if self.has("reward") else ()
         rows = super().check(with_reward, tasks)
         return [*try_command(self._open_agent, self.tree, self.contract), *rows]
@@ -180,8 +176,6 @@ class Round:
         return self._boxes[index].get()
 
     def _answer(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None:
-        """Hands answers to their attempts; no waiting time is excused, since a command's limit
-        counts all.
-        """
+        """Hands answers to their attempts. No time is excused: a command's limit counts all."""
         for answer in answers:
             self._boxes[answer["cid"]].put(answer.get("ok"))

@@ -65,9 +65,7 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """Returns the assistant message to append to the conversation, with its tool calls if
-        any.
-        """
+        """Returns the assistant message to append to the conversation, with its tool calls."""
         return assistant(self.content, self.tool_calls)
 
     def __repr__(self) -> str:
@@ -212,9 +210,7 @@ class Seat:
         return Reply(content, finish_reason, tool_calls)
 
     def close(self) -> None:
-        """Ends the coroutine; ignores one that refuses, since the host has ended the rollout
-        already.
-        """
+        """Ends the coroutine. It ignores one that refuses: the host has ended the rollout."""
         coroutine, self.coroutine = self.coroutine, None
         try:
             if coroutine is not None:

@@ -138,9 +138,7 @@ class HarnessSession:
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
-        """Returns True if the harness has a file for `reward`, `filter` or `data` (its
-        curriculum).
-        """
+        """Returns True if the harness has a file for `reward`, `filter` or `data`."""
         return role in self._roles
 
     def rollout(
@@ -246,9 +244,7 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe
-        included.
-        """
+        """Runs the contract tests on samples and tasks (`{"key", "view"}`), and on the recipe."""
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]

@@ -31,9 +31,7 @@ Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
 
 
 class Step(NamedTuple):
-    """One commit to give back to the owner: its message, its date, and the files before and after
-    it.
-    """
+    """A commit to give back to the owner: message, date, and the files before and after."""
 
     message: str
     when: int
@@ -124,9 +122,7 @@ def _message_and_date(repo: HarnessRepo, oid: str) -> tuple[str, int]:
 
 
 def _replay(git: Git, base: str, steps: Sequence[Step]) -> str:
-    """Writes the steps as commits on top of `base` in a throw-away repository; returns the last
-    commit.
-    """
+    """Commits the steps onto `base` in a throw-away repository; returns the last commit."""
     git.run("read-tree", base)
     tip = base
     for step in steps:

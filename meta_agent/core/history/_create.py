@@ -39,9 +39,7 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
 
 
 def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
-    """Copies all objects and refs except the `forgotten` refs, and checks `main` out at a
-    commit.
-    """
+    """Copies all objects and refs but the `forgotten` ones, and checks out `main`."""
     unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):

@@ -129,9 +129,7 @@ class Git:
         when: int | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
-        """Runs `git *argv` and returns its result. Raises `GitError` for a status outside
-        `accept`.
-        """
+        """Runs `git *argv`. Raises `GitError` if the exit status is not in `accept`."""
         self.check()
         done = _start_git(
             [*self._options(), *_without_programs(argv)],
@@ -149,9 +147,7 @@ class Git:
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """Yields a GitPython `Repo` that reads objects by id through one `cat-file --batch`
-        process.
-        """
+        """Yields a GitPython `Repo` that reads objects through one `cat-file --batch` process."""
         self.check()
         with _git_variables_hidden():
             repo = _library().Repo(self.git_dir)
@@ -180,9 +176,7 @@ class Git:
             return _library().Repo(self.git_dir)
 
     def check(self) -> None:
-        """Raises ConfigError if the repository's settings could make git run a command or read
-        elsewhere.
-        """
+        """Raises ConfigError if the repository's settings could make git run a command."""
         if not self._checked:
             check_places(self.git_dir)
             check_keys(self.git_dir, _keys(self.git_dir / "config"))
@@ -234,9 +228,7 @@ def _git_variables_hidden() -> Iterator[None]:
 
 @contextmanager
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
-    """Yields a throw-away bare repository that borrows the hosts' objects and none of their
-    settings.
-    """
+    """Yields a throw-away bare repository that borrows objects of the hosts, no settings."""
     hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
@@ -247,9 +239,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies the objects that `tip` reaches (and `base` does not) to the host, checked and
-    flushed.
-    """
+    """Copies the objects that `tip` reaches and `base` does not, checked and flushed."""
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -287,9 +277,7 @@ def _content(entry: Any) -> bytes:
 
 
 def git_version() -> tuple[int, ...]:
-    """Returns the version of git on PATH, e.g. (2, 39, 5). Raises PreflightError if there is
-    none.
-    """
+    """Returns the version of git, such as (2, 39, 5). Raises PreflightError without git."""
     done = _start_git(["version"], b"", _clean_environment())
     digits = done.stdout.decode("ascii", "replace").split()[2].split(".")
     return tuple(int(part) for part in digits if part.isdigit())

@@ -49,9 +49,7 @@ def clear_locks(git_dir: Path) -> None:
 
 
 def _wait_for_none(git_dir: Path) -> list[Path]:
-    """Waits briefly for locks to go and returns the rest; a killed run's last command may still
-    finish.
-    """
+    """Waits briefly for locks to go, as a killed command may still finish; returns the rest."""
     deadline = time.monotonic() + _PATIENCE_SEC
     while (locks := _locks(git_dir)) and time.monotonic() < deadline:
         time.sleep(0.05)

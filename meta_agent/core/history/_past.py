@@ -65,9 +65,7 @@ class ForeignHistory:
         return [commit for commit in commits if commit.parent and " " not in commit.parent]
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """Returns the regular files of a commit, by path. Raises ConfigError if they are too
-        large.
-        """
+        """Returns a commit's regular files by path. Raises ConfigError if they are too large."""
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         blob_ids: dict[str, str] = {}
         room = MAX_TREE_BYTES

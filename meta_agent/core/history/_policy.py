@@ -82,9 +82,7 @@ def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[
 def check_entries(
     tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
 ) -> None:
-    """Raises CandidateError if a changed file is not allowed, or if any two names of the tree
-    collide.
-    """
+    """Raises CandidateError if a changed file is not allowed or two names collide."""
     for path in changed:
         check_path(path, limits)
         if path in tip and tip[path].mode not in REGULAR_MODES:
@@ -107,9 +105,7 @@ def _plain(char: str) -> bool:
 
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
-    """Raises CandidateError for a name that some file system, shell or git itself treats
-    specially.
-    """
+    """Raises CandidateError for a name that a file system, shell or git treats specially."""
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
@@ -124,9 +120,7 @@ def check_path(path: str, limits: AdmissionLimits) -> None:
 
 
 def _starts_oddly(char: str) -> bool:
-    """Returns True if a name would start like an option, comment or home folder, or with an
-    accent.
-    """
+    """Returns True if a name would start like an option, comment, home folder or accent."""
     return char in _NEVER_FIRST or unicodedata.category(char)[0] == "M"
 
 
@@ -149,9 +143,7 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Raises CandidateError for a change outside `editable` or inside `protected` (glob
-    patterns).
-    """
+    """Raises CandidateError for a change outside `editable` or inside `protected`."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")

@@ -70,18 +70,14 @@ class HarnessRepo:
 
     @classmethod
     def open(cls, path: Path) -> HarnessRepo:
-        """Opens a repository: checks all objects, removes leftover locks and finishes a killed
-        checkout.
-        """
+        """Opens a repository after a check of all objects, and finishes a killed checkout."""
         repo = cls(path)
         check_repository(repo._git, path)
         follow_main(repo._git, path)
         return repo
 
     def rewound(self, folder: Path, main: str) -> HarnessRepo:
-        """Returns a copy with `main` at an earlier commit, without notes and without the branch
-        `lead`.
-        """
+        """Returns a copy with `main` at an earlier commit, without notes or the branch `lead`."""
         copy_repository(self.path, folder, main, (LEAD, _NOTES))
         return HarnessRepo.open(folder)
 
@@ -130,9 +126,7 @@ class HarnessRepo:
         return self._git.run("pack-objects", "-q", "--stdout", stdin=oids).stdout
 
     def diff(self, before: str, after: str) -> str:
-        """Returns the patch between two commits, independent of git attributes, drivers and
-        colours.
-        """
+        """Returns the patch between two commits. git attributes and drivers do not change it."""
         argv = ["diff-tree", "-r", "-p", "--text", "--no-renames", "--no-color", "--full-index"]
         argv += [before, after, "--"]
         return self._git.run(*argv).stdout.decode("utf-8", "replace")

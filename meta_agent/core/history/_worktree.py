@@ -80,9 +80,7 @@ def _listed(row: bytes) -> tuple[str, str]:
 
 
 def _on_disk(path: Path) -> str | None:
-    """Returns the blob id of a regular file, None if there is no file, or a mark for anything
-    else.
-    """
+    """Returns the blob id of a regular file, None without a file, or a mark for others."""
     if path.is_symlink() or path.is_dir():
         return "not a regular file"
     try:

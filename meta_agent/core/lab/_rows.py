@@ -102,9 +102,7 @@ def counted(
     rollouts: Sequence[Rollout],
     seed: int,
 ) -> JSON:
-    """Returns the result of an evaluation as the ledger stores it. `seed` is that of the
-    training.
-    """
+    """Returns an evaluation's result as the ledger stores it. `seed` is the training's."""
     solved = sum(bool(rollout.outcome) for rollout in rollouts)
     clean = sum(rollout.clean for rollout in rollouts)
     rollout_count = len(rollouts)
@@ -114,9 +112,7 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Adds the harness's own rewards to the rollouts, so that the gate can compare them to the
-    outcomes.
-    """
+    """Adds the harness's rewards to the rollouts, for the gate to compare with outcomes."""
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

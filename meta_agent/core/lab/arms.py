@@ -54,9 +54,7 @@ def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
 
 
 def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
-    """Yields the rollouts of one recorded file. Raises IntegrityError if it is missing or
-    differs.
-    """
+    """Yields the rollouts of one file. Raises IntegrityError if it is missing or differs."""
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
         raise IntegrityError(
@@ -77,9 +75,7 @@ def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
 
 
 def behaviour_hash(tree: HarnessTree) -> str:
-    """Returns a hash of the files that can change what a policy does or learns: all but
-    diagnostics.
-    """
+    """Returns a hash of all files but diagnostics, which change nothing that is learned."""
     watching = set(parse_contract(tree).files_of("diagnostics", tree))
     return _digest(tree, (path for path in tree.files if path not in watching))
 

@@ -138,9 +138,7 @@ class Lab:
         split: Split,
         limit: int,
     ) -> ArmRef:
-        """Measures one version with several training seeds, and returns it as an arm of a
-        comparison.
-        """
+        """Measures one version with several training seeds, and returns it as an arm."""
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
 
@@ -189,9 +187,7 @@ class Lab:
     def _turns(
         self, samples: int, extra: int, split: Split, limit: int, order: str
     ) -> Iterator[tuple[range, Part]]:
-        """Yields blocks of attempts: passes over all tasks, and the last pass over `extra` of
-        them.
-        """
+        """Yields blocks of attempts: passes over all tasks, then one over `extra` of them."""
         tasks = min(limit, len(self.domain.tasks(split)))
         size = max(SMALLEST_TURN, -(-(tasks * samples + extra) // TURNS))
         for sample, most in enumerate([*[tasks] * samples, extra]):
@@ -210,9 +206,7 @@ class Lab:
         return load_arm(self.store, ref)
 
     def trained(self, job: Job) -> bool:
-        """Returns True if the training of a job is recorded, so that its measurement costs
-        little.
-        """
+        """Returns True if a job's training is recorded, so that measuring it costs little."""
         name = _train_name(job.tree, job.seed, job.steps)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.is_done)
@@ -227,18 +221,14 @@ class Lab:
         return step is not None and step.is_done
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
-        """Returns how many attempts are needed to measure the base policy once per task: 0 if
-        recorded.
-        """
+        """Returns the attempts needed to measure the base policy once per task, 0 if recorded."""
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
         return 0 if step and step.is_done else len(self._tasks(split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
-        """Returns the keys of a split's tasks, in the order in which parts of the split are
-        measured.
-        """
+        """Returns the task keys of a split, in the order in which its parts are measured."""
         return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
 
     def measure(self, job: Job) -> Evaluated:
@@ -254,9 +244,7 @@ class Lab:
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training of the policy behind a recorded evaluation, or None if there is
-        none.
-        """
+        """Returns the training of the policy behind a recorded evaluation, or None."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)

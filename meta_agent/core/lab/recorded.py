@@ -29,9 +29,7 @@ from meta_agent.core.rollouts import ShardRef
 
 
 class RecordedLab(Lab):
-    """A lab that returns stored measurements, and raises IntegrityError if one is not as
-    planned.
-    """
+    """A lab that returns stored measurements. Raises IntegrityError if one is not as planned."""
 
     ledger: RetracedLedger
 
@@ -95,9 +93,7 @@ class RecordedLab(Lab):
         return {**counted(shard, plan, rows, trained.seed), **served}
 
     def _opened(self, outcome: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
-        """Returns the outcome with the weights as they are now. The workspace may have moved
-        since.
-        """
+        """Returns the outcome with the weights as they are, even if the workspace has moved."""
         policy, stored = self._identity_of(folder), str(outcome["path"])
         same_place = Path(stored).parts[-3:] == folder.parts[-3:]
         return {**outcome, "policy": policy, "path": stored if same_place else str(folder)}
@@ -119,9 +115,7 @@ class RecordedLab(Lab):
         return {**stamp, "evaluator_hash": self.domain.evaluator_hash}
 
     def _policy(self, trained: Trained, row: Rollout) -> str:
-        """Returns the expected name of the policy: of the training, or of the base, which never
-        changes.
-        """
+        """Returns the expected name of the policy: the training's, or that of the fixed base."""
         if trained.steps:
             return trained.policy
         self._base = self._base or row.policy

@@ -100,9 +100,7 @@ def _finding(code: str, severity: Severity, message: str, lines: Iterable[str] =
 def _bounds(
     changed: list[str], contract: Contract, factors: tuple[Factor, ...]
 ) -> Iterator[Finding]:
-    """Yields a veto if a path is not editable, or belongs to a factor that the change may not
-    touch.
-    """
+    """Yields a veto if a path is not editable, or of a factor that may not change."""
     try:
         contract.check_paths(changed)
         if factors:

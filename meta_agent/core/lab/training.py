@@ -130,9 +130,7 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns those of the stored training rollouts that belong to the first, or last, `count`
-    steps.
-    """
+    """Returns the stored training rollouts of the first, or the last, `count` steps."""
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
     return [rollout for rollout in rollouts if step_of(rollout) in chosen]

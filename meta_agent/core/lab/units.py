@@ -137,9 +137,7 @@ class Outputs(NamedTuple):
 
 
 def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
-    """Returns the first `limit` tasks of a split, or those of them that `part` selects, in its
-    order.
-    """
+    """Returns the first `limit` tasks of a split, or those that `part` selects, in order."""
     tasks = domain.tasks(split)[:limit]
     if part is None:
         return tasks
@@ -330,9 +328,7 @@ class Apparatus:
         return make(self.domain, session, gateway, stamp, concurrency=at_once)
 
     def _life_sec(self, planned: int) -> float:
-        """Returns how many seconds a sandbox has to live if each of these rollouts takes all
-        its time.
-        """
+        """Returns the seconds that a sandbox must live if each rollout takes all its time."""
         if self.policies.lock_step:
             return SANDBOX_SEC
         rounds = -(-planned // self.settings.concurrency)

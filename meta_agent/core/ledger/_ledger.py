@@ -78,9 +78,7 @@ class Ledger(Purse):
 
     @property
     def folder(self) -> Path:
-        """Returns the folder of the ledger: the workspace as it is now, which may have moved
-        since a run.
-        """
+        """Returns the folder of the ledger, which is the workspace's place today."""
         return self._journal.path.parent.resolve()
 
     def close(self) -> None:
@@ -117,9 +115,7 @@ class Ledger(Purse):
             return cast("T", decode(outcome))
 
     def _begin(self, key: str, kind: str, intent: str) -> Step | None:
-        """Returns the recorded step if it is done. Otherwise records its intent and returns
-        None.
-        """
+        """Returns the recorded step if it is done. Otherwise records its intent."""
         with self._journal.transaction() as db:
             step = self.step(key)
             if step is not None:
@@ -145,9 +141,7 @@ class Ledger(Purse):
             raise
 
     def _note_failure(self, key: str, error: str) -> None:
-        """Records a failure on the step, where the next attempt erases it, and in the log,
-        where it stays.
-        """
+        """Records a failure on the step, until the next attempt, and in the log for good."""
         with self._journal.transaction() as db:
             db.execute("UPDATE steps SET error = ? WHERE key = ?", (error, key))
             db.execute(

@@ -133,9 +133,7 @@ def link(before: str, step: Step) -> str:
 
 
 def encode(value: object) -> str:
-    """Returns JSON text, in the order given. NaN and infinities become null, since JSON lacks
-    them.
-    """
+    """Returns JSON text in the given order. NaN and infinities become null."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
@@ -155,9 +153,7 @@ def fields_of(value: object) -> Mapping[str, object]:
 
 
 def _decoded(row: tuple[Cell, ...], *json_columns: int) -> Iterator[Never]:
-    """Yields a row's cells, with JSON columns parsed. STRICT tables ensure the types of the
-    others.
-    """
+    """Yields a row's cells with JSON columns parsed. STRICT tables ensure other types."""
     for at, cell in enumerate(row):
         yield cast("Never", decode(cast("str | None", cell)) if at in json_columns else cell)
 

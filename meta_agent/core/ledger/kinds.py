@@ -205,9 +205,7 @@ class Revert(TypedDict):
 
 
 class Cell(TypedDict):
-    """The result on the search split of a bundle of candidates, or of a bundle without one
-    member.
-    """
+    """The result of a bundle, whole or without one member, on the search split."""
 
     generation: int
     name: str
@@ -243,9 +241,7 @@ class Staged(TypedDict):
 
 
 class Handover(TypedDict):
-    """The result that a run gives to its owner: a version, how well it is proven, and its
-    policy.
-    """
+    """What a run gives to its owner: a version, how well it is proven, and its policy."""
 
     version: str
     commit: str

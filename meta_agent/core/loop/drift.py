@@ -90,9 +90,7 @@ def note_drift(run: Run, first: Arm, again: Arm) -> None:
 
 
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
-    """Yields findings if the model behind the server may have changed while a claim was
-    measured.
-    """
+    """Yields findings if the model behind the server may have changed during a claim."""
     step = run.ledger.step(f"{run.id}/{_KEY}")
     if step and step.is_done and (comparison := step.outcome_as(Drift))["p"] <= SURE:
         numbers = {key: comparison[key] for key in ("before", "after", "p")}

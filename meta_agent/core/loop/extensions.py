@@ -56,9 +56,7 @@ class EvidenceReader(Protocol):
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Calls a harness's reward, filter and curriculum on stored rollouts; returns statistics by
-        name.
-        """
+        """Calls a harness's reward, filter and curriculum; returns statistics by name."""
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -94,9 +92,7 @@ class NoteWriter(Protocol):
         ...
 
     def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:
-        """Returns the note on how much of a gain comes from the harness, and how much from the
-        policy.
-        """
+        """Returns the note on how much of a gain is the harness's, and how much the policy's."""
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:

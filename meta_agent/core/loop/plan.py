@@ -43,9 +43,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """What one look of the sequential test costs, in training seeds, and where it is in the
-    course.
-    """
+    """What one look of the sequential test costs in training seeds, and its course."""
 
     units: int
     """Training seeds."""
@@ -153,9 +151,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def policy_conversations(self) -> tuple[int, int]:
-        """Returns the smallest and the largest number of conversations with a policy behind a
-        server.
-        """
+        """Returns the fewest and the most conversations with a policy behind a server."""
 
     @property
     @abstractmethod
@@ -172,16 +168,12 @@ class Plan(ABC):
 
     @property
     def ties(self) -> str:
-        """Returns the salt that breaks ties when a frozen policy's result is tested; "" if nothing
-        is tested.
-        """
+        """Returns the salt that breaks ties in a frozen policy's test, or "" without a test."""
         return f"ties/{self.order}" if self.race else ""
 
     @property
     def budget(self) -> ErrorBudget:
-        """Returns the error budget of the run's final test; a run makes at most one test of each
-        kind.
-        """
+        """Returns the error budget of the run's final test. There is one test of each kind."""
         return ErrorBudget(self.alpha, futility=MISS)
 
     def to_json(self) -> dict[str, JSON]:

@@ -47,9 +47,7 @@ class Tested(NamedTuple):
 
     @property
     def watches(self) -> bool:
-        """Returns True if the candidate only changes diagnostics, which clean success cannot
-        judge.
-        """
+        """Returns True if only diagnostics change, which clean success cannot judge."""
         return self.candidate.factor == "diagnostics"
 
 
@@ -105,9 +103,7 @@ class Found(NamedTuple):
 
     @property
     def acting(self) -> bool:
-        """Returns True if any candidate is more than a diagnostic; diagnostics have their own
-        verdict.
-        """
+        """Returns True if a candidate is more than a diagnostic, which has its own verdict."""
         return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property
@@ -138,9 +134,7 @@ class Strategy(Protocol):
 
 
 def stopped(findings: tuple[Finding, ...]) -> Judged:
-    """Returns the verdict INVALID for a candidate that a check stopped or that could not be
-    measured.
-    """
+    """Returns the verdict INVALID for a candidate that a check stopped or that failed."""
     reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
     evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
     return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
@@ -152,9 +146,7 @@ def failure(error: CandidateError, stage: str = "failed") -> Finding:
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Returns True if a verdict rests on rollouts that machines lost; it says nothing about the
-    idea.
-    """
+    """Returns True if machines lost rollouts: such a verdict says nothing of the idea."""
     findings = evidence.get("findings", ())
     vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)

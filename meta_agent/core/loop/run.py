@@ -34,9 +34,7 @@ class SearchTerms:
 
 @dataclass(slots=True)
 class Run:
-    """The settings, stores and clients of a run in progress. `id` prefixes every key in its
-    ledger.
-    """
+    """The settings, stores and clients of a run. `id` prefixes its keys in the ledger."""
 
     id: str
     config: RunConfig

@@ -33,16 +33,12 @@ def share_of(earlier: int) -> float:
 
 
 def alpha_of(ledger: Ledger, run: str) -> float:
-    """Returns the error rate of a run's claim, which depends on how many runs made a claim before
-    it.
-    """
+    """Returns the error rate of a run's claim, given the claims of runs before it."""
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
 def begin_claim(run: Run) -> None:
-    """Records that this run tests its result for a proof; that uses error even if the run is given
-    up.
-    """
+    """Records that this run tests its result. That uses error even if it is given up."""
     claim = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
     run.once(_KEY, BEGUN, {}, lambda: claim)
 
@@ -59,9 +55,7 @@ def runs_that_read_vault(ledger: Ledger) -> set[str]:
 
 
 def shared_words(ledger: Ledger, run: str, plan: Plan) -> Iterator[str]:
-    """Yields sentences for the start of a run: its claim's error rate, and earlier readings of the
-    vault.
-    """
+    """Yields sentences on the error rate of a run's claim and on earlier vault readings."""
     if earlier := _claimed_before(ledger, run):
         yield (
             f"{_runs(earlier)} of this workspace made a claim before: this one's error is "

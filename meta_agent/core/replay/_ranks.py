@@ -35,9 +35,7 @@ class Pairs(NamedTuple):
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Returns twice the mid-rank of each value (plus a constant), so that ties stay whole
-    numbers.
-    """
+    """Returns twice the mid-rank of each value, so that ties stay whole numbers."""
     # Rounded, so that a constant that was added does not look like a broken tie.
     rounded = [round(value, 9) for value in values[:RANKED]]
     order = sorted(rounded)
@@ -70,9 +68,7 @@ def _tied(ranks: Sequence[int]) -> int:
 
 
 def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Returns Pearson's r. Of ranks, it is Spearman's rho. Returns None if either side is
-    constant.
-    """
+    """Returns Pearson's r (of ranks: Spearman's rho), or None if a side is constant."""
     n = len(before)
     x, y = sum(before) / n, sum(after) / n
     xy = sum((a - x) * (b - y) for a, b in zip(before, after, strict=True))
@@ -113,9 +109,7 @@ class Ranks:
 
     @property
     def kendall(self) -> float | None:
-        """Returns Kendall's tau-b over all within-group pairs, or None if either side is all
-        ties.
-        """
+        """Returns Kendall's tau-b over all pairs within groups, or None if a side is all ties."""
         scale = math.sqrt(self._ordered_before * self._ordered_after)
         return self._order / scale if scale else None
 

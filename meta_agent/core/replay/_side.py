@@ -22,9 +22,7 @@ DEAD_STD: Final = 1e-3
 
 
 class Seen(NamedTuple):
-    """The true outcomes of a group's members, and which of them are clean (solved without
-    flags).
-    """
+    """The outcomes of a group's members, and which are clean (solved without flags)."""
 
     outcomes: list[bool]
     clean: list[bool]

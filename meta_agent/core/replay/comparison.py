@@ -37,9 +37,7 @@ Reading = Literal["improves", "harms", "neutral"]
 
 @dataclass(slots=True)
 class GroupRow:
-    """One group of rollouts: their total rewards before and after the change, and the true
-    outcomes.
-    """
+    """One group: total rewards before and after the change, and the true outcomes."""
 
     task_key: str
     before: list[float] = field(default_factory=list)
@@ -96,9 +94,7 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """Returns the report as JSON for evidence and prompts, with only those probes that beat
-        clean attempts.
-        """
+        """Returns the report for prompts, with only those probes that beat clean attempts."""
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]
@@ -129,9 +125,7 @@ class Scores(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """Accumulates the comparison of two rewards. Memory does not grow with the number of
-    rollouts.
-    """
+    """Accumulates the comparison of two rewards, in constant memory."""
 
     before: Side = field(default_factory=Side)
     after: Side = field(default_factory=Side)

@@ -115,9 +115,7 @@ PROBES: Final[Mapping[str, Change]] = {
 
 
 class ProbeResult(NamedTuple):
-    """How many bad attempts beat clean ones by one trick, before and after a change of the
-    reward.
-    """
+    """How many bad attempts beat clean ones by one trick, before and after the change."""
 
     name: str
     what: str
@@ -140,9 +138,7 @@ class ProbeResult(NamedTuple):
 
 @dataclass(slots=True)
 class _Case:
-    """A group's first bad attempt, a clean one to copy from, and the totals of its clean
-    attempts.
-    """
+    """A group's first bad attempt, a clean one to copy from, and its clean totals."""
 
     task_key: str
     bad: bytes = b""
@@ -187,9 +183,7 @@ class ProbeSample:
             case.donor = case.donor or record.line
 
     def worth_probing(self) -> list[_Case]:
-        """Returns the groups with a bad attempt, or nothing if there was no clean attempt
-        anywhere.
-        """
+        """Returns the groups with a bad attempt, or nothing if no attempt was clean."""
         return [case for case in self.cases.values() if case.bad] if self.pooled_before else []
 
 

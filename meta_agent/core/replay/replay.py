@@ -202,9 +202,7 @@ def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
 
 
 def _grouped(rows: Iterable[_Row]) -> Iterator[GroupRow]:
-    """Yields whole groups, the longest unchanged first, in an order that depends only on the
-    stream.
-    """
+    """Yields whole groups, the longest unchanged first. The stream decides the order."""
     open_groups: OrderedDict[str, GroupRow] = OrderedDict()
     for record, before, after in rows:
         group = open_groups.get(record.group_id)
@@ -234,9 +232,7 @@ class _Filtered(NamedTuple):
 
 
 def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
-    """Yields `size` groups at a time, without groups of a single rollout, since these have no
-    order.
-    """
+    """Yields `size` groups at a time, without groups of one rollout, which have no order."""
     groups = iter(groups)
     while step := list(islice(groups, size)):
         if batch := [group for group in step if len(group.before) >= 2]:

@@ -78,9 +78,7 @@ class Terms:
 
 
 class Attempt:
-    """The host's side of one rollout: it answers the guest's calls and fills the rollout's
-    record.
-    """
+    """The host's side of one rollout: answers the guest's calls and fills the record."""
 
     __slots__ = (
         "_arguments",
@@ -148,9 +146,7 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """Returns what the guest receives about this rollout: the task's key, its view, and the
-        tools.
-        """
+        """Returns what the guest receives: the task's key, its view, and the tools."""
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}
@@ -211,9 +207,7 @@ class Attempt:
         self._sizes += map(_size, new)
 
     def _note_view(self, unchanged: int, removed: list[Message]) -> None:
-        """Records messages that the guest removed since the call before, up to a limit for the
-        row.
-        """
+        """Records messages that the guest removed since the last call, up to a row's limit."""
         recorded = [message for view in self.row.views for message in view.removed]
         full = (
             len(recorded) + len(removed) > VIEW_MESSAGES

@@ -27,9 +27,7 @@ PAUSE_SEC = 0.002  # what is owed is gathered up to here
 
 
 class Stream(Protocol):
-    """A duplex byte stream to a worker, and control over the process or container that holds the
-    worker.
-    """
+    """A byte stream to and from a worker, and control over the process that holds it."""
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
         """Writes some bytes and returns how many; 0 if time is up."""
@@ -146,9 +144,7 @@ class Pace:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """Parses a frame, then sleeps as long as the parsing took if there was no idle time before
-        it.
-        """
+        """Parses a frame, then sleeps as long as that took if there was no idle time before."""
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)

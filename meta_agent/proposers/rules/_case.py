@@ -94,9 +94,7 @@ class Case:
 
     @property
     def dead(self) -> float:
-        """Returns the share of training groups whose rewards are all equal, so that they teach
-        nothing.
-        """
+        """Returns the share of training groups whose rewards are equal and teach nothing."""
         return self.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
 
     @property
@@ -106,9 +104,7 @@ class Case:
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the attempts of a pretrained model; [] for the nano policy, which reads
-        letters.
-        """
+        """Returns the attempts of a pretrained model; [] for nano, which reads letters."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:

@@ -53,9 +53,7 @@ class RewardFile:
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns the edit that removes a component, or sets its weight to 0 if it cannot be cut
-        out.
-        """
+        """Returns the edit that removes a component, or sets its weight to 0."""
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)

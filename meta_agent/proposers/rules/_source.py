@@ -85,9 +85,7 @@ class PythonFile:
     # --- edits ----------------------------------------------------------------------------------
 
     def with_constant(self, name: str, value: Any) -> str | None:
-        """Returns the text with another value for a module-level name, or None if it is not
-        assigned.
-        """
+        """Returns the text with another value for a module-level name, or None without one."""
         node = self.assignments.get(name)
         return None if node is None else self.cut(*self.span(node), literal(value))
 
@@ -110,9 +108,7 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> str | None:
-        """Returns the text without a key of a module-level dict, or None if it cannot be
-        removed.
-        """
+        """Returns the text without a key of a module-level dict, or None if it cannot go."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -129,9 +125,7 @@ class PythonFile:
         return None if node is None else self.cut(*self.span(node), source.strip("\n"))
 
     def without_function(self, name: str) -> str | None:
-        """Returns the text without a function and the blank lines below it, or None if it is
-        missing.
-        """
+        """Returns the text without a function, or None if it is missing."""
         node = self.function(name)
         if node is None:
             return None
@@ -278,9 +272,7 @@ def renewed(file: PythonFile, text: str | None) -> PythonFile:
 
 
 def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """Returns the file with a function replaced, and without functions that nothing uses any
-    more.
-    """
+    """Returns the file with a function replaced, without functions that became unused."""
     edited = renewed(file, file.with_function(name, source))
     for function in file.functions():
         if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):

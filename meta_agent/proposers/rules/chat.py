@@ -35,17 +35,13 @@ _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 @rule("worked-example", "scaffold")
 def worked_example(case: Case) -> Diagnosis | None:
-    """Suggests putting one cleanly solved attempt or training task into the prompt as an
-    example.
-    """
+    """Suggests one cleanly solved attempt or training task as an example in the prompt."""
     return _with_examples(case, 1)
 
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Suggests putting three cleanly solved attempts or training tasks into the prompt as
-    examples.
-    """
+    """Suggests three cleanly solved attempts or training tasks as examples in the prompt."""
     return _with_examples(case, 3)
 
 
@@ -222,9 +218,7 @@ def _longest_reply(attempt: Rollout) -> int:
 
 @rule("read-fenced-answer", "scaffold")
 def read_fenced_answer(case: Case) -> Diagnosis | None:
-    """Suggests handing in what is inside a code fence if failed attempts put their answer into
-    one.
-    """
+    """Suggests handing in what a code fence holds if failed attempts answer in fences."""
     failed = [a for a in case.attempts if a.outcome is False]
     fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
     share = fenced / len(failed) if failed else 0.0
@@ -274,9 +268,7 @@ def unfenced(text):
 
 @rule("pay-parts", "reward")
 def pay_parts(case: Case) -> Diagnosis | None:
-    """Suggests a partial reward if nothing is solved but the grader tells near misses from far
-    ones.
-    """
+    """Suggests a partial reward if nothing is solved but the grader sees near misses."""
     rewards, dead = reward_file(case), case.value("signal.dead_unsolved_ratio")
     key = _telling_detail(case.attempts)
     if rewards is None or key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
@@ -315,9 +307,7 @@ def parts(rollout):
 
 @rule("drop-length-bonus", "reward")
 def drop_length_bonus(case: Case) -> Diagnosis | None:
-    """Suggests removing a reward component that follows the length of replies instead of
-    success.
-    """
+    """Suggests removing a reward component that follows the length of replies."""
     rewards = reward_file(case)
     for name, weight in rewards.weights.items() if rewards else ():
         follows = _by_length(case.attempts, name) if weight else 0.0

@@ -124,9 +124,7 @@ def explore_more(case: Case) -> Diagnosis | None:
 
 @rule("larger-groups", "recipe")
 def larger_groups(case: Case) -> Diagnosis | None:
-    """Suggests more tries of fewer tasks, for the same rollouts, if many small groups are all
-    equal.
-    """
+    """Suggests more tries of fewer tasks if many small groups are all equal."""
     tries, groups = case.number("num_generations"), case.number("groups_per_step")
     if tries is None or tries >= 16 or groups is None or groups < 4 or groups % 2:
         return None
@@ -194,9 +192,7 @@ _USUAL = {
 
 @rule("usual-range", "recipe")
 def usual_range(case: Case) -> Diagnosis | None:
-    """Suggests bringing a setting back that is far outside the range in which it is known to
-    work.
-    """
+    """Suggests usual values for settings that are far outside the range that works."""
     low, high, rate = _rates(case)
     usual_of = {**_USUAL, "learning_rate": _USUAL["learning_rate"]._replace(
         low=low, high=high, value=rate)}  # fmt: skip

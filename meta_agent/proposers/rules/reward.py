@@ -195,9 +195,7 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("outcome-first", "reward", repairs=True)
 def outcome_first(case: Case) -> Diagnosis | None:
-    """Suggests a dominant weight for solving if unsolved attempts are paid as much as solved
-    ones.
-    """
+    """Suggests a dominant weight for solving if unsolved attempts are paid as much."""
     rewards = reward_file(case)
     wrong = case.over("signal.misordered", "order_violations")
     outcome = rewards and _outcome_component(case, rewards)

@@ -105,9 +105,7 @@ class Collapse(NamedTuple):
     worst: float
 
     def leaves(self, low: float) -> float:
-        """Returns the lower bound of the mean, given the bound `low` of runs that do not
-        collapse.
-        """
+        """Returns the lower bound of the mean, given that of the runs that do not collapse."""
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:

@@ -44,9 +44,7 @@ class Counted(NamedTuple):
 
 
 def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
-    """Counts hits among (task, is a hit) pairs, and how many independent attempts they are
-    worth.
-    """
+    """Counts hits among (task, is a hit) pairs, and the independent attempts in them."""
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, hit in marks:
         by_task[task].append(hit)
@@ -92,9 +90,7 @@ def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
 
 
 def two_proportion_p(hits_a: int, total_a: int, hits_b: int, total_b: int) -> float:
-    """Returns the two-sided p of the pooled two-proportion z-test, or 1.0 if it cannot be
-    computed.
-    """
+    """Returns the two-sided p of the pooled two-proportion z-test, or 1.0 without data."""
     if not total_a or not total_b:
         return 1.0
     pooled = (hits_a + hits_b) / (total_a + total_b)

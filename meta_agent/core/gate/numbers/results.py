@@ -81,9 +81,7 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns the `mean` or `iqm` of a set of runs, with a bootstrap interval over runs and
-    tasks.
-    """
+    """Returns the `mean` or `iqm` of runs, with a bootstrap interval over runs and tasks."""
     suites, figure = _suites(scores), _STATISTICS[statistic]
     drawn = _Draws(draws, seed)
     cloud = figure(_joined([drawn.runs(matrix, drawn.tasks(matrix)) for matrix in suites]))

@@ -361,9 +361,7 @@ class SignFlip:
     """The chance of exactly the observed sum. With few tasks it is a large part of `p`."""
 
     def broken(self, tie: float) -> float:
-        """Returns `p` with ties broken by `tie`, drawn evenly from [0, 1). Its level is then
-        exact.
-        """
+        """Returns `p` with ties broken by `tie`, drawn evenly from [0, 1): an exact level."""
         return self.p - (1 - tie) * self.tied
 
 

@@ -96,9 +96,7 @@ def _text(message: Mapping[str, object]) -> str:
 
 
 def _in_messages(rollout: Rollout, submission: set[str], size: int) -> Iterator[Copy]:
-    """Yields a copy if a message shows lines that no tool had returned, before the agent wrote
-    them.
-    """
+    """Yields a copy if a message shows lines before a tool returned or the agent wrote them."""
     typed, returned = _first_turns(rollout, submission)
     unwritten, turn = set(submission), 0
     for place, message in enumerate(rollout.messages):
@@ -210,9 +208,7 @@ def _literal(lines: set[str], text: str) -> set[str]:
 
 
 def _standing(lines: set[str], text: str) -> set[str]:
-    """Returns the lines that the text holds, as they are or with a name or two changed
-    throughout.
-    """
+    """Returns the lines that the text holds, even with a name or two changed throughout."""
     literal = _literal(lines, text)
     by_shape: dict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
@@ -234,9 +230,7 @@ def _shape(line: str) -> str:
 
 
 def _changes(line: str, others: Iterable[str]) -> list[frozenset[tuple[str, str]]]:
-    """Returns the names changed between a line and each other line, if more are the same than
-    changed.
-    """
+    """Returns the names that differ between a line and the others, if most stayed the same."""
     names = _NAME.findall(line)
     ways = []
     for other in others:

@@ -99,9 +99,7 @@ def _within(rows: Sequence[OutcomeRow]) -> _Paid:
 
 
 def _worth(rows: Sequence[OutcomeRow]) -> float:
-    """Returns how much more reward a clean success earns; 0 if there are only clean or only
-    other rows.
-    """
+    """Returns how much more reward a clean success earns, or 0 if one kind is missing."""
     sides = [
         [float(r.reward or 0) for r in rows if bool(r.clean) is kind] for kind in (True, False)
     ]

@@ -55,9 +55,7 @@ DEFAULT_LIMITS = ValidityLimits()
 
 
 def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
-    """Returns one line for each of the first few rows, ordered by training seed, task and
-    sample.
-    """
+    """Returns a line for each of the first rows, by training seed, task and sample."""
     ordered = sorted(rows, key=lambda row: (row.training_seed, row.key))[:LINES_SHOWN]
     return tuple(
         f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}: "
@@ -79,9 +77,7 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
 
 
 def share_sentence(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
-    """Returns the message of a finding that compares a share with the baseline's and with a
-    limit.
-    """
+    """Returns the message of a finding that compares a share with the baseline and a limit."""
     low, high = excess(after, before)
     beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""
     return (

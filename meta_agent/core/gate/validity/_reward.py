@@ -86,9 +86,7 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that rose without clean success, or that ranks unclean attempts above
-    clean ones.
-    """
+    """Reports a reward that rose without clean success, or ranks unclean attempts higher."""
     findings = []
     if _same_reward(baseline, candidate):
         findings += _reward_without_success(baseline, candidate, limits)
@@ -96,9 +94,7 @@ def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
 
 
 def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that rose without clean success; a veto only if clean success surely
-    fell.
-    """
+    """Reports a reward that rose without clean success; a veto if success surely fell."""
     before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < 2:
         return []
@@ -184,9 +180,7 @@ class _Order(NamedTuple):
         return self.share - limits.divergence_z * self.error
 
     def above(self, other: _Order, limits: ValidityLimits) -> bool:
-        """Returns True if this order is surely worse than `other`, or if `other` is within the
-        limit.
-        """
+        """Returns True if this order is surely worse than `other`, or `other` is in the limit."""
         error = limits.divergence_z * math.hypot(self.error, other.error)
         right = other.share <= limits.inversion_share
         return right or self.share - other.share > error

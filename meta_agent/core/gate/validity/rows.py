@@ -50,8 +50,6 @@ def find_in_arm(
     side: ArmSide = "candidate",
     beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
-    """Returns the findings about one arm alone, or about what it shows beyond the arm `beside`
-    it.
-    """
+    """Returns the findings about one arm, or about what it shows beyond the arm `beside` it."""
     question = OneArm(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))

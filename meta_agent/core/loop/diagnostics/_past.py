@@ -131,9 +131,7 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """Returns a number's values on good and on bad versions; versions without a value are left
-    out.
-    """
+    """Returns a number's values on good and on bad versions, where it has a value."""
     values: dict[bool, list[float]] = {True: [], False: []}
     for version in past:
         measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))

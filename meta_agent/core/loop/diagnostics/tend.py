@@ -63,9 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes diagnostics that no longer separate good versions from bad ones; returns the
-    version.
-    """
+    """Removes diagnostics that no longer separate versions; returns the version."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version

@@ -50,9 +50,7 @@ class Experiments:
     """Runs one experiment at a time. Each runs its two sides in parallel."""
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Grants one author an equal part of the unused attempts, or none if the policy is
-        frozen.
-        """
+        """Grants one author an equal part of the unused attempts; none to a frozen policy."""
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
             return Grant()

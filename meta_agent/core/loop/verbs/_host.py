@@ -53,9 +53,7 @@ class Host:
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs the static checks on a draft and, if they pass, its contract tests on stored
-        rollouts.
-        """
+        """Runs the static checks and, if they pass, the contract tests on stored rollouts."""
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
         text = _finding_lines(findings) or "Static checks and contract tests pass."

@@ -82,9 +82,7 @@ def to_test(
 
 
 def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
-    """Returns True if a promoted candidate is to be merged. Asks a person unless `--approve
-    auto`.
-    """
+    """Returns True if a candidate may be merged. Asks a person unless `--approve auto`."""
     if run.config.approve == "auto":
         return True
     question = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))
@@ -96,9 +94,7 @@ def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
 
 
 def feedback(run: Run) -> list[Feedback]:
-    """Returns all remarks that people made in this run, oldest first; every author is shown
-    them.
-    """
+    """Returns all remarks of people in this run, oldest first. Every author reads them."""
     steps = run.ledger.steps(run.id, kind="decision")
     decisions = [DecisionView.parse(step) for step in steps if step.is_done]
     return [

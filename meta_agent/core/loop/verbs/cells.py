@@ -34,9 +34,7 @@ RUNS: Final = 8
 
 
 class Mix(NamedTuple):
-    """Candidates merged one after another, each by a `--no-ff` merge; a cell measures the last
-    commit.
-    """
+    """Candidates merged by one `--no-ff` merge each. A cell measures the last commit."""
 
     name: str
     members: tuple[Candidate, ...]
@@ -101,9 +99,7 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 def assembled(
     run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns up to `most` ideas that merge without conflict, and the ideas left for the next
-    bundle.
-    """
+    """Returns up to `most` ideas that merge without conflict, and the ideas left over."""
     members: list[Candidate] = []
     waiting: list[Candidate] = []
     for idea in ideas:
@@ -152,9 +148,7 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns eight sets of candidates: each candidate is in half of them, each pair in a
-    quarter.
-    """
+    """Returns eight sets: each candidate is in half of them, each pair in a quarter."""
     if not 3 <= len(members) < RUNS:
         return []
     columns = [(1,), (2,), (4,), (1, 2), (1, 4), (2, 4), (1, 2, 4)]
@@ -174,9 +168,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and measures these sets of candidates side by side; each is one step of the
-    journal.
-    """
+    """Trains and measures these sets side by side, each as one step of the journal."""
     jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -251,9 +243,7 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Returns what each member adds to its bundle, with simultaneous (Bonferroni) intervals over
-    tasks.
-    """
+    """Returns what each member adds, with simultaneous (Bonferroni) intervals over tasks."""
     whole = cells[0]
     member_shares = []
     for cell in cells[1:]:
@@ -268,9 +258,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Returns the bundle without its harmful members, or None if a measured cell is just that
-    set.
-    """
+    """Returns the bundle without harmful members, or None if a cell measured just that."""
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
     if not ids or any(cell.mix.ids == ids for cell in cells):

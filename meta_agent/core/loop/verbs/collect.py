@@ -22,9 +22,7 @@ from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 
 
 def collect(run: Run, version: Version) -> Collected:
-    """Returns a version with its policy (seed 0) and its rollouts on the search split, made or
-    stored.
-    """
+    """Returns a version with its policy (seed 0) and its rollouts on the search split."""
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.training}{plan.search} search tasks")
     run.lab.label(tree, version.id)

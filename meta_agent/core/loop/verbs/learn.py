@@ -23,9 +23,7 @@ NOTE_RECORD: Final = "Record: "
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records a verdict, and writes a skill (a lesson for later runs) if the verdict is
-    informative.
-    """
+    """Records a verdict and, if it is informative, a skill for later runs."""
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
