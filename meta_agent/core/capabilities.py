@@ -93,10 +93,7 @@ class StoppableGateway(Protocol):
 
 @runtime_checkable
 class PatientGateway(Protocol):
-    """A gateway to engines that the run itself started.
-
-    The time that these engines take does not count against an attempt.
-    """
+    """A gateway to engines that the run started, whose time is not counted against attempts."""
 
     patience_sec: float
     """The longest time that one call may take."""

@@ -52,10 +52,7 @@ _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def of_disk(error: OSError) -> MetaAgentError | None:
-    """Returns the error to raise for a disk that is full, unreadable or missing.
-
-    Returns None for any other error.
-    """
+    """Returns the error for a disk that is full, unreadable or missing, or None for another."""
     place = f"{error.filename}: " if error.filename else ""
     if error.errno in NO_ROOM:
         hint = "free some space, then run the same command again: it resumes"
@@ -81,10 +78,7 @@ class InfrastructureError(MetaAgentError):
 
 
 class SandboxError(InfrastructureError):
-    """The sandbox died, could not start, or broke the frame protocol.
-
-    `kind` is one of `SANDBOX_ERROR_KINDS`.
-    """
+    """The sandbox failed or broke the frame protocol. `kind` is a SANDBOX_ERROR_KINDS."""
 
     def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -37,10 +37,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The metrics of one version by layer, with alerts.
-
-    The layer `version` holds the changes against the baseline's metrics.
-    """
+    """The metrics of a version by layer, with alerts; `version` holds changes to a baseline."""
 
     score: Mapping[str, float]
     signal: Mapping[str, float]
@@ -64,10 +61,7 @@ class Evidence:
         return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
-        """Returns a metric by its full name, or by a bare name from the first layer that has it.
-
-        Returns None if there is no such metric.
-        """
+        """Returns a metric by full name, or bare from the first layer that has it, or None."""
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
             value: float | None = getattr(self, layer).get(rest)

@@ -37,10 +37,7 @@ def cache_folder(content: str) -> Path:
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:
-    """Returns the files of a shipped harness by path.
-
-    `name` is its folder: `nano/swe/seed`, `chat/swe`.
-    """
+    """Returns a shipped harness's files by path. `name` is its folder, such as `chat/swe`."""
     root = resource_dir("harness_repo")
     home = root / name
     (package,) = (path.name for path in home.iterdir() if path.is_dir())

@@ -69,10 +69,7 @@ MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any]) -> RunConfig:
-    """Returns the settings of a run. A flag that is None was not given.
-
-    Raises ConfigError if a setting is wrong. Starts nothing.
-    """
+    """Returns a run's settings from flags that are not None, or raises ConfigError."""
     flag_values = {name: value for name, value in flags.items() if value is not None}
     from_environment = _environment_values()
     workspace = flag_values.get("workspace") or from_environment.get("workspace")

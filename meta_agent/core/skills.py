@@ -46,10 +46,7 @@ class Skill:
 
     @property
     def status(self) -> Status:
-        """Returns how far the skill is trusted.
-
-        Unmarked skills are foreign, so they are quarantined.
-        """
+        """Returns how far the skill is trusted. Unmarked skills are quarantined."""
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property
@@ -127,8 +124,5 @@ class SkillLibrary(Protocol):
         ...
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson, or returns the skill that holds it already.
-
-        Raises ValueError if it is invalid.
-        """
+        """Stores a lesson, or returns the skill that holds it. Raises ValueError if invalid."""
         ...

@@ -34,10 +34,7 @@ _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """A domain with other splits.
-
-    `tasks` holds the new splits; a split that is not in it has no tasks.
-    """
+    """A domain with other splits; a split that is not in `tasks` has none."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain

@@ -191,10 +191,7 @@ def _alone_in(root: Path) -> Iterator[None]:
 
 
 def open_workspace(root: Path) -> Workspace:
-    """Opens a workspace. Raises ConfigError if it is none, damaged or unsafe.
-
-    Logs a warning if another installation made it.
-    """
+    """Opens a workspace, with a warning if made elsewhere. Raises ConfigError if unsafe."""
     if not is_workspace(root):
         raise ConfigError(
             f"{root} is not a workspace (it has no {SETTINGS_FILE})",
@@ -241,10 +238,7 @@ def state_dir() -> Path:
 
 
 def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
-    """Returns the text of a regular file, cut at `most_bytes`, or None if it is none.
-
-    An ordinary read would wait for ever if a stranger put a FIFO there.
-    """
+    """Returns a regular file's text, cut at `most_bytes`, or None; it does not wait for a FIFO."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:

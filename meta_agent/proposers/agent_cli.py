@@ -105,10 +105,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program that `agent:NAME` or `agent:COMMAND` names.
-
-    Raises ConfigError if it names none.
-    """
+    """Returns the program of `agent:NAME` or `agent:COMMAND`, or raises ConfigError."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]

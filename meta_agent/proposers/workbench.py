@@ -128,10 +128,7 @@ class Workbench:
         return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
 
     def files(self) -> dict[str, bytes]:
-        """Returns the contents of the clone's regular files, committed or not, by path.
-
-        Raises CandidateError if they are too large.
-        """
+        """Returns the clone's regular files by path. Raises CandidateError if too large."""
         places = {f"{REPO}/{path}": path for path in self.paths()}
         try:
             texts = self._sandbox.read(list(places))
@@ -160,10 +157,7 @@ class Workbench:
         return commit
 
     def hand_back(self) -> bytes:
-        """Returns a git pack of everything since the base, for `HarnessRepo.admit`.
-
-        Raises CandidateError if it is too large.
-        """
+        """Returns a git pack of everything since the base, or raises if it is too large."""
         revisions = f"{self.tip()}\n^{self.base}\n".encode()
         packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
         if packed.truncated:

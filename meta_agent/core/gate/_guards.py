@@ -31,10 +31,7 @@ Labels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """The settings of the slice guards, declared before results are looked at.
-
-    Values are shares of 1.
-    """
+    """The settings of the slice guards, declared before any result. Values are shares of 1."""
 
     margin: float = 0.05
     """A candidate that is worse on a slice by no more than this is still promoted."""
@@ -55,10 +52,7 @@ DEFAULT_TERMS: Final = GuardTerms()
 
 
 class SliceEffect(NamedTuple):
-    """The effect on one slice (a labelled group of tasks), with one-sided bounds.
-
-    Each bound is at the slice's share of the level.
-    """
+    """The effect on a labelled group of tasks, with one-sided bounds at its share of a level."""
 
     name: str
     tasks: int

@@ -62,10 +62,7 @@ class OutcomeRow:
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
-        """Parses a stored row.
-
-        Raises IntegrityError if its `clean` contradicts its success and flags.
-        """
+        """Parses a stored row. Raises IntegrityError if `clean` contradicts success and flags."""
         fields = {name: data[name] for name in cls.__dataclass_fields__}
         row = cls(**{**fields, "flags": tuple(data["flags"])})
         if "clean" in data and data["clean"] != row.clean:

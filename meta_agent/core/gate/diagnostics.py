@@ -90,10 +90,7 @@ def judge_diagnostics(
 
 
 class Standing(NamedTuple):
-    """How an admitted diagnostic (a metric) did on later versions.
-
-    `stays` is None while there are too few versions to say.
-    """
+    """How an admitted metric did on later versions; `stays` is None if they are too few."""
 
     stays: bool | None
     reason: str

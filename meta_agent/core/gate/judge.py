@@ -212,10 +212,7 @@ def kind_of_pairs(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> tuple[VerdictKind, bool]:
-    """Returns the verdict of `judge_live` on pairs without findings, and whether to buy more.
-
-    Simulations of the gate call this.
-    """
+    """Returns the verdict of `judge_live` on pairs without findings, and whether to buy more."""
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         clusters=clusters, ties=ties,

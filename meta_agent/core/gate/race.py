@@ -41,10 +41,7 @@ BLOCK: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The settings of a race, declared before it.
-
-    They were tuned by simulation on seeds of their own.
-    """
+    """The settings of a race, declared before it and tuned on simulations of other seeds."""
 
     worth: float = 0.02
     """The gain (a share of attempts) above which an edit is worth having."""
@@ -238,10 +235,7 @@ class _Tree:
     def step(
         self, inverse: Matrix, off_a: Matrix, off_b: Matrix, a: Matrix, b: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """Returns the Newton step of a and of b.
-
-        `off_a` and `off_b` are sums of solved - tried * p.
-        """
+        """Returns the Newton step of a and b. `off_a`, `off_b` are sums of solved - tried * p."""
         pull = self._edits * (b - b[self._parent])
         grad_b = off_b - pull + np.bincount(self._parent, pull, minlength=b.size)
         grad_b[0] = 0.0
@@ -268,10 +262,7 @@ class _Tree:
 
 
 def _shrunk(likely: float, variance: float, slope: float, terms: Terms) -> Chance:
-    """Applies the spike-and-slab prior to an estimate with this variance.
-
-    `slope` turns logits into shares.
-    """
+    """Applies the spike-and-slab prior to an estimate. `slope` turns logits into shares."""
     wide = variance + terms.slab**2
     spike = terms.null * _density(likely, variance)
     slab = (1 - terms.null) * _density(likely, wide)
@@ -379,10 +370,7 @@ class Race:
             self._unsettled = 0
 
     def give_up(self) -> None:
-        """Drops the edit that is being tested.
-
-        If there is none, takes back the newest accepted edit.
-        """
+        """Drops the edit that is tested. Without one, takes back the newest accepted edit."""
         version = self.trail.pop() if self._candidate is None else self._candidate
         self.field.forget(version)
         self._candidate, self._unsettled = None, 0
@@ -431,10 +419,7 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of all attempts the race may buy.
-
-    The rest is for the exam, the final comparison.
-    """
+    """Returns how many of all attempts the race may buy; the rest is for the exam."""
     return int(attempts * (1 - EXAM))
 
 

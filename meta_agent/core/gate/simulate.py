@@ -85,10 +85,7 @@ class Gate:
         return max(look.tasks for look in self.looks)
 
     def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
-        """Whether [repeat, task] differences of a candidate get it promoted, look by look.
-
-        `level` is the baseline's clean success.
-        """
+        """Returns how [repeat, task] differences fare, look by look, on a baseline of `level`."""
         for look in self.looks:
             repeats = look.repeats + bool(look.extra)
             kind, goes_on = self.decides(look, differences[:repeats, : look.tasks], level)

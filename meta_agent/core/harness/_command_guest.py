@@ -184,10 +184,7 @@ def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, s
 
 
 def run(args: Json, channel: Any) -> Json:
-    """Runs the command to its end.
-
-    Returns its exit code, output, number of calls, and how it ended.
-    """
+    """Runs the command to its end; returns exit code, output, number of calls, and ending."""
     events: queue.Queue[Any] = queue.Queue()
     server = endpoint.Endpoint(events)
     base = f"http://127.0.0.1:{server.port}"

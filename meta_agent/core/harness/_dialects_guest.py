@@ -106,10 +106,7 @@ class OpenAi:
 
 
 def openai_message(message: Json) -> Message:
-    """Returns a message reduced to the fields that the host knows.
-
-    Raises BadRequest for others' roles.
-    """
+    """Returns a message with the fields that the host knows, or raises BadRequest."""
     role = message.get("role") if isinstance(message, dict) else None
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise BadRequest(f"a message with the role {role!r:.40}")
@@ -165,10 +162,7 @@ class Anthropic:
         self._calls: dict[str, Json] = {}
 
     def read(self, body: Json) -> Request:
-        """Returns an Anthropic request in the common form.
-
-        Raises BadRequest if it cannot be relayed.
-        """
+        """Returns an Anthropic request in the common form, or raises BadRequest."""
         messages: list[Message] = []
         if body.get("system"):
             messages.append({"role": "system", "content": text_of(body["system"])})
@@ -266,10 +260,7 @@ def user_messages(role: str, blocks: list[Json]) -> list[Message]:
 
 
 def anthropic_tool(tool: Json) -> Json:
-    """Returns an Anthropic tool schema in OpenAI's form.
-
-    Raises BadRequest without an `input_schema`.
-    """
+    """Returns an Anthropic tool schema in OpenAI's form, or raises BadRequest."""
     if not isinstance(tool, dict) or "input_schema" not in tool:
         kind = tool.get("type") if isinstance(tool, dict) else tool
         raise BadRequest(f"the tool {kind!r:.60} has no input_schema; only such tools are relayed")
@@ -303,10 +294,7 @@ def arguments(call: Json) -> Json:
 
 
 def text_of(content: Json) -> str:
-    """Returns the text of a string, of None, or of a list of text parts.
-
-    Raises BadRequest otherwise.
-    """
+    """Returns the text of a string, None or a list of text parts, or raises BadRequest."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):

@@ -63,10 +63,7 @@ class Ask:
         self._done.set()
 
     def wait(self) -> Json:
-        """Blocks until the request is answered, and returns the reply.
-
-        Raises Refusal if it was refused.
-        """
+        """Blocks until the request is answered; returns the reply or raises Refusal."""
         self._done.wait()
         if self._refusal is not None:
             raise self._refusal
@@ -201,10 +198,7 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}).start()
 
     def ask(self, request: Any) -> Json:
-        """Queues a request, waits, and returns its answer.
-
-        Raises Refusal if too many requests wait.
-        """
+        """Queues a request and returns its answer. Raises Refusal if too many wait."""
         ask = Ask(request)
         if self.waiting.qsize() >= MAX_WAITING:
             raise Refusal(429, "busy", "too many requests wait already; repeat this one later")

@@ -59,10 +59,7 @@ def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
 
 
 class CommandSession(HarnessSession):
-    """A harness whose agent is a command.
-
-    `sandbox` holds the training side; `open_agent` opens one sandbox for each run of the command.
-    """
+    """A harness whose agent is a command; `open_agent` opens a sandbox for each run of it."""
 
     def __init__(
         self, sandbox: Sandbox, tree: HarnessTree, open_agent: Callable[[], Sandbox]

@@ -84,10 +84,7 @@ class HarnessContract:
         return next(iter(touched))
 
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
-        """Raises `CandidateError` unless a change touches exactly the factors in `factors`.
-
-        Diagnostics must always change alone.
-        """
+        """Raises `CandidateError` unless a change touches just `factors`; diagnostics go alone."""
         touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
@@ -152,10 +149,7 @@ def _paths_and_factors(touched: Mapping[Factor, str]) -> str:
 
 
 def parse_contract(tree: HarnessTree) -> HarnessContract:
-    """Parses and checks the `harness.toml` of a tree.
-
-    Raises `ConfigError` that names the key and value at fault.
-    """
+    """Parses a tree's `harness.toml`. Raises `ConfigError` with the key at fault."""
     contract = _build(_load(tree))
     _check_tree(contract, tree)
     return contract

@@ -124,10 +124,7 @@ class Model:
 
 
 class Tools:
-    """The task's tools as an agent sees them: `await tools.call(name, **arguments)`.
-
-    `names` lists the tools that the task offers.
-    """
+    """The tools as an agent sees them: `await tools.call(name, ...)`; `names` lists them."""
 
     __slots__ = ("_seat", "names")
 
@@ -276,10 +273,7 @@ class Scheduler:
         self.frame: list[Call] = []
 
     def drive(self, ask_open: bool) -> None:
-        """Runs every rollout to its end.
-
-        With `ask_open` each first asks the host for permission to start.
-        """
+        """Runs every rollout to its end. With `ask_open` each first asks the host to start."""
         for seat in self.seats:
             if ask_open:
                 self.frame.append({"cid": seat.index, "kind": "open"})

@@ -76,10 +76,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The values that one diagnostic returned.
-
-    If it raised, `failure` is set and `values` is empty.
-    """
+    """The values of one diagnostic, or the `failure` that it raised."""
 
     name: str
     layer: str
@@ -89,10 +86,7 @@ class Measurement:
 
 
 class HarnessSession:
-    """A harness loaded in a worker.
-
-    The constructor loads it and raises `CandidateError` if it cannot.
-    """
+    """A harness loaded in a worker. Raises `CandidateError` if it cannot be loaded."""
 
     ask_judge: AskJudge | None = None
     """Answers the questions of the reward's `judge`. None: they are not asked."""
@@ -224,10 +218,7 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs every diagnostic over the rollouts, token rows included.
-
-        Returns results in path order.
-        """
+        """Runs every diagnostic over the rollouts, token rows included, in path order."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
@@ -405,10 +396,7 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns a dict of finite floats under short printable names.
-
-    Raises `CandidateError` if `value` is anything else.
-    """
+    """Returns finite floats under short printable names, or raises `CandidateError`."""
     if not isinstance(value, dict):
         raise _wrong(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:

@@ -98,10 +98,7 @@ def _raw_commit(objects: Any, oid: str) -> bytes:
 def _walk(
     objects: Any, chain: list[Headers], base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> tuple[str, ...]:
-    """Checks every commit's tree, since people may check out any of them.
-
-    Returns the changed paths.
-    """
+    """Checks every commit's tree, as people may check out any; returns the changed paths."""
     before = tree = tree_entries(objects, read_commit(objects, base).tree, limits)
     paths = set[str]()
     for commit in reversed(chain):

@@ -76,10 +76,7 @@ def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
 
 
 def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
-    """Writes the merged changes as patches for `git am` into a new or empty folder.
-
-    Raises ConfigError if the folder is not empty.
-    """
+    """Writes the merged changes as patches for `git am` into an empty folder, or raises."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty", hint="name a new folder: --patches FOLDER")
     steps = promoted_steps(repo)
@@ -93,10 +90,7 @@ def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
 
 
 def promoted_steps(repo: HarnessRepo) -> list[Step]:
-    """Returns the steps of `main` that change the owner's files, oldest first.
-
-    Raises ConfigError if there are none.
-    """
+    """Returns the steps of `main` that change the owner's files; raises if there are none."""
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)

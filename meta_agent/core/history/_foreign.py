@@ -60,10 +60,7 @@ def is_address(source: str) -> bool:
 
 
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
-    """Reads the files of a folder or of a repository's address.
-
-    Raises ConfigError, with a hint, if it cannot be read or is too large.
-    """
+    """Reads a folder or a repository's address. Raises ConfigError if it cannot be read."""
     if is_address(source):
         foreign = _fetched(source, _transport(source), source)
     elif (Path(source) / ".git").exists():

@@ -160,10 +160,7 @@ class Git:
                 repo.close()
 
     def at(self, ref: str) -> str | None:
-        """Returns the commit id in a ref, given by its full name, or None if there is no such ref.
-
-        It reads files and starts no process.
-        """
+        """Returns the commit of a ref by its full name, or None; it starts no process."""
         self.check()
         try:
             return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
@@ -311,10 +308,7 @@ def _without_programs(argv: Sequence[str]) -> list[str]:
 
 
 def _keys(config: Path) -> list[str]:
-    """Returns the names of the settings in a git configuration file.
-
-    Raises ConfigError if unreadable.
-    """
+    """Returns the names of a configuration's settings. Raises ConfigError if unreadable."""
     argv = ["config", "--file", str(config.resolve()), "--no-includes", "--list", "-z"]
     done = _start_git(argv, b"", _clean_environment() | {"GIT_DIR": "/nonexistent"})
     if done.returncode:

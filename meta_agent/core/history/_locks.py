@@ -31,10 +31,7 @@ def busy(git_dir: Path) -> Iterator[None]:
 
 
 def clear_locks(git_dir: Path) -> None:
-    """Removes locks that this program's dead command left.
-
-    Raises ConfigError for anybody else's lock.
-    """
+    """Removes locks of this program's dead command. Raises ConfigError for other locks."""
     locks = _wait_for_none(git_dir)
     marker = git_dir / _MARKER
     if locks and not _ours(marker):

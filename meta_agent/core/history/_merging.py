@@ -15,10 +15,7 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """Creates a commit with the parents `onto` and `tip`, and returns its id.
-
-    Raises CandidateError (`merge_conflict`) if they conflict.
-    """
+    """Merges `tip` into `onto`; returns the commit. Raises CandidateError on a conflict."""
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)
         argv = ("commit-tree", tree, "-p", onto, "-p", tip)
@@ -30,10 +27,7 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
 def edit_commit(
     host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
 ) -> str:
-    """Creates a commit on `onto` that sets these files to this content, and returns its id.
-
-    None as content removes a file.
-    """
+    """Commits these file contents (None removes a file) onto `onto`; returns the commit."""
     with scratch(host) as git:
         git.run("read-tree", onto)
         rows = (_row(git, path, content) for path, content in sorted(edits.items()))

@@ -24,10 +24,7 @@ class _Entry(NamedTuple):
 
 
 def scan(pack: bytes, limits: AdmissionLimits) -> int:
-    """Returns the number of objects in a pack.
-
-    Raises CandidateError if it is malformed or too large.
-    """
+    """Returns a pack's number of objects. Raises CandidateError if malformed or too large."""
     if len(pack) > limits.pack_bytes:
         refuse("pack_too_large", f"the pack has {len(pack)} bytes, over {limits.pack_bytes}")
     count, position, total = _count(pack, limits), _HEADER_BYTES, 0
@@ -94,10 +91,7 @@ def _skip_base(pack: bytes, kind: int, at: int) -> int:
 
 
 def _inflate(pack: bytes, entry: _Entry) -> tuple[bytes, int]:
-    """Decompresses one object, and stops one byte beyond the announced size.
-
-    It feeds chunks, because zlib copies the unused rest.
-    """
+    """Decompresses one object in chunks, and stops one byte beyond the announced size."""
     stream, out, at = zlib.decompressobj(), bytearray(), entry.start
     try:
         while not stream.eof and len(out) <= entry.size:

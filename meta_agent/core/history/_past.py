@@ -98,10 +98,7 @@ class ForeignHistory:
 
 @contextmanager
 def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHistory]:
-    """Copies the history that `HEAD` reaches, or only its last commit unless `deep`.
-
-    Raises ConfigError if the repository cannot be read.
-    """
+    """Copies `HEAD`'s history, or its last commit unless `deep`. Raises ConfigError."""
     place = source.resolve()
     with scratch(None, transport="file") as git:
         try:
@@ -125,10 +122,7 @@ def _forgiven() -> list[str]:
 
 
 def read_folder(root: Path) -> dict[str, bytes]:
-    """Returns the regular files of a plain folder by path, without caches, environments or builds.
-
-    Raises ConfigError if they are too large.
-    """
+    """Returns a folder's files by path, without caches or builds. Raises if too large."""
     tree: dict[str, bytes] = {}
     for path in _walk(root):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BLOB_BYTES:

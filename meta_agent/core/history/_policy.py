@@ -45,10 +45,7 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a commit from a sandbox.
-
-    Raises CandidateError for merges, signatures, other authors and anything else unexpected.
-    """
+    """Parses a commit from a sandbox. Raises CandidateError for anything unexpected."""
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)

@@ -148,10 +148,7 @@ class HarnessRepo:
         return commit if commit in line[:-1] else self._merge_of(commit)
 
     def line_of_main(self, after: str, upto: str) -> list[str]:
-        """Returns the first-parent commits of `main` after `after` up to `upto`, newest first.
-
-        Returns [] if one of the two is not on that line.
-        """
+        """Returns first-parent commits of `main` after `after` up to `upto`, newest first."""
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         if after not in line or upto not in line:
             return []
@@ -321,10 +318,7 @@ class HarnessRepo:
                 self._flush_refs(LEAD)
 
     def note(self, commit: str, text: str, *, when: int | None = None) -> None:
-        """Sets the note on a commit (a verdict with its table).
-
-        Repeating the same text changes nothing.
-        """
+        """Sets the note on a commit. Repeating the same text changes nothing."""
         body = plain(text).strip() + "\n"
         if self.notes(commit) == body:
             return

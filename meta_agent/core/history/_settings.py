@@ -37,10 +37,7 @@ _MAX_BYTES: Final = 64 << 10
 
 
 def check_places(git_dir: Path) -> None:
-    """Raises ConfigError if a file in the `.git` folder leads git elsewhere or makes it wait.
-
-    It starts no command.
-    """
+    """Raises ConfigError if a file in `.git` leads git elsewhere or lets it wait."""
     hint = _hint(git_dir)
     if git_dir.is_symlink() or not git_dir.is_dir():
         raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)

@@ -27,10 +27,7 @@ class _Row(NamedTuple):
 
 
 def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Returns every file below a tree, by path. Raises CandidateError if a limit is exceeded.
-
-    `objects` is an open `Git.reader`.
-    """
+    """Returns a tree's files by path, read through `objects`. Raises beyond a limit."""
     level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):
@@ -60,10 +57,7 @@ def _next_level(
 
 
 def _check_bytes(objects: Any, files: Mapping[str, Entry], limits: AdmissionLimits) -> None:
-    """Raises CandidateError if all files together are too large.
-
-    A blob counts once for each of its names, as in a checkout.
-    """
+    """Raises CandidateError if all files are too large together; each name of a blob counts."""
     names = Counter(entry.oid for entry in files.values() if entry.mode != _SUBMODULE)
     total = sum(times * _blob_size(objects, oid) for oid, times in names.items())
     if total > limits.total_bytes:

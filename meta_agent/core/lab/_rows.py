@@ -26,10 +26,7 @@ def accepted_recipe(trainer: Trainer, session: HarnessSession) -> dict[str, JSON
 
 
 def require_heard(rollouts: Sequence[Rollout]) -> None:
-    """Raises CandidateError if the model server refused the request of every rollout.
-
-    Such a measurement says nothing.
-    """
+    """Raises CandidateError if the model server refused every rollout's request."""
     refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
     if refused and len(refused) == len(rollouts):
         raise CandidateError(
@@ -66,10 +63,7 @@ class Again(Runner):
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
-    """Raises InfrastructureError if machines lost too many rollouts.
-
-    The run stops, recording nothing.
-    """
+    """Raises InfrastructureError, to record nothing, if machines lost too many rollouts."""
     missing = _lost(rollouts)
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
         return

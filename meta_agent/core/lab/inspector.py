@@ -93,10 +93,7 @@ class Inspector:
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns every finding about (baseline, candidate).
-
-        Pass `arms` if their rows are already read.
-        """
+        """Returns every finding about (baseline, candidate). `arms` are their rows, if read."""
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(
             (before, after),
@@ -122,10 +119,7 @@ class Inspector:
         return (*findings, *(veto for veto in vetoes if veto.code not in codes))
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
-        """Returns the findings about one arm alone, without a baseline.
-
-        A version that is invalid by itself is repaired first.
-        """
+        """Returns the findings about one arm alone: an invalid version is repaired first."""
         arm, trained = load_arm(self._store, ref), self._trained
         findings = inspect_seen(
             self._records(ref),

@@ -109,10 +109,7 @@ class Lab:
         self._labels.setdefault(behaviour_hash(tree), name)
 
     def require(self, tree: HarnessTree) -> None:
-        """Marks a harness that others are compared to.
-
-        The run stops if too many of its rollouts are lost.
-        """
+        """Marks a harness that others are compared to: losing too many rollouts stops the run."""
         self._required.add(behaviour_hash(tree))
 
     def prepare(self, jobs: Sequence[Job]) -> None:
@@ -232,10 +229,7 @@ class Lab:
         return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
 
     def measure(self, job: Job) -> Evaluated:
-        """Trains a policy if `steps` > 0, then evaluates it.
-
-        Raises CandidateError if the harness cannot be measured.
-        """
+        """Trains if `steps` > 0, then evaluates. Raises CandidateError if the harness fails."""
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 

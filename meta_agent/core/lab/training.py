@@ -78,10 +78,7 @@ class Trainer(Protocol):
     """The model gateway of the policy in training, for its rollouts."""
 
     def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Returns the recipe completed with the run's settings.
-
-        Raises ConfigError if it is refused.
-        """
+        """Returns the recipe with the run's settings. Raises ConfigError if it is refused."""
         ...
 
     def train(
@@ -115,10 +112,7 @@ class Policies(Protocol):
         ...
 
     def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:
-        """Opens the policy at `path` for a training that writes to `output`.
-
-        Raises ConfigError if the policy is frozen.
-        """
+        """Opens the policy at `path` to train it into `output`, or raises ConfigError if frozen."""
         ...
 
     def close(self) -> None: ...

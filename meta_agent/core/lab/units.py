@@ -317,10 +317,7 @@ class Apparatus:
     def _runner(
         self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True
     ) -> Runner:
-        """Returns a runner.
-
-        With engines of the run, it makes lost rollouts of a training again at once.
-        """
+        """Returns a runner. With engines of the run, it makes lost rollouts again at once."""
         at_once = self.settings.concurrency
         if isinstance(gateway, PatientGateway):
             at_once = min(Capabilities.of(self.domain).open_at_once or at_once, at_once)

@@ -37,10 +37,7 @@ class Regrade(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of `verify`.
-
-    `ok` is True if everything that was computed again matches its record.
-    """
+    """The result of `verify`. `ok` is True if all that was computed again matches."""
 
     commit: str
     recorded: str

@@ -111,10 +111,7 @@ class Journal:
             return self._db.execute(query, tuple(arguments)).fetchall()
 
     def has(self, table: str) -> bool:
-        """Returns True if the ledger has this table.
-
-        Ledgers of older versions lack the newest ones.
-        """
+        """Returns True if the ledger has this table; older ledgers lack the newest ones."""
         return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:

@@ -172,10 +172,7 @@ class Ledger(Purse):
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
-        """Returns the hash chain's digest over this step and all steps recorded before it.
-
-        Returns None if the step is not in the chain.
-        """
+        """Returns the hash chain's digest up to this step, or None if it is not in the chain."""
         if not self._journal.has("chain"):
             return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
@@ -202,10 +199,7 @@ class Ledger(Purse):
         )
 
     def broken(self) -> str | None:
-        """Returns the key of the first step that was changed since it was recorded, or None.
-
-        It recomputes the hash chain over all finished steps.
-        """
+        """Recomputes the hash chain. Returns the key of the first changed step, or None."""
         if not self._journal.has("chain"):
             return None
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
@@ -236,10 +230,7 @@ class Ledger(Purse):
         ]
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
-        """Returns the outcomes of all finished steps of a kind.
-
-        `holds` is the type that `KINDS` names for the outcome.
-        """
+        """Returns the outcomes of a kind's finished steps, of the type `holds` (see `KINDS`)."""
         return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 
     # --- events --------------------------------------------------------------------------------

@@ -24,10 +24,7 @@ _PATIENCE_SEC: Final = 0.2
 
 
 class OwnerLock:
-    """The file lock of a ledger's owner, held from construction to `close`.
-
-    Raises PreflightError if another process holds it.
-    """
+    """The file lock of a ledger's owner. Raises PreflightError if another process holds it."""
 
     def __init__(self, ledger_path: Path) -> None:
         self._path = ledger_path.with_name(ledger_path.name + ".lock")
@@ -101,10 +98,7 @@ class StepLocks:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Waits until no other thread works on `key`, and holds it for the block.
-
-        Raises IntegrityError if this thread already holds it.
-        """
+        """Holds `key` for the block, once other threads are done. Raises if this thread has it."""
         me = threading.get_ident()
         with self._guard:
             if self._owners.get(key) == me:

@@ -96,10 +96,7 @@ class Purse:
                 )
 
     def release(self, reservation: int) -> None:
-        """Deletes a reservation of a call for which nothing was billed.
-
-        Raises IntegrityError if it is not open.
-        """
+        """Deletes a reservation that cost nothing. Raises IntegrityError if it is not open."""
         with self._journal.transaction() as db:
             changed = db.execute(
                 "DELETE FROM spend WHERE id = ? AND settled = 0", (reservation,)

@@ -22,10 +22,7 @@ DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One durable step.
-
-    `finished_at` is None while its work is in flight, or if a crash cut it short.
-    """
+    """One durable step. `finished_at` is None while it is in flight or was cut short."""
 
     seq: int
     key: str
@@ -91,10 +88,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of `evolve`.
-
-    A resumed run keeps its row, and `starts` counts how often it was started.
-    """
+    """One run of `evolve`. A resumed run keeps its row; `starts` counts its starts."""
 
     run: str
     config_hash: str

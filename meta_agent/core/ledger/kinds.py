@@ -87,10 +87,7 @@ class Evidence(TypedDict):
 
 
 class Proposal(TypedDict):
-    """The candidates that were proposed in a generation.
-
-    `nothing` is the proposer's reason if it proposed none, and `noted` its remarks.
-    """
+    """A generation's candidates; `nothing` says why there are none, `noted` is for later."""
 
     generation: int
     candidates: list[str]

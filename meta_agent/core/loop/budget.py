@@ -43,10 +43,7 @@ def spent(
     kinds: Sequence[Kind] = ("train", "eval"),
     before: Step | None = None,
 ) -> int:
-    """Returns how many attempts a run has made, without those on the vault split.
-
-    With `before`, only attempts of earlier steps count.
-    """
+    """Returns a run's attempts without those on the vault, if given only `before` a step."""
     steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
     return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
 

@@ -96,10 +96,7 @@ class NoteWriter(Protocol):
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-        """Returns the note on the harness and weights that a run ends with.
-
-        `vault` holds the measurements on the vault split by side.
-        """
+        """Returns the note on what a run ends with; `vault` holds its measurements by side."""
         ...
 
 

@@ -25,10 +25,7 @@ Standing = Literal["proven", "unproven", "start", "trained"]
 
 
 class Version(NamedTuple):
-    """A measured harness: its name and commit.
-
-    Its policy is the one of training seed 0, fixed in advance.
-    """
+    """A measured harness: its name and commit. Its policy is that of training seed 0."""
 
     id: str
     commit: str

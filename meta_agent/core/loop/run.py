@@ -55,18 +55,11 @@ class Run:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """Returns the factors (groups of harness files) that a change may edit.
-
-        A frozen policy has only those that work without training.
-        """
+        """Returns the factors (groups of harness files) that a change of this policy may edit."""
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Runs `work` once and records its result under `name`; later calls return the recorded
-        result.
-
-        Raises Interrupted if the run is being stopped.
-        """
+        """Runs `work` once; later calls return its record. Raises Interrupted on a stop."""
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"

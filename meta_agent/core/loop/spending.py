@@ -25,10 +25,7 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the error that a claim gets after `earlier` others.
-
-    All claims after the first share one whole.
-    """
+    """Returns the share of the error that a claim gets after `earlier` others."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 

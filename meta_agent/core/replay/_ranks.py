@@ -21,10 +21,7 @@ RANKED: Final = 64  # the pairs grow as the square
 
 
 class Pairs(NamedTuple):
-    """Counts of the pairs of one group.
-
-    A pair is tied before, tied after, concordant or discordant.
-    """
+    """Counts of a group's pairs: tied before, tied after, concordant or discordant."""
 
     all: int
     changed: int

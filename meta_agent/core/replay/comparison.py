@@ -61,10 +61,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """The comparison of two harnesses over the same stored rollouts.
-
-    `before` and `after` hold the numbers of `Side`.
-    """
+    """The comparison of two harnesses over stored rollouts, with the numbers of each `Side`."""
 
     rollouts: int
     skipped: int  # ended by an error: training would not have scored them

@@ -336,10 +336,7 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the row without a grade.
-
-        The outcome is False if the policy failed, else None (unknown).
-        """
+        """Ends the row without a grade: False if the policy failed, else None (unknown)."""
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])
@@ -453,10 +450,7 @@ def _message(value: JSON) -> Message:
 
 
 def _size(value: JSON) -> int:
-    """Returns about how many bytes a value from the guest has.
-
-    A text message is not encoded for this.
-    """
+    """Returns about how many bytes a value has. A text message is not encoded for this."""
     if type(value) is dict and type(content := value.get("content")) is str and len(value) == 2:
         return len(content)
     return len(json.dumps(value))

@@ -59,10 +59,7 @@ class FreeRun:
         self.fatal: BaseException | None = None
 
     def drain(self, *, broken: bool) -> None:
-        """Waits for calls under way.
-
-        If the worker is `broken`, calls that have not begun are dropped.
-        """
+        """Waits for calls under way. If the worker is `broken`, it drops those not begun."""
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
@@ -134,10 +131,7 @@ class FreeRun:
             _send(answer, index, value, excused_sec)
 
     def _value(self, attempt: Attempt, call: Call) -> JSON:
-        """Returns the answer for the guest.
-
-        After a fatal error it is None, which ends every rollout.
-        """
+        """Returns the answer for the guest: None, which ends rollouts, after a fatal error."""
         if self.fatal is not None:
             return None
         try:

@@ -43,10 +43,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How the command of an agent ended.
-
-    If `sandbox` is None, only the unchanged start can be graded.
-    """
+    """How an agent's command ended. Without `sandbox` only the start can be graded."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -118,10 +115,7 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
-    """Lets the environment take the work out of the sandbox.
-
-    Returns True if there is work to grade.
-    """
+    """Lets the environment take the work out of the sandbox; returns True if it did."""
     env: object = attempt.env
     if isinstance(env, WitnessEnvironment):
         env.saw(attempt.row.messages)

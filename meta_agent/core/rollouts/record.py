@@ -57,10 +57,7 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """Returns the record without its token row.
-
-    It shares the rollout's lists and dicts: do not edit it.
-    """
+    """Returns the record without its token row. It shares the rollout's lists: edit none."""
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),

@@ -102,10 +102,7 @@ class Runner:
         return rows
 
     def _batch_size(self, planned: int) -> int:
-        """Returns how many rollouts run at once.
-
-        In lock-step, a whole batch is open at the same time.
-        """
+        """Returns how many rollouts run at once: in lock-step, all of a batch are open."""
         if not self._gateway.lock_step:
             return planned or 1
         return Capabilities.of(self._domain).open_at_once or LOCK_STEP_BATCH

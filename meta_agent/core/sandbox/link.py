@@ -42,10 +42,7 @@ class Stream(Protocol):
         ...
 
     def release(self) -> None:
-        """Closes descriptors.
-
-        Afterwards sends are dropped and receives report the end of the stream.
-        """
+        """Closes descriptors. Later sends are dropped, and receives report the end."""
         ...
 
     def post_mortem(self) -> SandboxError:

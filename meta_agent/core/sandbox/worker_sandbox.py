@@ -354,10 +354,7 @@ def parse_calls(value: JSON) -> list[Call]:
 
 
 def parse_hello(value: JSON) -> dict[str, JSON]:
-    """Returns the facts about the sandbox from the worker's greeting.
-
-    Raises SandboxError if malformed.
-    """
+    """Returns the facts of the worker's greeting. Raises SandboxError if malformed."""
     facts: dict[str, JSON] = expect(value, dict)
     expect(facts.get("work_dir"), str)
     for name in expect(facts.get("isolation"), list):

@@ -90,11 +90,7 @@ class PythonFile:
         return None if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """Returns the text with `key: value` in a module-level dict, or None if there is no such
-        dict.
-
-        `value` is source text.
-        """
+        """Returns the text with `key: value` (source) in a module-level dict, or None."""
         node = self.dict_node(name)
         if node is None:
             return None

@@ -23,10 +23,7 @@ class Interval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The number of hits among `n` attempts.
-
-    `worth` is how many independent attempts these amount to.
-    """
+    """The number of hits among `n` attempts, which are `worth` so many independent ones."""
 
     hits: int
     n: int

@@ -41,10 +41,7 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A function of run scores.
-
-    The last axis of the array is runs; the other axes are bootstrap draws.
-    """
+    """A function of run scores. The array's last axis is runs, the others are draws."""
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 
@@ -216,10 +213,7 @@ def _expanded_tail(suites: Sequence[Matrix]) -> float:
 
 
 def _suites(scores: Scores) -> list[Matrix]:
-    """Returns one [run, task] matrix for each suite.
-
-    A vector of scores becomes a suite with one task.
-    """
+    """Returns a [run, task] matrix for each suite. A vector becomes a suite with one task."""
     by_name = scores if isinstance(scores, Mapping) else {"": scores}
     if not by_name:
         raise ConfigError("there are no scores to summarise: pass the scores of at least one suite")

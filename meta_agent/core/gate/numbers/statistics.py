@@ -89,10 +89,7 @@ class ErrorBudget:
             )
 
     def at(self, look: int) -> float:
-        """Returns the one-sided alpha of one candidate at one look, counted from 0.
-
-        Raises ConfigError if the budget has no such look.
-        """
+        """Returns one candidate's one-sided alpha at a look. Raises ConfigError without it."""
         if not 0 <= look < self.looks:
             raise ConfigError(
                 f"look {look} was not declared: the error budget has {self.looks} looks, counted "
@@ -132,10 +129,7 @@ class Pairs(NamedTuple):
 
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
-    """Pairs two sides of a comparison by (training seed, task, sample).
-
-    A pair without an outcome on both sides is counted as lost and not scored.
-    """
+    """Pairs two arms by seed, task and sample. A pair lost on either side is not scored."""
     seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
     cells: list[dict[str, list[float]]] = []
     lost = 0
@@ -150,10 +144,7 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
 
 
 def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
-    """Merges tasks of equal content into one column, which holds their mean difference.
-
-    `contents` maps task keys to content hashes.
-    """
+    """Merges tasks of equal content hash (`contents`) into one column, their mean difference."""
     columns: dict[str, list[int]] = {}
     for at, key in enumerate(pairs.tasks):
         columns.setdefault(contents.get(key, f"\0{key}"), []).append(at)
@@ -229,10 +220,7 @@ class _Spread(NamedTuple):
 
 
 def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effect:
-    """Returns the mean difference with its two one-sided bounds, each at level `alpha`.
-
-    `wealth` is for several training seeds, looked at after each.
-    """
+    """Returns the mean difference with two one-sided bounds at `alpha`; anytime with `wealth`."""
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2 or (wealth and seeds < 2):
         return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
@@ -329,10 +317,7 @@ def _confidence(delta: float, spread: _Spread) -> float:
 
 
 def _sure_anytime(cells: Matrix, wealth: Wealth) -> float:
-    """Returns a confidence that holds whenever one stops.
-
-    It is 1 - 1 / wealth, where the wealth is that of the bets on the sign of the mean.
-    """
+    """Returns 1 - 1 / wealth of the bets on the mean's sign, which holds whenever one stops."""
     shares = cells.mean(axis=1)
     if shares.mean() > 0:
         return max(0.5, 1 - 1 / wealth.of(shares))
@@ -350,10 +335,7 @@ FINEST: Final = 2520
 
 @dataclass(frozen=True, slots=True)
 class SignFlip:
-    """The result of the exact one-sided sign-permutation test over tasks (Fisher's).
-
-    `discordant` counts the tasks with a difference.
-    """
+    """The exact one-sided sign-permutation test over tasks; `discordant` ones differ."""
 
     p: float
     discordant: int
@@ -412,10 +394,7 @@ class WorstCase:
 
 
 def worst_case(pairs: Pairs) -> WorstCase:
-    """Counts every lost pair as a success of the baseline and a failure of the candidate.
-
-    Returns the estimate that results.
-    """
+    """Returns the estimate if every lost pair counts against the candidate."""
     total = pairs.pairs + pairs.lost
     mean = _mean(pairs.cells)
     delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0

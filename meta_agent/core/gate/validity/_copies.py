@@ -186,10 +186,7 @@ def _whole(place: str, standing: set[str], submission: set[str]) -> bool:
 def _is_used_later(
     standing: set[str], typed: Sequence[set[str]], later: Sequence[ToolEvent]
 ) -> bool:
-    """Returns True if what was shown is typed in or applied afterwards.
-
-    Otherwise it may be the agent's own work.
-    """
+    """Returns True if the text is typed in or applied later; else it may be the agent's."""
     if _enough(standing & set().union(*typed)):
         return True
     return any(_APPLIED.search(_words(event)) for event in later)

@@ -16,10 +16,7 @@ SOME_HITS = 3
 
 @dataclass(frozen=True, slots=True)
 class ValidityLimits:
-    """The limits of the validity checks, declared before results are looked at.
-
-    Shares are of rollouts (attempts) unless said otherwise.
-    """
+    """The limits of the validity checks, declared before any result, as shares of attempts."""
 
     leak_share: float = 0.05
     """The share of leaks among solved rollouts that is tolerated above the baseline's."""

@@ -65,10 +65,7 @@ class Seen:
 
 
 def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
-    """Summarises rollout records, reading one at a time.
-
-    `views` maps task keys to the tasks' own texts.
-    """
+    """Summarises rollouts one at a time. `views` maps task keys to the tasks' own texts."""
     looks: list[Look] = []
     drawn: tuple[Graded, ...] = ()
     batch: list[Graded] = []
@@ -95,10 +92,7 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
 
 
 def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
-    """Returns the attempts to grade again.
-
-    Three quarters of them are solved ones, if there are enough.
-    """
+    """Returns the attempts to grade again, three quarters of them solved if there are enough."""
     solved = [attempt for attempt in records.drawn if attempt.outcome]
     failed = [attempt for attempt in records.drawn if not attempt.outcome]
     solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))

@@ -15,10 +15,7 @@ def _unknown(arm: Arm) -> list[OutcomeRow]:
 
 
 def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
-    """Vetoes a comparison if too many rollouts of an arm have no outcome.
-
-    Such a result would describe the machines instead of the candidate.
-    """
+    """Vetoes an arm if too many outcomes are missing: it would describe machines."""
     lost, total = _unknown(arm), sum(1 for _ in arm.rows())
     if len(lost) <= max(1, limits.infra_share * total):
         return []
@@ -33,10 +30,7 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Vetoes a comparison if one arm lost more rollouts than chance explains.
-
-    Hard tasks may be missing with them.
-    """
+    """Vetoes a comparison if one arm lost more than chance explains: hard tasks may lack."""
     lost, n = _counts(baseline), _counts(candidate)
     p = two_proportion_p(lost[0], lost[1], n[0], n[1])
     gap = abs(_share(*n) - _share(*lost))

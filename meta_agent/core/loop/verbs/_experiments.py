@@ -68,10 +68,7 @@ class Experiments:
         return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns how many attempts an experiment would take.
-
-        Raises CandidateError if a check fails.
-        """
+        """Returns the attempts that an experiment takes. Raises CandidateError if a check fails."""
         findings = checked(self.run, self.collected, tree, pair=True)
         if vetoes := [finding for finding in findings if finding.severity == "veto"]:
             message = "\n".join(f"{veto.code}: {veto.message}" for veto in vetoes)
@@ -106,11 +103,7 @@ class Experiments:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """Returns, for each tree, which tasks the base policy solves cleanly; None for a broken
-        tree.
-
-        Runs no checks first.
-        """
+        """Returns the tasks that the base policy solves, by tree; None for a broken tree."""
         with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
             return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
 

@@ -267,10 +267,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the bundle's members except those without which it does better.
-
-    The first cell is the whole.
-    """
+    """Returns the members of the first cell but those without which it does better."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:

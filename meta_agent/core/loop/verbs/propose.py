@@ -143,10 +143,7 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Checks a draft's commit and returns it as a candidate.
-
-    Raises CandidateError if it is refused.
-    """
+    """Checks a draft's commit, returns it as a candidate, or raises CandidateError."""
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)
