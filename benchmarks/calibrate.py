@@ -33,6 +33,7 @@ from meta_agent.composition.opening import open_run
 from meta_agent.composition.preflight import backend_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import row_of
 from meta_agent.core.gate.simulate import Gate, Matrix, Modelled, Population, power, smallest_effect
 from meta_agent.core.lab.live import Job
 from meta_agent.core.loop.matrix import Table, by_seed, table_of
@@ -157,10 +158,14 @@ class _Samples:
     between = "samples"
 
     def measured(self, run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
-        each = [range(at, at + 1) for at in range(count)]
-        ref = run.lab.sampled_arm("A/A", tree, samples=each, split="confirm", limit=plan.confirm)
-        rows = list(run.lab.rows(ref).rows())
-        return table_of([[row for row in rows if row.sample_idx == at] for at in range(count)])
+        base, limit = run.lab.untrained(), plan.confirm
+        samples = [range(at, at + 1) for at in range(count)]
+        evaluations = [
+            run.lab.evaluate(tree, base, split="confirm", limit=limit, samples=some)
+            for some in samples
+        ]
+        attempts = [run.lab.rollouts(evaluation.shard) for evaluation in evaluations]
+        return table_of([list(map(row_of, rollouts)) for rollouts in attempts])
 
     def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
         """The simulation's own error: so many draws do not tell 80 % from a little more or less."""

@@ -17,7 +17,7 @@ from meta_agent.core.display import Display
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
-from meta_agent.core.lab.executor import Executor
+from meta_agent.core.lab.units import Executor
 from meta_agent.core.protocols import Domain
 from meta_agent.core.registry import Registry
 from meta_agent.executors.cluster import open_cluster

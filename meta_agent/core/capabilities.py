@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Message, Sandbox
 
@@ -42,10 +42,10 @@ class Capabilities:
     close: Callable[[], None] = lambda: None
     """Frees what the domain holds, such as a worker process."""
 
-    @classmethod
-    def of(cls, domain: Domain) -> Self:
+    @staticmethod
+    def of(domain: Domain) -> Capabilities:
         """Returns the capabilities that a domain declares, or the defaults if it declares none."""
-        return domain.capabilities if isinstance(domain, CapableDomain) else cls()
+        return domain.capabilities if isinstance(domain, CapableDomain) else Capabilities()
 
 
 @runtime_checkable

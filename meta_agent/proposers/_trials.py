@@ -15,10 +15,10 @@ Source: successive halving, Jamieson and Talwalkar, arXiv 1502.07943.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from scipy.stats import binomtest
 
@@ -58,14 +58,8 @@ class Result(NamedTuple):
         return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 
 
-class Sample(Protocol):
-    """Returns which tasks the base policy solves cleanly under each tree; see
-    `HostServices.sample`.
-    """
-
-    def __call__(
-        self, trees: Sequence[HarnessTree], tasks: int | None, /
-    ) -> Sequence[Clean | None]: ...
+Sample = Callable[[Sequence[HarnessTree], int | None], Sequence[Clean | None]]
+"""Returns which tasks the base policy solves cleanly, by tree (`HostServices.sample`)."""
 
 
 def small_edits(

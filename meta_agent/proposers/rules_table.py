@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meta_agent.core.errors import CandidateError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.proposals import Situation, TriedIdea
 from meta_agent.core.protocols import HarnessTree, Hypothesis, VerdictKind
 from meta_agent.core.skills import Skill
 from meta_agent.proposers.rules import ALL_RULES
-from meta_agent.proposers.rules._case import Case, EvidenceView
+from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, Rule
 from meta_agent.proposers.rules._source import parses
 from meta_agent.proposers.rules.chat import SENTENCES, sentence_rules
@@ -53,7 +54,7 @@ class Proposal:
 
 
 def propose(
-    evidence: EvidenceView,
+    evidence: Evidence,
     tree: HarnessTree,
     history: Sequence[TriedIdea],
     skills: Sequence[Skill],

@@ -80,7 +80,7 @@ def _lab_like(lab: ScriptedLab) -> LuckyLab:
         domain=lab.domain,
         on_step=lambda *_: None,
         stopping=lambda: False,
-        policies=lab._apparatus.policies,
+        policies=lab.apparatus.policies,
         open_sandbox=lab.open_sandbox,
     )
     made.script = lambda _: 0.5

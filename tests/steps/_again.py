@@ -36,7 +36,7 @@ def _lab(bench: Bench, ledger: RetracedLedger) -> ScriptedLab:
         domain=old.domain,
         on_step=lambda *_: None,
         stopping=lambda: False,
-        policies=old._apparatus.policies,
+        policies=old.apparatus.policies,
         open_sandbox=old.open_sandbox,
     )
     for name in ("script", "acts", "leaks", "rollouts_a_step"):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError
@@ -60,34 +60,39 @@ def _optional(inner: Check) -> Check:
     return lambda value: None if value is None else inner(value)
 
 
+def _knob(default: Any, check: Check) -> Any:
+    """A field of `Recipe`: its default, and what its value may be."""
+    return field(default=default, metadata={"check": check})
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """The training settings of a policy. Field names are TRL's, except `groups_per_step`."""
 
-    groups_per_step: int = 16
+    groups_per_step: int = _knob(16, _integer(1, 4096))
     """Prompts in one optimiser step; each is tried `num_generations` times."""
-    num_generations: int = 8
-    temperature: float = 1.0
+    num_generations: int = _knob(8, _integer(2, 1024))
+    temperature: float = _knob(1.0, _number(0, 10, above=True))
     """The sampling temperature in training; the evaluator has its own."""
-    top_p: float = 1.0
-    learning_rate: float = 1e-4
-    lr_scheduler_type: str = "constant"
-    warmup_steps: float = 0.0
+    top_p: float = _knob(1.0, _number(0, 1, above=True))
+    learning_rate: float = _knob(1e-4, _number(0, 0.1, above=True))
+    lr_scheduler_type: str = _knob("constant", _choice(*SCHEDULERS))
+    warmup_steps: float = _knob(0.0, _number(0, 1e6))
     """A whole number of steps, or a share of all steps if it is below 1."""
-    weight_decay: float = 0.0
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.999
-    max_grad_norm: float = 1.0
-    loss_type: str = "dapo"
-    scale_rewards: str = "group"
-    importance_sampling_level: str = "token"
-    num_iterations: int = 1
-    beta: float = 0.0
-    epsilon: float = 0.2
-    epsilon_high: float | None = None
-    delta: float | None = None
-    top_entropy_quantile: float = 1.0
-    mask_truncated_completions: bool = False
+    weight_decay: float = _knob(0.0, _number(0, 1))
+    adam_beta1: float = _knob(0.9, _number(0, 0.9999))
+    adam_beta2: float = _knob(0.999, _number(0, 0.99999))
+    max_grad_norm: float = _knob(1.0, _number(0, 1e6, above=True))
+    loss_type: str = _knob("dapo", _choice(*LOSS_TYPES))
+    scale_rewards: str = _knob("group", _choice("group", "batch", "none"))
+    importance_sampling_level: str = _knob("token", _choice("token", "sequence"))
+    num_iterations: int = _knob(1, _integer(1, 64))
+    beta: float = _knob(0.0, _number(0, 100))
+    epsilon: float = _knob(0.2, _number(0, 10, above=True))
+    epsilon_high: float | None = _knob(None, _optional(_number(0, 100, above=True)))
+    delta: float | None = _knob(None, _optional(_number(1, 1000, above=True)))
+    top_entropy_quantile: float = _knob(1.0, _number(0, 1, above=True))
+    mask_truncated_completions: bool = _knob(False, _flag)
 
     @property
     def rows_per_step(self) -> int:
@@ -95,29 +100,7 @@ class Recipe:
         return self.groups_per_step * self.num_generations
 
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    "groups_per_step": _integer(1, 4096),
-    "num_generations": _integer(2, 1024),
-    "temperature": _number(0, 10, above=True),
-    "top_p": _number(0, 1, above=True),
-    "learning_rate": _number(0, 0.1, above=True),
-    "lr_scheduler_type": _choice(*SCHEDULERS),
-    "warmup_steps": _number(0, 1e6),
-    "weight_decay": _number(0, 1),
-    "adam_beta1": _number(0, 0.9999),
-    "adam_beta2": _number(0, 0.99999),
-    "max_grad_norm": _number(0, 1e6, above=True),
-    "loss_type": _choice(*LOSS_TYPES),
-    "scale_rewards": _choice("group", "batch", "none"),
-    "importance_sampling_level": _choice("token", "sequence"),
-    "num_iterations": _integer(1, 64),
-    "beta": _number(0, 100),
-    "epsilon": _number(0, 10, above=True),
-    "epsilon_high": _optional(_number(0, 100, above=True)),
-    "delta": _optional(_number(1, 1000, above=True)),
-    "top_entropy_quantile": _number(0, 1, above=True),
-    "mask_truncated_completions": _flag,
-}
+_KNOBS: Final = {knob.name: knob for knob in fields(Recipe)}
 
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -172,17 +155,16 @@ def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, 
 
 
 def _check_key(where: str, key: str, value: Any) -> None:
-    check = _CHECKS.get(key)
-    if check is None:
-        close = difflib.get_close_matches(key, _CHECKS, 1, 0.5)
-        hint = f"did you mean {close[0]}?" if close else f"known: preset, {', '.join(_CHECKS)}"
+    if key not in _KNOBS:
+        close = difflib.get_close_matches(key, _KNOBS, 1, 0.5)
+        hint = f"did you mean {close[0]}?" if close else f"known: preset, {', '.join(_KNOBS)}"
         raise ConfigError(f"{where}: unknown key {key!r}; {hint}", hint=hint)
-    if expected := check(value):
+    if expected := _KNOBS[key].metadata["check"](value):
         raise ConfigError(f"{where}: {key} = {value!r} must be {expected}")
 
 
 def _as_field(value: Any, key: str) -> Any:
-    whole = isinstance(Recipe.__dataclass_fields__[key].default, bool | int | str)
+    whole = isinstance(_KNOBS[key].default, bool | int | str)
     return value if whole or value is None else float(value)
 
 

@@ -34,7 +34,6 @@ from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.gate import Arm, task_order
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
-from meta_agent.core.lab.executor import Executor, LocalExecutor
 from meta_agent.core.lab.fair import or_refusal
 from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.lab.measured import Evaluated, Job, LabSettings, Part, Trained
@@ -43,6 +42,8 @@ from meta_agent.core.lab.units import (
     ONE_SAMPLE,
     Apparatus,
     EvalUnit,
+    Executor,
+    LocalExecutor,
     Outputs,
     TrainUnit,
     pack_of,
@@ -54,11 +55,9 @@ from meta_agent.core.protocols import (
     JSON,
     Domain,
     HarnessTree,
-    PlannedRollout,
     Rollout,
     SandboxOpener,
     Split,
-    Task,
 )
 from meta_agent.core.rollouts import RolloutStore
 
@@ -98,9 +97,9 @@ class Lab:
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
         self.open_sandbox = open_sandbox
-        self._apparatus = Apparatus(settings, domain, policies, open_sandbox, ask_judge)
-        self.session = self._apparatus.session
-        self._executor = executor or LocalExecutor(self._apparatus, settings.workers, stopping)
+        self.apparatus = Apparatus(settings, domain, policies, open_sandbox, ask_judge)
+        self.session = self.apparatus.session
+        self._executor = executor or LocalExecutor(self.apparatus, settings.workers, stopping)
 
     # --- what callers ask for ------------------------------------------------------------------
 
@@ -138,22 +137,6 @@ class Lab:
         """Measures one version with several training seeds, and returns it as an arm."""
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
-
-    def sampled_arm(
-        self,
-        name: str,
-        tree: HarnessTree,
-        *,
-        samples: Sequence[range],
-        split: Split,
-        limit: int,
-    ) -> ArmRef:
-        """Measures one version with the untrained base policy, with these attempts at each task."""
-        base = self.train(tree, seed=0, steps=0)
-        evaluations = [
-            self.evaluate(tree, base, split=split, limit=limit, samples=some) for some in samples
-        ]
-        return _arm_of_blocks(name, tree, evaluations)
 
     def side_by_side(
         self,
@@ -222,7 +205,7 @@ class Lab:
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-        return 0 if step and step.is_done else len(self._tasks(split, limit, None))
+        return 0 if step and step.is_done else len(tasks_of(self.domain, split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
         """Returns the task keys of a split, in the order in which its parts are measured."""
@@ -390,14 +373,6 @@ class Lab:
     @property
     def _outputs(self) -> Outputs:
         return Outputs(self.settings.checkpoints / self.settings.run, self.store)
-
-    def _plan(
-        self, trained: Trained, split: Split, limit: int, samples: range, part: Part | None
-    ) -> list[PlannedRollout]:
-        return self._apparatus.plan(trained.seed, split, limit, samples, part)
-
-    def _tasks(self, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
-        return tasks_of(self.domain, split, limit, part)
 
     def _label_of(self, tree: HarnessTree) -> str:
         return self._labels.get(behaviour_hash(tree), tree.commit[:10])

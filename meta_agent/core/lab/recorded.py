@@ -78,7 +78,7 @@ class RecordedLab(Lab):
         outcome = self._recorded_outcome(f"eval/{name}")
         if "refused" in outcome:
             return outcome
-        plan = self._plan(trained, split, limit, samples, part)
+        plan = self.apparatus.plan(trained.seed, split, limit, samples, part)
         shard, behaviour = self._shard(f"eval-{name}"), behaviour_hash(tree)
         rows = list(self.store.iter(shard, tokens=True))
         if len(rows) != len(plan):

@@ -15,10 +15,11 @@ import json
 import tokenize
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Finding, Severity
+from meta_agent.core.harness import HarnessContract
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.core.protocols import Factor, HarnessTree
 
@@ -42,27 +43,10 @@ REQUIRED_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 DIAGNOSTIC_NAMES: Final = ("NAME", "LAYER", "THRESHOLDS", "measure")
 
 
-class Contract(Protocol):
-    """The members of `HarnessContract` that a static check uses: which paths may change, and
-    how.
-    """
-
-    @property
-    def entry(self) -> tuple[str, str] | None: ...
-
-    def check_paths(self, paths: Iterable[str]) -> None: ...
-
-    def factor_of(self, paths: Iterable[str]) -> Factor: ...
-
-    def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None: ...
-
-    def factors_matching(self, path: str) -> list[Factor]: ...
-
-
 def static_check(
     base: HarnessTree,
     candidate: HarnessTree,
-    contract: Contract,
+    contract: HarnessContract,
     *,
     factors: tuple[Factor, ...] = (),
 ) -> list[Finding]:
@@ -98,7 +82,7 @@ def _finding(code: str, severity: Severity, message: str, lines: Iterable[str] =
 
 
 def _bounds(
-    changed: list[str], contract: Contract, factors: tuple[Factor, ...]
+    changed: list[str], contract: HarnessContract, factors: tuple[Factor, ...]
 ) -> Iterator[Finding]:
     """Yields a veto if a path is not editable, or of a factor that may not change."""
     try:
@@ -128,7 +112,7 @@ def _sizes(tree: HarnessTree) -> Iterator[Finding]:
 # --- parsing ------------------------------------------------------------------------------------
 
 
-def _parsed(present: Mapping[str, bytes], contract: Contract) -> Iterator[Finding]:
+def _parsed(present: Mapping[str, bytes], contract: HarnessContract) -> Iterator[Finding]:
     for path, data in present.items():
         if len(data) > MAX_FILE_BYTES:
             continue
@@ -144,7 +128,7 @@ def _parsed(present: Mapping[str, bytes], contract: Contract) -> Iterator[Findin
         yield from _parsed_file(path, text, contract)
 
 
-def _parsed_file(path: str, text: str, contract: Contract) -> Iterator[Finding]:
+def _parsed_file(path: str, text: str, contract: HarnessContract) -> Iterator[Finding]:
     if path.endswith(".py"):
         tree = _python(text)
         if isinstance(tree, str):
@@ -177,13 +161,13 @@ def _python(text: str) -> ast.Module | str:
         return f"{type(error).__name__}: {error}"
 
 
-def _missing_names(path: str, tree: ast.Module, contract: Contract) -> Iterator[Finding]:
+def _missing_names(path: str, tree: ast.Module, contract: HarnessContract) -> Iterator[Finding]:
     missing = [name for name in _required(path, contract) if name not in _top_level(tree)]
     if missing:
         yield _finding("missing_name", "veto", f"{path} does not define {', '.join(missing)}")
 
 
-def _required(path: str, contract: Contract) -> tuple[str, ...]:
+def _required(path: str, contract: HarnessContract) -> tuple[str, ...]:
     name = path.rsplit("/", 1)[-1]
     if contract.entry is not None and path == contract.entry[0]:
         return (contract.entry[1],)
@@ -231,7 +215,7 @@ def _odd_nodes(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _removed_but_required(
-    base: HarnessTree, candidate: HarnessTree, changed: list[str], contract: Contract
+    base: HarnessTree, candidate: HarnessTree, changed: list[str], contract: HarnessContract
 ) -> Iterator[Finding]:
     removed = [path for path in changed if path in base.files and path not in candidate.files]
     for path in removed:

@@ -6,7 +6,7 @@ A unit and the run's settings determine the result. The unit holds the hash of t
 manifest of hashes, and a shard of rollouts. So a unit can be executed in this process or on another
 machine, and again after it was lost.
 
-Not covered: where units are executed and how often (`executor`), and what is recorded (`live`).
+Not covered: how often units are executed, and what is recorded (`live`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from meta_agent.core.capabilities import Capabilities, PatientGateway
 from meta_agent.core.errors import CandidateError, IntegrityError
@@ -336,3 +336,37 @@ class Apparatus:
 
     def _stamp(self, tree: HarnessTree, version: str) -> Stamp:
         return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
+
+
+# --- where units are executed --------------------------------------------------------------------
+
+
+class Executor(Protocol):
+    """Executes units of work, at most `width` at a time. Any thread may hand one over."""
+
+    width: int
+
+    def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
+        """Executes a unit and returns its outcome. Its files are at `outputs` afterwards.
+
+        A failure raises the same error as `Apparatus.carry_out`, wherever the unit ran.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class LocalExecutor:
+    """Executes units of work in this process and its children."""
+
+    def __init__(
+        self, apparatus: Apparatus, width: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.width = width
+        self._apparatus, self._stopping = apparatus, stopping
+
+    def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
+        return self._apparatus.carry_out(unit, tree, outputs, report, self._stopping)
+
+    def close(self) -> None:
+        self._apparatus.policies.close()

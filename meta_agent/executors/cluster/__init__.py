@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meta_agent.core.lab.executor import Executor
+from meta_agent.core.lab.units import Executor
 from meta_agent.core.protocols import JSON, Domain
 
 if TYPE_CHECKING:

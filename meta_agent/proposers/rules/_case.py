@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.harness import HarnessContract, parse_contract
 from meta_agent.core.harness.recipe import with_preset
 from meta_agent.core.proposals import Situation
@@ -24,19 +25,11 @@ from meta_agent.proposers.rules._source import Constant, PythonFile
 from meta_agent.readers.evidence.reference import Reference, reference_of
 
 
-class EvidenceView(Protocol):
-    """The part of `meta_agent.core.evidence.Evidence` that rules read."""
-
-    def metric(self, name: str) -> float | None: ...
-
-    def metrics(self) -> dict[str, float]: ...
-
-
 @dataclass(frozen=True)
 class Case:
     """Everything a rule may read about one version: its evidence, its sources and the limits."""
 
-    evidence: EvidenceView
+    evidence: Evidence
     tree: HarnessTree
     situation: Situation = field(default_factory=Situation)
 
@@ -79,13 +72,12 @@ class Case:
     @cached_property
     def reference(self) -> Reference:
         """Returns what a clean harness of this suite shows; it is empty if none was measured."""
-        domain = getattr(self.evidence, "domain", "")
-        return reference_of(domain, trained=self.trained)
+        return reference_of(self.evidence.domain, trained=self.trained)
 
     @property
     def trained(self) -> bool:
         """Returns True if the evidence is about a trained policy."""
-        return bool(getattr(self.evidence, "trained", False))
+        return self.evidence.trained
 
     @property
     def failing(self) -> float:

@@ -37,7 +37,7 @@ def _passing(
         edits = _edits(case, operation) if excess > _NOISE else {}
         if not edits:
             return None
-        quoted = getattr(case.evidence, "quoted", {}).get(metric.rpartition(".")[2], ())
+        quoted = case.evidence.quoted.get(metric.rpartition(".")[2], ())
         return Diagnosis(
             strength=clamp(_CERTAIN + excess),
             change=change,

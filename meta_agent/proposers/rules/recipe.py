@@ -251,7 +251,7 @@ def _lost(case: Case) -> float:
     """Returns how much less the trained policy solves than a clean harness's untrained one."""
     if not case.trained:
         return 0.0
-    untrained = reference_of(getattr(case.evidence, "domain", ""), trained=False)
+    untrained = reference_of(case.evidence.domain, trained=False)
     return untrained.below("score.clean_success", case.value("score.clean_success"), 0.0)
 
 

@@ -8,35 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.gate import Finding
 from meta_agent.core.history import candidate_message
 from meta_agent.core.lab.fair import fairly
-from meta_agent.core.loop.records import Collected
-from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._experiments import Experiments, checked
 from meta_agent.core.loop.verbs.test import replayed
-from meta_agent.core.proposals import CloneSource, EditTrial, Grant, Rehearsal
+from meta_agent.core.proposals import CloneSource, Rehearsal
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
 
 WORKBENCH_SEC = 12 * 3600.0
 """Lifetime of an author's sandbox. It must outlive slow models and all experiments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Experiments):
     """Implements `HostServices` for one generation."""
-
-    run: Run
-    collected: Collected
-    generation: int
-    experiments: Experiments = field(init=False)
-
-    def __post_init__(self) -> None:
-        experiments = Experiments(self.run, self.collected, self.generation)
-        object.__setattr__(self, "experiments", experiments)
 
     @contextmanager
     def sandbox(self, index: int) -> Iterator[CloneSource]:
@@ -68,25 +55,6 @@ class Host:
         except (CandidateError, ConfigError) as error:
             return Rehearsal(False, f"The replay fails: {str(error)[:1000]}")
         return Rehearsal(True, "\n".join(_lines("", report.brief())))
-
-    def lend(self, who: str, sharing: int) -> Grant:
-        return self.experiments.lend(who, sharing)
-
-    def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns how many attempts an experiment would take.
-
-        Raises CandidateError if a check fails.
-        """
-        return self.experiments.quote(tree, trial)
-
-    def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        return self.experiments.experiment(tree, trial)
-
-    def sample(
-        self, trees: Sequence[HarnessTree], tasks: int | None
-    ) -> list[Mapping[str, bool] | None]:
-        """Returns, for each tree, which search tasks the base policy solves cleanly."""
-        return self.experiments.sample(trees, tasks)
 
     def tell(self, text: str) -> None:
         self.run.note(text)
