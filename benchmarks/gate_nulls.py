@@ -272,7 +272,7 @@ class Separation(NamedTuple):
 
 def separation(good: Matrix, bad: Matrix) -> Separation | None:
     """Returns the best threshold that an author finds, or None if none passes the rule."""
-    higher = mann_whitney_share(bad, good) >= 0.5
+    higher = mann_whitney_share(list(bad), list(good)) >= 0.5
     sign = 1.0 if higher else -1.0
     fine, poor = list(sign * good), list(sign * bad)
     between = [(low + high) / 2 for low, high in pairwise(sorted({*fine, *poor}))]

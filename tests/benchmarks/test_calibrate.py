@@ -17,11 +17,11 @@ from calibrate import calibration_facts as lines
 from meta_agent.composition.inputs import load_run_domain
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.lab.live import Evaluated, Trained
-from meta_agent.core.lab.measured import Part
+from meta_agent.core.lab.live import Evaluated
+from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.loop import plan as sizes
 from meta_agent.core.loop.plan import Plan, plan_for
-from meta_agent.core.protocols import JSON, HarnessTree, Split
+from meta_agent.core.protocols import JSON, HarnessTree
 from meta_agent.core.task_splits import Halves
 from meta_agent.reports import open_display
 from tests.steps._bench import TASKS, Bench, ScriptedLab, as_frozen, rollout
@@ -51,25 +51,17 @@ def lucky(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 class LuckyLab(ScriptedLab):
     """What a run solves depends on its training seed alone."""
 
-    def _evaluate(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        split: Split,
-        limit: int,
-        samples: range = range(1),
-        part: Part | None = None,
-    ) -> JSON:
-        won = solves(0.02)(trained.seed + 1000 * samples.start, limit)
-        tasks = self.domain.tasks(split)[:limit]
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
+        name, limit, sample = unit.name, unit.limit, unit.samples.start
+        won = solves(0.02)(unit.seed + 1000 * sample, limit)
+        tasks = self.domain.tasks(unit.split)[:limit]
         rows = [
-            rollout(task, name=name, solved=solved, sample_idx=samples.start)
+            rollout(task, name=name, solved=solved, sample_idx=sample)
             for task, solved in zip(tasks, won, strict=True)
         ]
         shard = self.store.write(f"eval-{name}", rows)
         kept = {"name": shard.name, "sha256": shard.sha256}
-        return Evaluated(kept, limit, sum(won), sum(won), trained.seed, limit)._asdict()
+        return Evaluated(kept, limit, sum(won), sum(won), unit.seed, limit)._asdict()
 
 
 def _lab_like(lab: ScriptedLab) -> LuckyLab:

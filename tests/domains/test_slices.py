@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import Task
 from meta_agent.core.slices import slices, slices_of
 from meta_agent.domains import load_domain
@@ -44,5 +45,7 @@ def test_what_sorts_nothing_is_no_label(value: object) -> None:
 
 def test_a_files_rows_add_their_own_columns() -> None:
     rows = {"set/1": SimpleNamespace(extra={"difficulty": "easy"}, kind="stdio")}
-    domain: Any = SimpleNamespace(rows=rows, tasks=lambda _: [task({"kind": "program"})])
+    domain: Any = SimpleNamespace(
+        capabilities=Capabilities(rows=rows), tasks=lambda _: [task({"kind": "program"})]
+    )
     assert slices_of(domain, "confirm") == {"set/1": {"difficulty": "easy", "kind": "program"}}

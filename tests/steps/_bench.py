@@ -18,7 +18,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Evaluated, Lab, LabSettings, Trained
-from meta_agent.core.lab.measured import Part
+from meta_agent.core.lab.units import EvalUnit, TrainUnit, tasks_of
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.plan import FrozenPlan, Plan, TrainedPlan
 from meta_agent.core.loop.records import Collected, Reading, Version
@@ -84,9 +84,9 @@ class ScriptedLab(Lab):
     """Solves as many tasks as `script` says of the harness, and counts its work."""
 
     script: Script
-    acts: Callable[[HarnessTree, Trained], float] | None = None
+    acts: Callable[[HarnessTree, Any], float] | None = None
     """What a policy solves, where that depends on more than the harness."""
-    leaks: Callable[[HarnessTree, Trained, Split], bool] | None = None
+    leaks: Callable[[HarnessTree, Any, Split], bool] | None = None
     """Where a solved attempt read its answer."""
 
     rollouts_a_step = 10
@@ -99,34 +99,24 @@ class ScriptedLab(Lab):
     def trainings(self) -> int:
         return len(self.made)
 
-    def _train(
-        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
-    ) -> JSON:
+    def _train(self, unit: TrainUnit, tree: HarnessTree) -> JSON:
+        name, steps, every = unit.name, unit.steps, unit.keep_every
         self.made.append(name)
         self.script(tree)
-        total = start.steps + steps
-        ways = range(keep_every, steps, keep_every) if keep_every else ()
+        total = unit.before + steps
         kept = [
-            {"steps": start.steps + n, "policy": f"{name}@{n}", "path": f"/{name}@{n}"}
-            for n in ways
+            {"steps": unit.before + n, "policy": f"{name}@{n}", "path": f"/{name}@{n}"}
+            for n in (range(every, steps, every) if every else ())
         ]
         made = steps * self.rollouts_a_step
-        return Trained(f"/{name}", name, seed, total, None, [], steps, made, kept).to_json()
+        return Trained(f"/{name}", name, unit.seed, total, None, [], steps, made, kept).to_json()
 
-    def _evaluate(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        split: Split,
-        limit: int,
-        samples: range = range(1),
-        part: Part | None = None,
-    ) -> JSON:
-        share = self.acts(tree, trained) if self.acts else self.script(tree)
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
+        name, split, limit = unit.name, unit.split, unit.limit
+        share = self.acts(tree, unit) if self.acts else self.script(tree)
         tasks = self.domain.tasks(split)[:limit]
         good = {task.key for task in tasks[: round(share * limit)]}
-        leaky = self.leaks is not None and self.leaks(tree, trained, split)
+        leaky = self.leaks is not None and self.leaks(tree, unit, split)
         read = {"flags": ["leak:log"]} if leaky else {}
         rows = [
             rollout(
@@ -137,14 +127,14 @@ class ScriptedLab(Lab):
                 harness_commit=tree.commit,
                 **(read if task.key in good else {}),
             )
-            for sample in samples
-            for task in self._tasks(split, limit, part)
+            for sample in unit.samples
+            for task in tasks_of(self.domain, split, limit, unit.part)
         ]
         solved, clean = sum(bool(row.outcome) for row in rows), sum(row.clean for row in rows)
         shard = self.store.write(f"eval-{name}", rows)
         kept = {"name": shard.name, "sha256": shard.sha256}
         made = len(rows)
-        return Evaluated(kept, made, solved, clean, trained.seed, made)._asdict()
+        return Evaluated(kept, made, solved, clean, unit.seed, made)._asdict()
 
 
 def rollout(task: Task, *, name: str = "n", solved: bool = True, **changes: Any) -> Rollout:

@@ -15,8 +15,8 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.core.history._repo import LEAD
 from meta_agent.core.lab.inspector import Inspector
-from meta_agent.core.lab.live import Evaluated, Trained
-from meta_agent.core.lab.measured import Part
+from meta_agent.core.lab.live import Evaluated
+from meta_agent.core.lab.units import EvalUnit, tasks_of
 from meta_agent.core.loop.budget import spent
 from meta_agent.core.loop.finish import finish
 from meta_agent.core.loop.plan import plan_for
@@ -41,20 +41,12 @@ Idea = Callable[[str, int], str]
 class Luck(ScriptedLab):
     """Each attempt is won with the harness's chance, by a coin that its name decides."""
 
-    def _evaluate(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        split: Split,
-        limit: int,
-        samples: range = range(1),
-        part: Part | None = None,
-    ) -> JSON:
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
+        name = unit.name
         share, text = self.script(tree), tree.files[AGENT].decode()
         rows = []
-        for sample in samples:
-            for task in self._tasks(split, limit, part):
+        for sample in unit.samples:
+            for task in tasks_of(self.domain, unit.split, unit.limit, unit.part):
                 coin = hashlib.sha256(f"{text} {task.key} {sample}".encode()).digest()[0] / 256
                 looked = "# leaks" in text or ("# peeks" in text and coin < 0.2)
                 flags = ("leak:log",) if looked else ()
@@ -65,7 +57,7 @@ class Luck(ScriptedLab):
         shard = self.store.write(f"eval-{name}", rows)
         made = len(rows)
         kept = {"name": shard.name, "sha256": shard.sha256}
-        return Evaluated(kept, made, solved, clean, trained.seed, made)._asdict()
+        return Evaluated(kept, made, solved, clean, unit.seed, made)._asdict()
 
 
 def marked(share: dict[str, float]) -> Callable[[HarnessTree], float]:

@@ -27,6 +27,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -259,11 +260,14 @@ class Lab:
         start = onto or self.untrained(seed)
         name = _train_name(tree, seed, steps) + (f"-k{keep_every}" if keep_every else "")
         name += f"-on-{_short(start.policy)}" if onto else ""
+        unit = TrainUnit(
+            name, _pack_hash(tree), seed, steps, keep_every, start.path, start.policy, start.steps
+        )
         outcome = self._once(
             f"train/{name}",
             "train",
             {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
-            lambda: self._train(name, tree, seed, steps, keep_every, start),
+            lambda: self._train(unit, tree),
         )
         return Trained.from_json(outcome)
 
@@ -284,14 +288,22 @@ class Lab:
         (None: all). `again` names a repetition, which has to give the same rows. Raises
         CandidateError if the harness fails.
         """
-        name = self._eval_name(tree, trained, split, limit, samples, part) + again
-        outcome = self._once(
-            f"eval/{name}",
-            "eval",
-            {"policy": trained.policy, "split": split, "limit": limit},
-            lambda: self._evaluate(name, tree, trained, split, limit, samples, part),
+        unit = EvalUnit(
+            name=self._eval_name(tree, trained, split, limit, samples, part) + again,
+            harness=_pack_hash(tree),
+            seed=trained.seed,
+            split=split,
+            limit=limit,
+            samples=samples,
+            part=part,
+            path=trained.path,
+            policy=trained.policy,
+            steps=trained.steps,
+            required=self._label_of(tree) if behaviour_hash(tree) in self._required else "",
         )
-        return Evaluated(**outcome)
+        intent = {"policy": trained.policy, "split": split, "limit": limit}
+        work = partial(self._evaluate, unit, tree)
+        return Evaluated(**self._once(f"eval/{unit.name}", "eval", intent, work))
 
     def _eval_name(
         self,
@@ -332,11 +344,8 @@ class Lab:
             raise CandidateError(refused["message"], reason=refused["reason"])
         return outcome
 
-    def _train(
-        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
-    ) -> JSON:
-        pack, series = _pack_hash(tree), f"{self._label_of(tree)} seed {seed}, {steps} steps"
-        unit = TrainUnit(name, pack, seed, steps, keep_every, start.path, start.policy, start.steps)
+    def _train(self, unit: TrainUnit, tree: HarnessTree) -> JSON:
+        series = f"{self._label_of(tree)} seed {unit.seed}, {unit.steps} steps"
         outputs = self._outputs
         outcome = self._executor.run(
             unit, tree, outputs, lambda step, row: self._on_step(series, step, row)
@@ -344,30 +353,7 @@ class Lab:
         checkpoints = [_placed(checkpoint, outputs.checkpoints) for checkpoint in outcome["kept"]]
         return {**_placed(outcome, outputs.checkpoints), "kept": checkpoints}
 
-    def _evaluate(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        split: Split,
-        limit: int,
-        samples: range = ONE_SAMPLE,
-        part: Part | None = None,
-    ) -> JSON:
-        required = self._label_of(tree) if behaviour_hash(tree) in self._required else ""
-        unit = EvalUnit(
-            name=name,
-            harness=_pack_hash(tree),
-            seed=trained.seed,
-            split=split,
-            limit=limit,
-            samples=samples,
-            part=part,
-            path=trained.path,
-            policy=trained.policy,
-            steps=trained.steps,
-            required=required,
-        )
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
         return self._executor.run(unit, tree, self._outputs, lambda *_: None)
 
     @property

@@ -20,9 +20,8 @@ from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab._rows import counted, shard_reference
 from meta_agent.core.lab.arms import behaviour_hash
 from meta_agent.core.lab.live import Lab
-from meta_agent.core.lab.measured import Part, Trained
 from meta_agent.core.lab.training import kept_folder
-from meta_agent.core.lab.units import ONE_SAMPLE
+from meta_agent.core.lab.units import EvalUnit, TrainUnit
 from meta_agent.core.ledger import RetracedLedger
 from meta_agent.core.protocols import JSON, HarnessTree, PlannedRollout, Rollout, Split
 from meta_agent.core.rollouts import ShardRef
@@ -42,22 +41,20 @@ class RecordedLab(Lab):
         self._behaviour = cache(lambda commit: _behaviour_of(repo, commit))
         self._base: str | None = None
 
-    def _train(
-        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
-    ) -> JSON:
-        outcome = self._recorded_outcome(f"train/{name}")
+    def _train(self, unit: TrainUnit, tree: HarnessTree) -> JSON:
+        outcome = self._recorded_outcome(f"train/{unit.name}")
         if "refused" in outcome:
             return outcome
-        folder = self.settings.checkpoints / self.settings.run / name
-        shard, behaviour = self._shard(f"train-{name}"), behaviour_hash(tree)
+        folder = self.settings.checkpoints / self.settings.run / unit.name
+        shard, behaviour = self._shard(f"train-{unit.name}"), behaviour_hash(tree)
         for row in self.store.iter(shard):
-            self._require(row, self._identity(name, "train"), behaviour)
+            self._require(row, self._identity(unit.name, "train"), behaviour)
         return {
             **outcome,
             **self._opened(outcome, folder),
-            "seed": seed,
-            "steps": start.steps + steps,
-            "train_steps": steps,
+            "seed": unit.seed,
+            "steps": unit.before + unit.steps,
+            "train_steps": unit.steps,
             "shard": shard_reference(shard),
             "kept": [
                 self._opened(checkpoint, kept_folder(folder) / Path(checkpoint["path"]).name)
@@ -65,21 +62,12 @@ class RecordedLab(Lab):
             ],
         }
 
-    def _evaluate(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        split: Split,
-        limit: int,
-        samples: range = ONE_SAMPLE,
-        part: Part | None = None,
-    ) -> JSON:
-        outcome = self._recorded_outcome(f"eval/{name}")
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree) -> JSON:
+        outcome = self._recorded_outcome(f"eval/{unit.name}")
         if "refused" in outcome:
             return outcome
-        plan = self.apparatus.plan(trained.seed, split, limit, samples, part)
-        shard, behaviour = self._shard(f"eval-{name}"), behaviour_hash(tree)
+        plan = self.apparatus.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)
+        shard, behaviour = self._shard(f"eval-{unit.name}"), behaviour_hash(tree)
         rows = list(self.store.iter(shard, tokens=True))
         if len(rows) != len(plan):
             raise IntegrityError(
@@ -87,10 +75,11 @@ class RecordedLab(Lab):
                 "workspace from a copy"
             )
         for row, planned in zip(rows, plan, strict=True):
-            acted = {"policy": self._policy(trained, row)}
-            self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
+            acted = {"policy": self._policy(unit, row)}
+            identity = self._identity(unit.name, unit.split) | _attempt(planned) | acted
+            self._require(row, identity, behaviour)
         served = {name: outcome[name] for name in ("served",) if name in outcome}
-        return {**counted(shard, plan, rows, trained.seed), **served}
+        return {**counted(shard, plan, rows, unit.seed), **served}
 
     def _opened(self, outcome: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
         """Returns the outcome with the weights as they are, even if the workspace has moved."""
@@ -114,10 +103,10 @@ class RecordedLab(Lab):
         stamp = {"run": self.settings.run, "version": name, "split": split}
         return {**stamp, "evaluator_hash": self.domain.evaluator_hash}
 
-    def _policy(self, trained: Trained, row: Rollout) -> str:
+    def _policy(self, unit: EvalUnit, row: Rollout) -> str:
         """Returns the expected name of the policy: the training's, or that of the fixed base."""
-        if trained.steps:
-            return trained.policy
+        if unit.steps:
+            return unit.policy
         self._base = self._base or row.policy
         return self._base
 

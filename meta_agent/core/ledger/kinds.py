@@ -41,31 +41,6 @@ class Share(TypedDict):
     ci_high: float
 
 
-class Measured(TypedDict):
-    """The result of a version on a split: shares of 1, with the number of attempts behind them."""
-
-    version: str
-    split: str
-    n: int
-    success: float | None
-    clean_success: float | None
-    ci: list[float] | None
-
-
-class Baseline(Measured):
-    """The result of the start version on the search split."""
-
-    policy: str
-    harness_commit: str
-    valid: NotRequired[bool]
-
-
-class Vault(Measured):
-    """The result of a version on the vault, the split that is read once, at the end."""
-
-    which: Literal["baseline", "final"]
-
-
 class Gap(TypedDict):
     """A score that changed, and whether no diagnostic metric explains it."""
 
@@ -96,13 +71,6 @@ class Proposal(TypedDict):
     refused: NotRequired[list[Refused]]
     nothing: NotRequired[str]
     noted: NotRequired[str]
-
-
-class Revision(TypedDict):
-    """The result of proposing a candidate again after a person sent it back."""
-
-    admitted: bool
-    refused: NotRequired[Refused]
 
 
 class Candidate(TypedDict):
@@ -165,21 +133,6 @@ class Verdict(TypedDict):
     calibration: NotRequired[Scored | None]
 
 
-class Discrimination(TypedDict):
-    """The verdict on whether a candidate's diagnostic tells good past versions from bad ones."""
-
-    candidate: str
-    verdict: dict[str, object]
-
-
-class Decision(TypedDict):
-    """A person's answer to a question of the run. The step's intent holds the question."""
-
-    answer: Literal["APPROVE", "REVISE", "ABORT"]
-    feedback: str
-    by: str
-
-
 class Merge(TypedDict):
     """A merge of a candidate into `main`."""
 
@@ -193,29 +146,6 @@ class Merge(TypedDict):
     attribution: NotRequired[dict[str, object]]
 
 
-class Revert(TypedDict):
-    """A revert of a merged candidate by a person, outside any run."""
-
-    candidate: str
-    reverted: str
-    commit: str
-
-
-class Cell(TypedDict):
-    """The result of a bundle, whole or without one member, on the search split."""
-
-    generation: int
-    name: str
-    members: list[str]
-    commit: str
-    n: int
-    clean_success: float | None
-    delta: float | None
-    valid: bool
-    vetoes: list[dict[str, object]]
-    failed: bool
-
-
 class Bundle(TypedDict):
     """The bundle of candidates that a generation chose to continue from."""
 
@@ -225,40 +155,6 @@ class Bundle(TypedDict):
     chosen: str | None
     members: list[str]
     shares: list[Share]
-
-
-class Staged(TypedDict):
-    """A change that joined the staging branch `lead`, where changes are not proven yet."""
-
-    candidate: str | None
-    generation: int
-    commit: str
-    main: str
-    members: list[str]
-
-
-class Handover(TypedDict):
-    """What a run gives to its owner: a version, how well it is proven, and its policy."""
-
-    version: str
-    commit: str
-    standing: Literal["proven", "unproven", "start"]
-    words: str
-    policy: str
-    checkpoint: str | None
-    steps: int
-
-
-class Skill(TypedDict):
-    """A skill (a lesson as a folder of text) that this run wrote."""
-
-    name: str
-    path: str
-    candidate: NotRequired[str]
-    description: NotRequired[str]
-    negative: NotRequired[bool]
-    status: NotRequired[str]
-    worth: NotRequired[str]
 
 
 _Kept = TypedDict("_Kept", {"kept": NotRequired[list[object]]})  # noqa: UP013 - a stored key
@@ -287,23 +183,6 @@ class Stored(TypedDict):
     seed: int
     rollouts: NotRequired[int]
     served: NotRequired[list[str]]
-
-
-class Checkpoint(TypedDict):
-    """The checkpoint of a longer training that did best on the search split."""
-
-    steps: int
-    policy: str
-    path: str
-    search_clean_success: dict[str, float]
-
-
-class Visible(TypedDict):
-    """The smallest gain that a run's budget can detect."""
-
-    effect: float | None
-    basis: str
-    words: str
 
 
 class Commit(TypedDict):
@@ -343,13 +222,6 @@ class Half(TypedDict):
     search: list[str]
 
 
-class Rehearsed(TypedDict):
-    """The result of a proposer's experiment, as it was reported to the proposer."""
-
-    ok: bool
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class Wrote:
     """Which files write a kind of step, under which keys, and the type of its outcome.
@@ -368,24 +240,22 @@ _V: Final = "core/loop/verbs"
 KINDS: Final[Mapping[Kind, Wrote]] = {
     "clock": Wrote("clock", ("composition/opening",), Clock),
     "start": Wrote("start", ("composition/opening",), Start),
-    "visible": Wrote("visible", ("composition/visible",), Visible, in_views=True),
+    "visible": Wrote("visible", ("composition/visible",), in_views=True),
     "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
     "train": Wrote("train/NAME", ("core/lab/live",), Train),
     "eval": Wrote("eval/NAME", ("core/lab/live",), Stored),
-    "baseline": Wrote("baseline", (f"{_V}/collect",), Baseline, in_views=True),
+    "baseline": Wrote("baseline", (f"{_V}/collect",), in_views=True),
     "evidence": Wrote("gN/evidence", (f"{_V}/collect",), Evidence, in_views=True),
     "untrained": Wrote("gN/untrained", (f"{_V}/collect",)),
     "diagnostic": Wrote("diagnostics", ("core/loop/diagnostics/tend",)),
-    "experiment": Wrote("gN/WHO/try/K", (f"{_V}/_experiments",), Rehearsed),
+    "experiment": Wrote("gN/WHO/try/K", (f"{_V}/_experiments",)),
     "proposal": Wrote("gN/propose", (f"{_V}/propose",), Proposal, in_views=True),
     "candidate": Wrote("gN/cK", (f"{_V}/propose",), Candidate, in_views=True),
-    "revision": Wrote("gN/cK/revision", (f"{_V}/propose",), Revision, in_views=True),
+    "revision": Wrote("gN/cK/revision", (f"{_V}/propose",), in_views=True),
     "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, in_views=True),
-    "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), Decision, in_views=True),
-    "discrimination": Wrote(
-        "gN/cK/discriminate", ("core/loop/diagnostics/discriminate",), Discrimination
-    ),
-    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
+    "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), in_views=True),
+    "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
+    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), in_views=True),
     "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
     "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
@@ -394,19 +264,18 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "lead": Wrote(
         "gN/lead",
         ("strategies/full", "strategies/race", "strategies/search"),
-        Staged,
         in_views=True,
     ),
     "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, in_views=True),
-    "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",), Checkpoint),
+    "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",)),
     "attribution": Wrote("claim/attribution", (f"{_V}/attribute",)),
     "ref": Wrote("claim/ref", (f"{_V}/promote",), Commit),
     "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_by_score"), Merge, in_views=True),
     "verdict": Wrote("gN/cK/verdict", (f"{_V}/learn", f"{_V}/members"), Verdict, in_views=True),
-    "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), Skill, in_views=True),
-    "handover": Wrote("handover", ("core/loop/finish",), Handover, in_views=True),
-    "vault": Wrote("vault/WHICH", ("core/loop/finish",), Vault, in_views=True),
+    "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), in_views=True),
+    "handover": Wrote("handover", ("core/loop/finish",), in_views=True),
+    "vault": Wrote("vault/WHICH", ("core/loop/finish",), in_views=True),
     "results": Wrote("vault/results", ("core/loop/results",), in_views=True),
     "calibration": Wrote("calibration/NAME", ()),  # written up to version 0.1
-    "revert": Wrote("revert/COMMIT", ("studies/story",), Revert, in_views=True),
+    "revert": Wrote("revert/COMMIT", ("studies/story",), in_views=True),
 }

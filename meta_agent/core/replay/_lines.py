@@ -46,10 +46,9 @@ def slim(record: bytes | Rollout) -> Slim:
 
     Raises IntegrityError if the line is not a rollout.
     """
-    if isinstance(record, Rollout):
-        return _of_rollout(record)
-    fields = _cut(record)
-    return _of_fields(record, fields if fields is not None else _whole(record))
+    line = to_line(record) if isinstance(record, Rollout) else record
+    fields = _cut(line)
+    return _of_fields(line, fields if fields is not None else _whole(line))
 
 
 def _cut(line: bytes) -> dict[str, JSON] | None:
@@ -95,21 +94,4 @@ def _of_fields(line: bytes, fields: Mapping[str, JSON]) -> Slim:
         fields.get("turns") or 0,
         fields.get("stop_reason") or "",
         (fields.get("cost") or {}).get("completion_tokens", 0.0),
-    )
-
-
-def _of_rollout(rollout: Rollout) -> Slim:
-    return Slim(
-        to_line(rollout),
-        rollout.group_id,
-        rollout.task_key,
-        rollout.harness_commit,
-        rollout.rewards,
-        rollout.weights,
-        bool(rollout.outcome),
-        rollout.clean,
-        rollout.error is not None,
-        rollout.turns,
-        rollout.stop_reason,
-        rollout.cost.get("completion_tokens", 0.0),
     )

@@ -225,18 +225,9 @@ def _within(mixed: Sequence[tuple[list[float], list[float]]]) -> _Order:
 
 def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
     """Returns P(x > y) + P(x = y) / 2 for x drawn from `above` and y from `below`."""
-    ranked = sorted([(value, 1) for value in above] + [(value, 0) for value in below])
-    wins, seen_below, index = 0.0, 0, 0
-    while index < len(ranked):
-        end = index
-        while end < len(ranked) and ranked[end][0] == ranked[index][0]:
-            end += 1
-        ties = ranked[index:end]
-        ups = sum(side for _, side in ties)
-        wins += ups * (seen_below + (len(ties) - ups) / 2)
-        seen_below += len(ties) - ups
-        index = end
-    return wins / (len(above) * len(below))
+    ordered = sorted(below)
+    doubled = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in above)
+    return doubled / (2 * len(above) * len(below))
 
 
 def share_error(above: Sequence[float], below: Sequence[float]) -> float:
