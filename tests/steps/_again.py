@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from meta_agent.core.lab._rows import counted
+from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.ledger import Ledger, RetracedLedger
 from meta_agent.studies.review import TAKEN, Walk
 from tests.steps._bench import Bench, ScriptedLab
@@ -42,12 +43,11 @@ def _lab(bench: Bench, ledger: RetracedLedger) -> ScriptedLab:
     for name in ("script", "acts", "leaks", "rollouts_a_step"):
         setattr(lab, name, getattr(old, name))
 
-    def stored(name: str, tree: Any, trained: Any, split: Any, limit: int, *which: Any) -> Any:
-        samples, part = which or (range(1), None)
-        shard = old.store.find(f"eval-{name}")
+    def stored(unit: EvalUnit, tree: Any) -> Any:
+        shard = old.store.find(f"eval-{unit.name}")
         assert shard is not None
-        plan = lab._plan(trained, split, limit, samples, part)
-        return counted(shard, plan, old.store.read(shard), trained.seed)
+        plan = lab.apparatus.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)
+        return counted(shard, plan, old.store.read(shard), unit.seed)
 
     lab._evaluate = stored  # type: ignore[method-assign]
     return lab

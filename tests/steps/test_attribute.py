@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from meta_agent.core.lab.live import Trained
+from meta_agent.core.lab.units import EvalUnit, TrainUnit
 from meta_agent.core.loop.verbs.attribute import attribute
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree
@@ -28,13 +29,13 @@ def two_by_two(bench: Bench, shares: dict[tuple[bool, bool], float]) -> None:
     """Clean success by (new policy, new harness): the scripted lab knows the harness alone."""
     inner, policies = bench.lab._evaluate, dict[str, bool]()
 
-    def train(name: str, tree: HarnessTree, seed: int, steps: int, *_: object) -> JSON:
-        policies[name] = bool(marks(tree))
-        return Trained(f"/{name}", name, seed, steps, None, []).to_json()
+    def train(unit: TrainUnit, tree: HarnessTree) -> JSON:
+        policies[unit.name] = bool(marks(tree))
+        return Trained(f"/{unit.name}", unit.name, unit.seed, unit.steps, None, []).to_json()
 
-    def evaluate(name: str, tree: HarnessTree, trained: Trained, *rest: object) -> JSON:
-        bench.lab.script = lambda _: shares[policies[trained.policy], bool(marks(tree))]
-        return inner(name, tree, trained, *rest)  # type: ignore[arg-type]
+    def evaluate(unit: EvalUnit, tree: HarnessTree) -> JSON:
+        bench.lab.script = lambda _: shares[policies[unit.policy], bool(marks(tree))]
+        return inner(unit, tree)
 
     bench._patch.setattr(bench.lab, "_train", train)
     bench._patch.setattr(bench.lab, "_evaluate", evaluate)

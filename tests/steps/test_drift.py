@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.loop.drift import MOST, Named
 from meta_agent.core.loop.plan import plan_for
 from tests.steps._bench import Bench
@@ -29,8 +30,8 @@ def served(bench: Bench, monkeypatch: pytest.MonkeyPatch, by: Callable[[str], li
     """What the server calls the model in each evaluation, by its name."""
     evaluate = Luck._evaluate
 
-    def told(self: Any, name: str, *rest: Any) -> dict[str, Any]:
-        return {**evaluate(self, name, *rest), "served": by(name)}
+    def told(self: Any, unit: EvalUnit, tree: Any) -> dict[str, Any]:
+        return {**evaluate(self, unit, tree), "served": by(unit.name)}
 
     monkeypatch.setattr(Luck, "_evaluate", told)
 
@@ -76,10 +77,10 @@ def test_a_start_that_does_otherwise_before_the_exam_is_a_finding(
 ) -> None:
     evaluate = Luck._evaluate
 
-    def drifted(self: Any, name: str, *rest: Any) -> Any:
-        if name.endswith("-again"):
+    def drifted(self: Any, unit: EvalUnit, tree: Any) -> Any:
+        if unit.name.endswith("-again"):
             self.script = lambda _: 1.0
-        return evaluate(self, name, *rest)
+        return evaluate(self, unit, tree)
 
     monkeypatch.setattr(Luck, "_evaluate", drifted)
     race(behind_a_server.run, first(behind_a_server))

@@ -11,6 +11,7 @@ import pytest
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import CandidateError, ProviderError
+from meta_agent.core.lab.units import TrainUnit
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import EXPERIMENT_SHARE, SEARCH_SHARE, attempts_a_step, spent
 from meta_agent.core.loop.records import Collected
@@ -141,7 +142,8 @@ def test_what_a_training_went_through_is_told_from_its_ends(bench: Bench) -> Non
     collected = rich(bench)
     plain = bench.lab._train
 
-    def stored(name: str, *more: Any) -> Any:
+    def stored(unit: TrainUnit, tree: Any) -> Any:
+        name = unit.name
         rows = [
             rollout(task, name=name, solved=step > 0, group_id=f"train/{step:04d}/000")
             for step in range(8)
@@ -149,7 +151,7 @@ def test_what_a_training_went_through_is_told_from_its_ends(bench: Bench) -> Non
         ]
         shard = bench.lab.store.write(f"train-{name}", rows)
         told = {"name": shard.name, "sha256": shard.sha256}
-        return {**plain(name, *more), "shard": told}
+        return {**plain(unit, tree), "shard": told}
 
     bench.lab._train = stored  # type: ignore[method-assign]
     replace_plan(bench, steps=30)

@@ -195,9 +195,9 @@ def test_what_the_exam_cannot_prove_is_handed_over_as_unproven(
 
     evaluate = Luck._evaluate
 
-    def by_split(self: Any, name: str, tree: Any, trained: Any, split: Split, *rest: Any) -> JSON:
-        elsewhere(split, 0)
-        return evaluate(self, name, tree, trained, split, *rest)
+    def by_split(self: Any, unit: EvalUnit, tree: Any) -> JSON:
+        elsewhere(unit.split, 0)
+        return evaluate(self, unit, tree)
 
     monkeypatch.setattr(Luck, "_evaluate", by_split)
     ideas(raced, monkeypatch, ["# better"])
@@ -220,9 +220,9 @@ def test_what_is_worse_on_the_other_half_gives_way_to_the_start(
 ) -> None:
     evaluate = Luck._evaluate
 
-    def by_split(self: Any, name: str, tree: Any, trained: Any, split: Split, *rest: Any) -> JSON:
-        self.script = marked({"# better": -0.2 if split == "confirm" else 0.4})
-        return evaluate(self, name, tree, trained, split, *rest)
+    def by_split(self: Any, unit: EvalUnit, tree: Any) -> JSON:
+        self.script = marked({"# better": -0.2 if unit.split == "confirm" else 0.4})
+        return evaluate(self, unit, tree)
 
     monkeypatch.setattr(Luck, "_evaluate", by_split)
     ideas(raced, monkeypatch, ["# better"])

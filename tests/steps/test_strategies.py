@@ -14,6 +14,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.gate import Finding
+from meta_agent.core.lab.units import EvalUnit
 from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.records import HandedOver, Judged, Reading
@@ -160,9 +161,9 @@ def by_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch, shares: Mapping[int,
     """The search split's share by the checkpoint's steps."""
     evaluate = bench.lab._evaluate
 
-    def scripted(name: str, tree: HarnessTree, trained: Any, *rest: Any) -> Any:
-        bench.lab.script = lambda _: shares[trained.steps]
-        return evaluate(name, tree, trained, *rest)
+    def scripted(unit: EvalUnit, tree: HarnessTree) -> Any:
+        bench.lab.script = lambda _: shares[unit.steps]
+        return evaluate(unit, tree)
 
     monkeypatch.setattr(bench.lab, "_evaluate", scripted)
 
