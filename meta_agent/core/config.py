@@ -362,7 +362,7 @@ class RunConfig(BaseModel):
 
     @property
     def judge(self) -> str | None:
-        """The model that the user's grader may ask. None without such a grader."""
+        """Returns the model that the user's grader may ask. None without such a grader."""
         return self.models.get("judge") if self.grade is not None else None
 
     @property
@@ -372,39 +372,39 @@ class RunConfig(BaseModel):
 
     @property
     def slug(self) -> str:
-        """The domain as it appears in names of runs, refs and containers."""
+        """Returns the domain as it appears in names of runs, refs and containers."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
         return words[-24:].strip("-") or "domain"
 
     @property
     def own_tasks(self) -> bool:
-        """Whether the tasks come from the user and not from a built-in suite."""
+        """Returns whether the tasks come from the user and not from a built-in suite."""
         return self.tasks is not None or self.domain not in BUILT_IN_SUITES
 
     @property
     def is_local(self) -> bool:
-        """Whether this machine holds the policy's weights, so that no server is asked."""
+        """Returns whether this machine holds the policy's weights, so no server is asked."""
         return self.policy == "nano" or self.policy.startswith("hf:")
 
     @property
     def trainable(self) -> bool:
-        """Whether each generation trains the policy."""
+        """Returns whether each generation trains the policy."""
         return self.is_local and self.train_steps > 0
 
     @property
     def policy_is_plugged(self) -> bool:
-        """Whether the policy comes from an installed package."""
+        """Returns whether the policy comes from an installed package."""
         return _is_plugged(self.policy, registry.POLICIES)
 
     @property
     def team_is_asked(self) -> bool:
-        """Whether a team of models proposes, which this program calls itself."""
+        """Returns whether a team of models proposes, which this program calls itself."""
         plugged = _is_plugged(self.meta_model, registry.PROPOSERS)
         return self.meta_model != "rules" and not plugged and not self.agent_is_asked
 
     @property
     def agent_is_asked(self) -> bool:
-        """Whether a coding agent proposes: a program that a person has logged into."""
+        """Returns whether a coding agent proposes: a program that a person has logged into."""
         return self.meta_model.startswith("agent:")
 
     @property
@@ -413,13 +413,13 @@ class RunConfig(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """A hash of the settings that change results. Runs with the same hash are the same run."""
+        """Hashes the settings that change results. Equal hashes mean the same run."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def hashed(self) -> dict[str, JSON]:
-        """The settings that change results, and `tasks_sha256`."""
+        """Returns the settings that change results, and `tasks_sha256`."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
         for name, usual in _YOUNGER.items():
             if hashed[name] == usual:

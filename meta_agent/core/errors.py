@@ -128,7 +128,7 @@ class ProviderError(InfrastructureError):
 
     @property
     def halts(self) -> bool:
-        """Whether every later call would fail too, so that the run has to stop here."""
+        """Returns whether every later call would fail too, so that the run has to stop."""
         return self.kind in ("auth", "not_found", "breaker")
 
 

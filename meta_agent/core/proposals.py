@@ -285,12 +285,13 @@ RULES: Final = "rules"
 
 
 class Proposer(Protocol):
-    """Reads a version's evidence and returns drafts of changes."""
+    """Reads a version's evidence and returns drafts of changes.
 
-    @property
-    def author(self) -> str:
-        """The model that writes the edits, or `RULES`."""
-        ...
+    A class that inherits from it needs only `author` and `propose`.
+    """
+
+    author: str
+    """The model that writes the edits, or `RULES`."""
 
     def propose(self, brief: Brief) -> Proposed:
         """Returns drafts. A repeated call costs nothing: the replies of models are recorded."""
@@ -304,12 +305,12 @@ class Proposer(Protocol):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Makes candidate `index` again, given a person's feedback on it.
+        """Makes candidate `index` again, given a person's feedback on it; refuses by default.
 
         `edits` is what the candidate changed against the version (None: removed). Never called if
         the author is `RULES`.
         """
-        ...
+        return Refused(index, hypothesis.statement, f"{self.author} revises nothing", "unrevised")
 
     def lesson(
         self,
@@ -320,9 +321,9 @@ class Proposer(Protocol):
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns the draft of a skill in the author's words.
+        """Returns the draft of a skill in the author's words; by default, the draft unchanged.
 
         `prediction` says which change of the hypothesis's metric was predicted, and which was
         measured.
         """
-        ...
+        return draft

@@ -210,12 +210,12 @@ class Rollout:
 
     @property
     def clean(self) -> bool:
-        """Whether the sealed grader calls it solved and nothing is flagged."""
+        """Returns whether the sealed grader calls it solved and nothing is flagged."""
         return bool(self.outcome) and not self.flags
 
     @property
     def total_reward(self) -> float:
-        """The weighted sum that training sees."""
+        """Returns the weighted sum that training sees."""
         return sum(self.weights.get(name, 1.0) * value for name, value in self.rewards.items())
 
 
@@ -422,7 +422,7 @@ class Hypothesis:
 
     @property
     def label(self) -> str:
-        """The factors it changes, for people: `a`, or `a+b` for a combined change."""
+        """Returns the factors it changes, for people: `a`, or `a+b` for a combined change."""
         return "+".join(self.factors) or self.factor
 
 
@@ -470,7 +470,7 @@ class Effect:
 
     @property
     def selected(self) -> str:
-        """The gain corrected for selection, to print after the estimate. Empty if unchanged."""
+        """Returns the gain corrected for selection, to print after the estimate, or ""."""
         measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
         same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"

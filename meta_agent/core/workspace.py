@@ -92,7 +92,7 @@ class Workspace:
 
     @property
     def harness_repo(self) -> Path:
-        """The git repository of the harness. Its branch `main` holds the promoted versions."""
+        """Returns the git repository of the harness; its `main` holds the promoted versions."""
         return self.root / _REPO
 
     @property
@@ -105,7 +105,7 @@ class Workspace:
 
     @property
     def transcripts(self) -> Path:
-        """A folder for each run that calls a model. The first call makes it."""
+        """Returns the folder with a folder for each run that calls a model."""
         return self.root / "transcripts"
 
     @property

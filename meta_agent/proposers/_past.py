@@ -90,7 +90,7 @@ def calibration_line(past: Sequence[PastAttempt]) -> str:
 
 
 def _means(what: str, pairs: Sequence[tuple[Hypothesis, float]]) -> str:
-    """Predicted against realised moves, both counted in the predicted direction."""
+    """Compares predicted with realised moves, both counted in the predicted direction."""
     if not pairs:
         return ""
     predicted = sum(abs(hypothesis.expected_delta) for hypothesis, _ in pairs) / len(pairs)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.lab.fair import fairly
-from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Refused
-from meta_agent.core.protocols import Candidate, Hypothesis, Verdict
-from meta_agent.core.skills import SkillDraft
+from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Proposer, Refused
 from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.rules_table import Proposal, best, place, propose
-from meta_agent.proposers.workbench import open_workbench
+from meta_agent.proposers.workbench import committed
 
 
-class RulesAgent:
+class RulesAgent(Proposer):
     """Proposes edits by fixed rules: repeatable, free, and the baseline for language models."""
 
     def __init__(self, rules: Callable[..., list[Proposal]] = propose) -> None:
@@ -29,29 +27,6 @@ class RulesAgent:
             [_draft(brief, index, proposal) for index, proposal in enumerate(proposals)],
             nothing="" if proposals else "no rule has an idea left for this version",
         )
-
-    def revise(
-        self,
-        brief: Brief,
-        index: int,
-        hypothesis: Hypothesis,
-        edits: Mapping[str, bytes | None],
-        feedback: str,
-    ) -> Refused:
-        """Returns a refusal: rules cannot use a person's feedback."""
-        return Refused(index, hypothesis.statement, "rules revise nothing", "unrevised")
-
-    def lesson(
-        self,
-        draft: SkillDraft,
-        candidate: Candidate,
-        verdict: Verdict,
-        diff: str,
-        *,
-        prediction: str = "",
-    ) -> SkillDraft:
-        """Returns the draft of a skill unchanged: rules have no words of their own."""
-        return draft
 
     def _proposals(self, brief: Brief) -> list[Proposal]:
         """Returns at most k proposals: by rule, the stronger of the two readings.
@@ -96,19 +71,8 @@ def _small_edits(brief: Brief) -> list[Proposal]:
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:
-    hypothesis = proposal.hypothesis
-    message = brief.host.message(index, hypothesis, proposal.subject)
+    hypothesis, subject = proposal.hypothesis, proposal.subject
     try:
-        tip, pack = fairly(lambda: _committed(brief, index, proposal, message))
+        return fairly(lambda: committed(brief.host, index, hypothesis, subject, proposal.edits))
     except CandidateError as error:
         return Refused(index, hypothesis.statement, str(error), error.reason)
-    return Draft(index, hypothesis, proposal.subject, message, tip, pack)
-
-
-def _committed(brief: Brief, index: int, proposal: Proposal, message: str) -> tuple[str, bytes]:
-    """Applies the edit and commits it with the sandbox's own git; returns the tip and a pack."""
-    with open_workbench(brief.host, index, {}) as bench:
-        for path, text in proposal.edits.items():
-            bench.write(path, text)
-        tip = bench.commit(message)
-        return tip, bench.hand_back()

@@ -132,7 +132,7 @@ def _plain_json(value: object) -> str:
 
 
 def _events(rollout: Rollout) -> Iterator[str]:
-    """Each call with its result, unless that stands in the conversation as it is."""
+    """Returns each call with its result, unless that stands in the conversation as it is."""
     messages = [
         _content(message) for message in rollout.messages if message.get("role") != "assistant"
     ]

@@ -29,9 +29,8 @@ from meta_agent.core.history import SKIPPED_FOLDERS, AdmissionLimits
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.parsing.strict import document
-from meta_agent.core.proposals import Brief, Draft, Proposed, Refused
-from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict
-from meta_agent.core.skills import SkillDraft
+from meta_agent.core.proposals import Brief, Draft, Proposed, Proposer, Refused
+from meta_agent.core.protocols import JSON, Hypothesis
 from meta_agent.proposers.agent_cli import (
     LIMITS,
     AgentCli,
@@ -46,7 +45,7 @@ from meta_agent.proposers.team._experiments import draft_of
 from meta_agent.proposers.team._fence import visible
 from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._tools import ToolError, line_of
-from meta_agent.proposers.workbench import open_workbench
+from meta_agent.proposers.workbench import committed
 
 HARNESS: Final = "harness"
 HYPOTHESIS: Final = "hypothesis.json"
@@ -109,7 +108,7 @@ class _NothingToTry(Exception):  # noqa: N818 - an answer, not a mistake
     """Raised if the program says that no change can bring a gain."""
 
 
-class CodingAgent:
+class CodingAgent(Proposer):
     """Proposes edits by running a command-line coding agent."""
 
     def __init__(
@@ -156,18 +155,6 @@ class CodingAgent:
         except _NothingToTry as nothing:
             return Refused(index, hypothesis.statement, str(nothing), "nothing_to_try")
 
-    def lesson(
-        self,
-        draft: SkillDraft,
-        candidate: Candidate,
-        verdict: Verdict,
-        diff: str,
-        *,
-        prediction: str = "",
-    ) -> SkillDraft:
-        """Returns the draft of a skill unchanged: no session is held for a lesson."""
-        return draft
-
     # --- one candidate ---------------------------------------------------------------------------
 
     def _attempt(self, work: _Work) -> Draft | Refused:
@@ -183,16 +170,7 @@ class CodingAgent:
         host, index = work.case.brief.host, work.index
         edits, hypothesis, subject = self._finished(work)
         host.tell(f"idea {index}: {hypothesis.factor}: {hypothesis.statement}")
-        message = host.message(index, hypothesis, subject)
-        with open_workbench(host, index, {}) as bench:
-            for path, data in edits.items():
-                if data is None:
-                    bench.remove(path)
-                else:
-                    bench.write(path, data)
-            tip = bench.commit(message)
-            pack = bench.hand_back()
-        return Draft(index, hypothesis, subject, message, tip, pack, work.spend.to_json())
+        return committed(host, index, hypothesis, subject, edits, work.spend.to_json())
 
     def _finished(self, work: _Work) -> tuple[Edits, Hypothesis, str]:
         """Returns what passes the checks, after a second session if the first one's does not."""

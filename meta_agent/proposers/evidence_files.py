@@ -84,7 +84,7 @@ def _kind(path: str) -> str:
 
 
 def _spread(rollouts: list[Rollout], most: int) -> list[Rollout]:
-    """At most so many, evenly from first to last."""
+    """Returns at most so many rows, evenly from the first to the last."""
     if len(rollouts) <= most:
         return rollouts
     return [rollouts[at * len(rollouts) // most] for at in range(most)]
@@ -106,7 +106,7 @@ def _index(numbered: Sequence[tuple[str, Rollout]]) -> str:
 
 
 def _counts(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """How many attempts of each kind ended how, by the number of turns they took."""
+    """Counts how the attempts of each kind ended, by the number of turns they took."""
     counts = Counter(
         (_kind(path), failure_mode(rollout), rollout.stop_reason, rollout.turns)
         for path, rollout in numbered
@@ -116,7 +116,7 @@ def _counts(numbered: Sequence[tuple[str, Rollout]]) -> str:
 
 
 def _actions(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """Every attempt in one line: what it did, step by step, as the environment saw it."""
+    """Tells every attempt in one line: what it did, step by step, as the environment saw it."""
     lines = [f"{_short(path)} {story(rollout)}" for path, rollout in numbered]
     return "\n".join([*lines, ""])
 
@@ -138,13 +138,13 @@ def story(rollout: Rollout) -> str:
 
 
 def _first_request(rollout: Rollout) -> str:
-    """What the policy was told first, where that is short."""
+    """Returns what the policy was told first, if that is short."""
     content = next((m.get("content") for m in rollout.messages if m.get("role") == "user"), "")
     return repr(content[:_ASKED_CHARS]) if isinstance(content, str) else ""
 
 
 def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """By kind and failure mode: how many, and where some of them are."""
+    """Says by kind and failure mode how many there are, and where some of them are."""
     lines = ["# Rollouts by failure mode", ""]
     for kind in _KINDS:
         modes: dict[str, list[str]] = {}
@@ -188,7 +188,7 @@ def _metrics(evidence: Evidence) -> str:
 
 
 def _before(untrained: Evidence, trained: Evidence) -> str:
-    """The reading before training, after what training moved most."""
+    """Shows the reading before training, after what training moved most."""
     moves = _moves(untrained.metrics(), trained.metrics())
     rows = [f"| {name} | {number(old)} | {number(new)} |" for name, old, new in moves[:_MOVED]]
     return "\n".join(
@@ -226,7 +226,7 @@ def _moves(old: Mapping[str, float], new: Mapping[str, float]) -> list[tuple[str
 
 
 def _training(metrics: Sequence[Mapping[str, JSON]]) -> str:
-    """A row per training step; what depends on the machine's speed is left out."""
+    """Returns a row per training step; what depends on the machine's speed is left out."""
     names = {name for row in metrics for name, value in row.items() if _is_number(value)}
     columns = sorted(name for name in names if not _CLOCK.search(name) and name != "step")
     rows = [",".join(["step", *columns])]

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 
 from meta_agent.core.errors import CandidateError, GuestError, SandboxError
 from meta_agent.core.history import EMAIL, NAME, AdmissionLimits, HarnessRepo
-from meta_agent.core.proposals import HostServices
-from meta_agent.core.protocols import ExecResult, Sandbox
+from meta_agent.core.proposals import Draft, HostServices
+from meta_agent.core.protocols import JSON, ExecResult, Hypothesis, Sandbox
 
 REPO, EVIDENCE = "repo", "evidence"
 _COMMAND_SEC = 60.0
@@ -37,6 +37,22 @@ def open_workbench(
     with host.sandbox(index) as source:
         sandbox, repo, base, when = source
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
+
+
+def committed(
+    host: HostServices,
+    index: int,
+    hypothesis: Hypothesis,
+    subject: str,
+    edits: Mapping[str, bytes | str | None],
+    spend: Mapping[str, JSON] | None = None,
+) -> Draft:
+    """Applies finished edits in a sandbox and returns the commit that its git made as a draft."""
+    message = host.message(index, hypothesis, subject)
+    with open_workbench(host, index, {}) as bench:
+        bench.apply(edits)
+        tip = bench.commit(message)
+        return Draft(index, hypothesis, subject, message, tip, bench.hand_back(), spend or {})
 
 
 class Workbench:
@@ -80,6 +96,14 @@ class Workbench:
 
     def remove(self, path: str) -> None:
         self._git("rm", "-q", "-f", "--", path)
+
+    def apply(self, edits: Mapping[str, bytes | str | None]) -> None:
+        """Writes the files with their new contents, and removes those whose content is None."""
+        for path, data in edits.items():
+            if data is None:
+                self.remove(path)
+            else:
+                self.write(path, data)
 
     def diff(self) -> str:
         """Returns a patch of all changes since the base, committed or not."""
@@ -228,7 +252,7 @@ class Workbench:
 
 
 def _mode(facts: str) -> str:
-    """The mode after a change, of a raw diff line `:100644 100755 ...`."""
+    """Returns the mode after a change, from a raw diff line `:100644 100755 ...`."""
     words = facts.split()
     if len(words) < 2:
         raise CandidateError(f"git says {facts[:60]!r} of a change", reason="git_failed")
@@ -236,5 +260,5 @@ def _mode(facts: str) -> str:
 
 
 def _in_pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    """(first, second), (third, fourth), ...; what is left over is dropped."""
+    """Returns (first, second), (third, fourth), ...; drops what is left over."""
     return list(zip(words[::2], words[1::2], strict=False))

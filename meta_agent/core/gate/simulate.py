@@ -77,7 +77,7 @@ class Gate:
 
     @property
     def repeats(self) -> int:
-        """Training seeds, or samples of a task, that a candidate may use up."""
+        """Returns the training seeds, or samples of a task, that a candidate may use up."""
         return max(look.repeats + bool(look.extra) for look in self.looks)
 
     @property
@@ -94,11 +94,11 @@ class Gate:
         return Passed(kind, look.repeats, look.tasks)
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        """The verdict on what a look has bought, and whether more is."""
+        """Returns the verdict on what a look has bought, and whether more is bought."""
         return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
 
     def least(self, source: Modelled) -> float | None:
-        """The least gain that is found with `POWER`, before anything is measured.
+        """Returns the least gain that is found with `POWER`, before anything is measured.
 
         The sequential test at its last pair, turned round: simulated figures lie within a tenth.
         """
@@ -145,7 +145,7 @@ class Population(Protocol):
     """Something that gives pairs of arms of one harness."""
 
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
-        """Two arms of [repeat, task] success that differ by luck alone, on the same tasks."""
+        """Returns two arms of [repeat, task] success that differ by luck alone."""
         ...
 
 
@@ -202,7 +202,7 @@ class Rate(NamedTuple):
 def courses(
     gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0
 ) -> list[Passed]:
-    """How so many candidates with a true gain of `delta` end. Equal seeds: the same draws."""
+    """Returns how candidates with a true gain of `delta` end. Equal seeds draw the same."""
     endings = []
     for at in range(draws):
         rng = np.random.default_rng((seed, at))
@@ -212,7 +212,7 @@ def courses(
 
 
 def power(gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0) -> Rate:
-    """The share of candidates with a true gain of `delta` that are promoted."""
+    """Returns the share of candidates with a true gain of `delta` that are promoted."""
     endings = courses(gate, source, delta, draws=draws, seed=seed)
     return Rate.of(sum(ending.promoted for ending in endings), draws)
 
@@ -226,7 +226,7 @@ def smallest_effect(
     step: float = 0.0025,
     seed: int = 0,
 ) -> float | None:
-    """The least true gain that is promoted with probability `target_power`; None: none is."""
+    """Returns the least true gain promoted with probability `target_power`, or None."""
     low, high = 0, round(1 / step)
     if power(gate, source, high * step, draws=draws, seed=seed).share < target_power:
         return None

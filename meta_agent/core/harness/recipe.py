@@ -27,7 +27,7 @@ Check = Callable[[Any], str | None]  # a complaint, or None
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Check:
-    """A finite number from `low` (or just above it) to `high`."""
+    """Checks for a finite number from `low` (or just above it) to `high`."""
 
     def check(value: Any) -> str | None:
         good = type(value) in (int, float) and math.isfinite(value)
@@ -61,7 +61,7 @@ def _optional(inner: Check) -> Check:
 
 
 def _knob(default: Any, check: Check) -> Any:
-    """A field of `Recipe`: its default, and what its value may be."""
+    """Defines a field of `Recipe`: its default, and what its value may be."""
     return field(default=default, metadata={"check": check})
 
 

@@ -8,7 +8,6 @@ sequential test decides. With a frozen policy nothing is trained and the task is
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Final, NamedTuple, Self
@@ -78,7 +77,7 @@ def rules_of(start: Step | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(ABC):
+class _Sizes:
     """The sizes of one run. Its class says whether the policy is trained."""
 
     steps: int
@@ -129,44 +128,6 @@ class Plan(ABC):
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
-    @abstractmethod
-    def training(self) -> str:
-        """Describes the training of a version in words, as the beginning of a sentence."""
-
-    @property
-    @abstractmethod
-    def terms(self) -> str:
-        """Describes the measurements behind the claim, in words."""
-
-    @property
-    @abstractmethod
-    def provable(self) -> bool:
-        """Returns True if a claim of this size could prove anything."""
-
-    @property
-    @abstractmethod
-    def seeds(self) -> range:
-        """Returns the training seeds that the search and the final test of the result may use."""
-
-    @property
-    @abstractmethod
-    def policy_conversations(self) -> tuple[int, int]:
-        """Returns the fewest and the most conversations with a policy behind a server."""
-
-    @property
-    @abstractmethod
-    def finer(self) -> str:
-        """Names what would show smaller gains, other than more tasks."""
-
-    @abstractmethod
-    def gate(self) -> Gate:
-        """Returns the decision rule of the claim, with all the looks that it may take."""
-
-    @abstractmethod
-    def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans in order of cost, grouped by what they measure more of."""
-
-    @property
     def ties(self) -> str:
         """Returns the salt that breaks ties in a frozen policy's test, or "" without a test."""
         return f"ties/{self.order}" if self.race else ""
@@ -182,7 +143,7 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedPlan(Plan):
+class TrainedPlan(_Sizes):
     """The plan for a policy that is trained here. Pairs of training seeds are the unit."""
 
     trains = True
@@ -200,29 +161,36 @@ class TrainedPlan(Plan):
 
     @property
     def training(self) -> str:
+        """Describes the training of a version in words, as the beginning of a sentence."""
         return f"{self.steps} training steps, "
 
     @property
     def terms(self) -> str:
+        """Describes the measurements behind the claim, in words."""
         return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
 
     @property
     def provable(self) -> bool:
+        """Returns True if a claim of this size could prove anything."""
         return self.looks[-1] >= MIN_PAIRS
 
     @property
     def seeds(self) -> range:
+        """Returns the training seeds that the search and the final test of the result may use."""
         return range(self.looks[-1] + 1)
 
     @property
     def policy_conversations(self) -> tuple[int, int]:
+        """Returns the fewest and the most conversations with a policy behind a server."""
         return 0, 0
 
     @property
     def finer(self) -> str:
+        """Names what would show smaller gains, other than more tasks."""
         return "more training seeds"
 
     def gate(self) -> Gate:
+        """Returns the decision rule of the claim, with all the looks that it may take."""
         looks = (
             Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
             for purchase in pairs_bought(self, self.looks[-1])
@@ -230,11 +198,12 @@ class TrainedPlan(Plan):
         return Gate(tuple(looks), self.budget, self.min_effect)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
+        """Returns larger plans in order of cost, grouped by what they measure more of."""
         return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
 
 
 @dataclass(frozen=True, slots=True)
-class FrozenPlan(Plan):
+class FrozenPlan(_Sizes):
     """The plan for a policy behind a server. Nothing is trained, and the task is the unit."""
 
     trains = False
@@ -286,6 +255,9 @@ class FrozenPlan(Plan):
             "confirm tasks": ((n, replace(self, confirm=n)) for n in _times(self.confirm)),
             "samples a task": ((n, replace(self, looks=(n,))) for n in _times(self.looks[0])),
         }
+
+
+Plan = TrainedPlan | FrozenPlan
 
 
 def _times(size: int) -> list[int]:

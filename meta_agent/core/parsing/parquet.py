@@ -43,7 +43,7 @@ def parquet_module() -> Any:  # pyarrow has no types
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
-    """Every row in order; ConfigError for a file that is damaged or too large to be decoded."""
+    """Yields every row in order. Raises ConfigError if the file is damaged or too large."""
     module = parquet_module()
     try:
         with module.ParquetFile(path) as file:

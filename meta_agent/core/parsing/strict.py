@@ -43,7 +43,7 @@ class Unfit(ValueError):  # noqa: N818 - a verdict on a text
 
 
 def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) -> JSON:
-    """The value, or `Unfit`."""
+    """Returns the value, or raises `Unfit`."""
     budget = budget or Budget()
     size = len(data)
     if size > budget.bytes:
@@ -63,7 +63,7 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
 
 
 def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
-    """JSON of a file that somebody gave us: counted, and no deeper than later code can walk.
+    """Parses JSON that somebody gave us: counted, no deeper than later code can walk.
 
     ValueError for anything else. Numbers are what Python reads, and so are halves of surrogate
     pairs, which models do write, where the caller takes them; `hooks` are those of `json.loads`.
@@ -109,7 +109,7 @@ def _structure(data: bytes, start: int, end: int) -> int:
 
 
 def _walk(value: JSON, *, texts: bool) -> None:
-    """Level by level: refuses depth and, where there may be any, halves of surrogate pairs."""
+    """Walks level by level: refuses depth and, if there may be any, halves of surrogate pairs."""
     level: list[JSON] = [value]
     for _ in range(MAX_DEPTH):
         below: list[JSON] = []
@@ -156,7 +156,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def leaves(value: object) -> Iterator[object]:
-    """What is neither a mapping nor a sequence in a value that was parsed, in order."""
+    """Yields what is neither a mapping nor a sequence in a parsed value, in order."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list | tuple):

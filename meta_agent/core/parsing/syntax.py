@@ -17,12 +17,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def parse_python(text: str | bytes) -> ast.Module:
-    """`ast.parse` that any thread may call; raises as it does."""
+    """Calls `ast.parse` so that any thread may; raises as it does."""
     with _ONE_AT_A_TIME:
         return ast.parse(text)
 
 
 def literal_value(of: str | ast.AST) -> Any:
-    """`ast.literal_eval`, which parses a text; raises as it does."""
+    """Calls `ast.literal_eval`, which parses a text; raises as it does."""
     with _ONE_AT_A_TIME:
         return ast.literal_eval(of)

@@ -44,7 +44,7 @@ class _InPieces(io.RawIOBase):
 def open_tar(
     raw: IO[bytes], *, at_once: int = AT_ONCE_BYTES, unpacked: int = UNPACKED_BYTES
 ) -> Iterator[tarfile.TarFile]:
-    """A tar, plain or in gzip. `at_once` bounds headers, and files where they are read whole."""
+    """Opens a tar, plain or in gzip. `at_once` bounds headers, and files that are read whole."""
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
     source = gzip.GzipFile(fileobj=raw) if packed else raw
@@ -53,7 +53,7 @@ def open_tar(
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Every member in order; the archive's own list of them would grow with it."""
+    """Yields every member in order; the archive's own list of them would grow with it."""
     while (member := tar.next()) is not None:
         tar.members.clear()  # type: ignore[attr-defined]
         yield member

@@ -91,7 +91,7 @@ class Case:
 
     @property
     def flagged(self) -> float:
-        """The share of attempts with flagged conduct, in the measurement or in training."""
+        """Returns the share of attempts with flagged conduct, in the measurement or in training."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property

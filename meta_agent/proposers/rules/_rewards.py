@@ -26,7 +26,7 @@ class RewardFile:
 
     @property
     def table(self) -> str | None:
-        """The name of the mapping from components to functions, if the file has one."""
+        """Returns the name of the mapping from components to functions, if the file has one."""
         nodes = self.file.assignments.items()
         tables = ((name, node.values) for name, node in nodes if isinstance(node, ast.Dict))
         return next(
@@ -106,7 +106,7 @@ def _before_line(text: str, line: int, block: str) -> str:
 
 
 def _wrapped(text: str, component: str, function: str) -> str:
-    """Without a table, the new component is added around the function that is there."""
+    """Adds the component, if there is no table, around the function that is there."""
     before = f"_reward_without_{component}"
     return (
         f"{text.rstrip()}\n\n\n{function.strip()}\n\n\n{before} = reward\n\n\n"

@@ -56,7 +56,7 @@ def _forgets(statement: ast.stmt, messages: str) -> bool:
 
 
 def _keep_replies(s: Surgery, function: Function, messages: str, chat: ast.stmt) -> None:
-    """The policy's replies are added as its own words, whole and always."""
+    """Adds the policy's replies as its own words, whole and always."""
     reply = _target_of(chat)
     dicts = [node for node in ast.walk(function) if isinstance(node, ast.Dict)]
     quotes = [d for d in dicts if s.source(_field(d, "content") or d) == f"{reply}.content"]

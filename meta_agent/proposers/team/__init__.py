@@ -51,7 +51,7 @@ class LlmTeam:
         self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
-        """One analysis, then a proposer for each of its ideas, all at once."""
+        """Runs one analysis, then a proposer for each of its ideas, all at once."""
         case, broken = Case(brief), threading.Event()
         dialogue = analyst_dialogue(
             case,

@@ -101,7 +101,7 @@ def _opening(case: Case, fence: Fence) -> Mapping[str, JSON]:
 
 
 def _head(report: str) -> str:
-    """Up to the first layer: validity, the score, and the alerts."""
+    """Returns the report up to its first layer: validity, the score and the alerts."""
     return report.split("\n\nscore\n")[0][:4000]
 
 
@@ -217,7 +217,7 @@ class _Submission:
                 yield number, f"{error}{self._as_it_stands(quotation)}"
 
     def _as_it_stands(self, quotation: JSON) -> str:
-        """The line that was named, where there is one."""
+        """Returns the line that was named, if there is one."""
         if not isinstance(quotation, dict) or not isinstance(path := quotation.get("path"), str):
             return ""
         try:
@@ -280,7 +280,7 @@ def idea_of(case: Case, row: JSON) -> Idea:
 
 
 def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | None:
-    """The number of the hypothesis that is said to mask this one."""
+    """Returns the number of the hypothesis that is said to mask this one."""
     if row.get("masked_by") is None:
         return None
     other = whole_of(row, "masked_by", default=number)
@@ -292,7 +292,7 @@ def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | N
 def _masked(
     case: Case, rows: Sequence[Mapping[str, JSON]], row: Mapping[str, JSON], number: int
 ) -> tuple[str, ...]:
-    """The label of a pair: whoever carries out, reviews or reads it later is told."""
+    """Returns the label of a pair, for whoever carries out, reviews or reads it later."""
     other = _mask(rows, row, number)
     if other is None:
         return ()
@@ -319,7 +319,7 @@ def _idea(case: Case, row: JSON) -> Idea:
 
 
 def move(row: Arguments) -> tuple[Literal["up", "down"], float]:
-    """Direction and signed size of a predicted move, whichever sign it was written with."""
+    """Returns direction and signed size of a predicted move, whichever sign it had."""
     direction = text_of(row, "direction")
     size = abs(number_of(row, "expected_delta"))
     if direction not in ("up", "down"):

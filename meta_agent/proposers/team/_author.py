@@ -131,7 +131,7 @@ class Author:
         return self.fence.wrap(path, text)
 
     def _files_of(self, path: str) -> tuple[Files, str]:
-        """Evidence is read from the host's copy, everything else from the clone."""
+        """Reads evidence from the host's copy, everything else from the clone."""
         path = path.strip().removeprefix("./").removeprefix("../")
         if path.startswith(f"{EVIDENCE}/"):
             return self.case.files, path
@@ -182,7 +182,7 @@ class Author:
     # --- rehearsals ------------------------------------------------------------------------
 
     def tree(self) -> HarnessTree:
-        """The clone's files as they are now, as the host would load them."""
+        """Returns the clone's files as they are now, as the host would load them."""
         return draft_of(self.bench.files())
 
     def _contract(self) -> Rehearsal:
@@ -194,7 +194,7 @@ class Author:
     def _once(
         self, what: str, check: Callable[[HostServices, HarnessTree], Rehearsal]
     ) -> Rehearsal:
-        """The check, once per state of the files."""
+        """Makes the check once per state of the files."""
         tree = self.tree()
         key = f"{what} {tree.tree_hash}"
         if key not in self._checked:
@@ -236,7 +236,7 @@ class Author:
         )
 
     def _beside(self) -> dict[str, str]:
-        """What a reviewer reads beside the diff: what the checks said, and short files whole."""
+        """Returns what a reviewer reads beside the diff: the checks' words, and short files."""
         tree = self.tree().tree_hash
         passed = {
             f"{key.split()[0]} checks on it, passed": clip(
@@ -254,7 +254,7 @@ class Author:
         return {**passed, **short}
 
     def problem(self, subject: str) -> CandidateError | None:
-        """Why these commits could not become a candidate, if they could not."""
+        """Says why these commits could not become a candidate, if they could not."""
         try:
             self._commit_ours(subject)
             self._require_committed()
@@ -300,7 +300,7 @@ class Author:
             )
 
     def _refined(self, arguments: Arguments) -> Hypothesis:
-        """The hypothesis as the author now believes it; factor, metric and direction stay."""
+        """Returns the hypothesis as the author now sees it; factor, metric, direction stay."""
         hypothesis = self.idea.hypothesis
         skills = {*hypothesis.skills, *skills_in(self._opened)}
         hypothesis = replace(hypothesis, skills=tuple(sorted(skills)))
@@ -319,7 +319,7 @@ class Author:
 
 
 def _changes(before: str, after: str) -> str:
-    """What an edit did, as a unified diff with two lines of context."""
+    """Returns what an edit did, as a unified diff with two lines of context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")
     return "\n".join(list(lines)[2:])
 

@@ -34,12 +34,12 @@ class Case:
 
     @cached_property
     def evidence(self) -> dict[str, bytes]:
-        """The evidence by its path below `evidence/`."""
+        """Returns the evidence by its path below `evidence/`."""
         return dict(self.brief.files())
 
     @cached_property
     def files(self) -> Files:
-        """Evidence and the harness as it is, for tools that read."""
+        """Returns evidence and the harness as it is, for tools that read."""
         return Files(self._files)
 
     @cached_property
@@ -58,12 +58,12 @@ class Case:
 
     @cached_property
     def factors(self) -> dict[Factor, list[str]]:
-        """The factors of this harness that can be edited, with their files."""
+        """Returns the factors of this harness that can be edited, with their files."""
         files = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
         return {f: paths for f, paths in files.items() if self.contract.factors.get(f)}
 
     def values(self) -> dict[str, Any]:
-        """What every prompt may use."""
+        """Returns what every prompt may use."""
         brief, contract = self.brief, self.contract
         return {
             "domain": brief.domain,
@@ -97,7 +97,7 @@ class Case:
 
 
 def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
-    """The names of the skills among paths that were read."""
+    """Returns the names of the skills among paths that were read."""
     parts = (path.removeprefix("./").split("/") for path in opened)
     return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
 

@@ -20,7 +20,7 @@ _MARK = "[result left out to save room: "
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> int:
-    """About how many tokens a prompt takes."""
+    """Estimates how many tokens a prompt takes."""
     sizes = [len(json.dumps(message, ensure_ascii=False)) for message in messages]
     sizes += [len(t.description) + len(json.dumps(dict(t.parameters))) for t in tools]
     return int(sum(sizes) / CHARS_PER_TOKEN)
@@ -61,7 +61,7 @@ def _stand_in(call: str) -> str:
 
 
 def _calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Every tool call in one line, by its id."""
+    """Returns every tool call in one line, by its id."""
     return {
         call["id"]: in_a_line(call["function"]["name"], json.loads(call["function"]["arguments"]))
         for message in messages
@@ -70,7 +70,7 @@ def _calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def in_a_line(name: str, arguments: Mapping[str, object]) -> str:
-    """A call with its short arguments."""
+    """Returns a call with its short arguments."""
     listed = ", ".join(f"{key}={_brief(value)}" for key, value in arguments.items())
     return f"{name}({listed})"
 
@@ -81,6 +81,6 @@ def _brief(value: object) -> str:
 
 
 def _first_kept(messages: Sequence[Message], keep: int) -> int:
-    """Where the newest turns begin."""
+    """Returns where the newest turns begin."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return replies[-keep] if len(replies) >= keep else 0

@@ -67,7 +67,7 @@ class Experiments:
 
     @property
     def attempts_left(self) -> str:
-        """What is left, in a sentence; empty where nothing was lent."""
+        """Says in a sentence what is left; empty if nothing was lent."""
         lent, calls = self.grant, _limits.EXPERIMENTS - self._calls
         if not lent.attempts:
             return ""
@@ -78,7 +78,7 @@ class Experiments:
         )
 
     def values(self) -> dict[str, object]:
-        """What a prompt may say of them."""
+        """Returns what a prompt may say of them."""
         return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:
@@ -176,7 +176,7 @@ def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
 
 
 def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
-    """Files as a harness that has no commit yet."""
+    """Returns the files as a harness that has no commit yet."""
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.encode("utf-8", "backslashreplace")
@@ -186,7 +186,7 @@ def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
 
 
 def edited(before: str | None, path: str, change: Arguments) -> str:
-    """A file after `old` became `new` in it, or as the whole `content`."""
+    """Returns a file after `old` became `new` in it, or as the whole `content`."""
     # Some models fill in every argument they might leave out: an empty one counts as left out.
     old, content = (text_of(change, name, default="") for name in ("old", "content"))
     if old:
@@ -208,7 +208,7 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
 
 
 def given_inline() -> Mapping[str, JSON]:
-    """The arguments of `inline`."""
+    """Returns the arguments of `inline`."""
     return {"edits": _EDITS}
 
 

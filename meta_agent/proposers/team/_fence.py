@@ -33,18 +33,18 @@ class Fence:
 
     @classmethod
     def of(cls, run: str, conversation: str) -> Fence:
-        """The fence of a dialogue of a run."""
+        """Returns the fence of a dialogue of a run."""
         digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
         return cls(digest[:_LABEL_CHARS])
 
     def wrap(self, title: str, text: str) -> str:
-        """The text between two marks; `title` says what it is."""
+        """Returns the text between two marks; `title` says what it is."""
         body = self._unlabelled(visible(text)).rstrip("\n")
         name = " ".join(self._unlabelled(visible(title)).split()).translate(_NO_MARKS)
         return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
 
     def _unlabelled(self, text: str) -> str:
-        """Replaced and never deleted, or two halves around one label would become another.
+        """Replaces and never deletes, or two halves around one label would become another.
 
         Also with blanks in it, and where other signs stand for some of its own: what is not ASCII
         may look like anything.
@@ -67,13 +67,13 @@ class Fence:
 
 
 def _bare(text: str) -> str:
-    """Without accents, strokes and other marks upon letters, in plain forms of these."""
+    """Returns the text without accents, strokes and other marks upon letters."""
     plain = unicodedata.normalize("NFKD", text)
     return "".join(sign for sign in plain if not unicodedata.combining(sign))
 
 
 def visible(text: str) -> str:
-    """Text in which every character that a reader would not see is written out."""
+    """Returns the text with every character that a reader would not see written out."""
     return "".join(c if c in "\n\t" or not unseen(c) else _escaped(c) for c in text)
 
 
@@ -85,7 +85,7 @@ def _escaped(char: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """The text, or its two ends with a line between that says how much is left out."""
+    """Returns the text, or its two ends with a line that says how much is left out."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3

@@ -84,12 +84,12 @@ class Files:
         return sorted(path for path in self.files if path.startswith(prefix))
 
     def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
-        """Numbered lines of a file, and what is left of it."""
+        """Returns numbered lines of a file, and what is left of it."""
         lines = self._lines(path.strip().removeprefix("./"))
         return page(lines, start, count)
 
     def count(self, text: str, under: str = "") -> str:
-        """How many lines hold the text, in how many files."""
+        """Counts how many lines hold the text, in how many files."""
         hits = [path for path, _, _ in self._hits(_words(text), under)]
         return f"{len(hits)} lines in {len(set(hits))} of {len(self._below(under))} files"
 
@@ -103,14 +103,14 @@ class Files:
         return clip("\n".join(rows), RESULT_CHARS) or f"no line holds {text!r}"
 
     def _hits(self, words: list[str], under: str) -> Iterator[tuple[str, int, str]]:
-        """Path, number and text of each line that holds one of the words."""
+        """Yields path, number and text of each line that holds one of the words."""
         for path in self._below(under):
             for number, line in enumerate(self._lines(path), start=1):
                 if any(word in line.lower() for word in words):
                     yield path, number, line.strip()
 
     def where(self, path: str, quote: str, near: int) -> int | None:
-        """The line of a file that holds the quotation, nearest to the one that was named."""
+        """Returns the line of a file that holds the quotation, nearest to the named one."""
         words = " ".join(quote.split())
         if not words or path not in self.files:
             return None
@@ -120,7 +120,7 @@ class Files:
 
 
 def page(lines: list[str], start: int, count: int) -> str:
-    """Numbered lines, at most a page, and where to go on."""
+    """Returns numbered lines, at most a page, and where to go on."""
     if lines and lines[-1] == "":
         lines = lines[:-1]
     rows, size = [], 0
@@ -198,7 +198,7 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
 
 
 def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
-    """The answer of the tool `search`."""
+    """Returns the answer of the tool `search`."""
     text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
     look = files.count if arguments.get("count_only") else files.search
     return fence.wrap(f"lines with {text!r}", look(text, under))

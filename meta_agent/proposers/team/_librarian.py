@@ -46,7 +46,7 @@ def lesson(
     fence: Fence,
     conversation: str,
 ) -> SkillDraft:
-    """The draft in the librarian's words, or as it is."""
+    """Returns the draft in the librarian's words, or as it is."""
     prompt = prompts.render(
         "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
     )
@@ -125,7 +125,7 @@ def _heading(body: str) -> str:
 
 
 def _measured(body: str) -> str:
-    """The sections that the host writes: what was measured, and the code."""
+    """Returns the sections that the host writes: what was measured, and the code."""
     sections = re.split(r"\n\n(?=## )", body)
     host_sections = [part for part in sections if part.startswith(_KEPT) or "](scripts/" in part]
     return "\n\n".join(host_sections)

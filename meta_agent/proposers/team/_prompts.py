@@ -45,7 +45,7 @@ class Prompts:
         )
 
     def render(self, name: str, values: Mapping[str, Any]) -> Prompt:
-        """The messages of a role. Raises ConfigError that names the file and what is wrong."""
+        """Returns the messages of a role. Raises ConfigError that names file and mistake."""
         try:
             template = self._environment.get_template(f"{name}.md")
             return Prompt(*(_block(template, part, values) for part in Prompt._fields))
@@ -59,7 +59,7 @@ class Prompts:
 
 
 def _block(template: jinja2.Template, part: str, values: Mapping[str, Any]) -> str:
-    """A block with its own overrides; the one of the most derived template counts."""
+    """Renders a block with its own overrides; that of the most derived template counts."""
     context = template.new_context(dict(values))
     # Rendering the root resolves `extends`, which registers every parent's blocks.
     "".join(template.root_render_func(context))

@@ -43,7 +43,7 @@ class Proposer:
     _spend: Spend = field(default_factory=Spend)
 
     def draft(self) -> Draft | Refused:
-        """The commit as a pack, or why there is none."""
+        """Returns the commit as a pack, or why there is none."""
         try:
             return fairly(self._draft)
         except CandidateError as error:
@@ -54,7 +54,7 @@ class Proposer:
     def _draft(self) -> Draft:
         self._spend = Spend()
         with open_workbench(self.case.brief.host, self.index, self.case.evidence) as bench:
-            self._lay_out(bench)
+            bench.apply(self.edits)
             finished = self._work(bench)
             host = self.case.brief.host
             message = host.message(self.index, finished.hypothesis, finished.subject)
@@ -62,13 +62,6 @@ class Proposer:
             pack = bench.hand_back()
         hypothesis, spend = finished.hypothesis, self._spend.to_json()
         return Draft(self.index, hypothesis, finished.subject, message, tip, pack, spend)
-
-    def _lay_out(self, bench: Workbench) -> None:
-        for path, data in self.edits.items():
-            if data is None:
-                bench.remove(path)
-            else:
-                bench.write(path, data)
 
     def _work(self, bench: Workbench) -> Finished:
         fence = Fence.of(self.run, self.conversation)

@@ -22,7 +22,7 @@ from meta_agent.proposers.team._tools import TEXTS, Arguments, Done, Tool, ToolE
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Approved, or the reasons why not."""
+    """Says that the change is approved, or why not."""
 
     approved: bool
     reasons: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def review(
     diff: str,
     beside: Mapping[str, str],
 ) -> Review:
-    """One dialogue. A reviewer that comes to no decision is a refusal: nothing goes on unread.
+    """Holds one dialogue. Without a decision it is a refusal, so nothing goes on unread.
 
     Args:
         beside: what checks said of it, and the changed files: texts by what they are.

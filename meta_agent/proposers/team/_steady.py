@@ -28,11 +28,11 @@ class Steady:
         self._root = root.rstrip("/")
 
     def outgoing(self, command: str) -> str:
-        """A command, with our name for the folder made real."""
+        """Returns a command with the real folder in place of our name for it."""
         return command.replace(f"{HOME}/", f"{self._root}/") if self._root else command
 
     def incoming(self, text: str) -> str:
-        """Output, the same in every sandbox."""
+        """Returns output that is the same in every sandbox."""
         if self._root:
             text = text.replace(self._root, HOME)
         text = _TOTAL.sub("total N", _LISTED.sub(_listed, text))

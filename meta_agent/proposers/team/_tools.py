@@ -46,7 +46,7 @@ def tool(
     *,
     optional: tuple[str, ...] = (),
 ) -> Tool:
-    """A tool whose arguments are all needed but for `optional`."""
+    """Returns a tool whose arguments are all needed but for `optional`."""
     schema = {
         "type": "object",
         "properties": dict(properties),
@@ -57,7 +57,7 @@ def tool(
 
 
 def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> str:
-    """A string argument."""
+    """Returns a string argument."""
     value = arguments.get(name, default)
     if value is None and name not in arguments:
         raise ToolError(f"the argument {name!r} is missing")
@@ -67,7 +67,7 @@ def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> s
 
 
 def line_of(arguments: Arguments, name: str, limit: int) -> str:
-    """A string argument as one line that is neither empty nor over the limit."""
+    """Returns a string argument as one line that is neither empty nor over the limit."""
     value = " ".join(text_of(arguments, name).split())
     if not value:
         raise ToolError(f"{name!r} is empty")
@@ -77,7 +77,7 @@ def line_of(arguments: Arguments, name: str, limit: int) -> str:
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """A positive whole number; models also write it as a string, as 10.0, or count from 0."""
+    """Returns a positive whole number; models also write "10", 10.0, or count from 0."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -91,7 +91,7 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
 
 
 def number_of(arguments: Arguments, name: str) -> float:
-    """A finite number."""
+    """Returns a finite number."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name!r} must be a number, not {value!r}")
@@ -101,7 +101,7 @@ def number_of(arguments: Arguments, name: str) -> float:
 
 
 def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
-    """A list of one-line strings, each cut between words; absent is empty."""
+    """Returns a list of one-line strings, each cut between words; absent is empty."""
     value = arguments.get(name) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ToolError(f"{name!r} must be a list of strings")
