@@ -82,7 +82,11 @@ class HarborDomain(FileTasks):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            open_at_once=4, notes=self.notes, splits_stated=self.splits_stated, path=self.path
+            open_at_once=4,
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
         )
 
     @property
