@@ -146,6 +146,21 @@ class Merge(TypedDict):
     attribution: NotRequired[dict[str, object]]
 
 
+class Cell(TypedDict):
+    """The result on the search split of a bundle of candidates, or of one without a member."""
+
+    generation: int
+    name: str
+    members: list[str]
+    commit: str
+    n: int
+    clean_success: float | None
+    delta: float | None
+    valid: bool
+    vetoes: list[dict[str, object]]
+    failed: bool
+
+
 class Bundle(TypedDict):
     """The bundle of candidates that a generation chose to continue from."""
 
@@ -255,7 +270,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, in_views=True),
     "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), in_views=True),
     "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
-    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), in_views=True),
+    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
     "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
     "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
