@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
