@@ -26,6 +26,7 @@ VERIFIERS_VENV ?= .venv-verifiers
 REASONING_GYM_VENV ?= .venv-reasoning-gym
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
+MCP_VENV       ?= .venv-mcp
 DOCS_VENV      ?= .venv-docs
 SKILL_CHECK    ?= .venv-skill-check
 CODING_AGENTS  ?= .venv-coding-agents
@@ -34,7 +35,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray skill-check coding-agents lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray mcp skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -143,6 +144,16 @@ $(RAY_VENV)/.ready: $(VENV)/.dev
 	@$(BIN)/python -m venv --clear $(RAY_VENV)
 	@realpath $(VENV)/lib/python*/site-packages > "$$(echo $(RAY_VENV)/lib/python*/site-packages)/beside.pth"
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RAY_VENV)/bin/pip $(INSTALL) ray==2.60.0
+	@touch $@
+
+# The server for editors, asked by its SDK's own client, which lies beside what $(VENV) has.
+mcp: $(MCP_VENV)/.ready
+	$(MCP_VENV)/bin/python -m pytest tests/cli/test_mcp.py $(PYTEST_ARGS)
+
+$(MCP_VENV)/.ready: $(VENV)/.dev
+	@$(BIN)/python -m venv --clear $(MCP_VENV)
+	@realpath $(VENV)/lib/python*/site-packages > "$$(echo $(MCP_VENV)/lib/python*/site-packages)/beside.pth"
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(MCP_VENV)/bin/pip $(INSTALL) mcp==2.3.0
 	@touch $@
 
 lint: $(VENV)/.dev

@@ -20,6 +20,7 @@ from meta_agent.cli import (
     _demo,
     _history,
     _machine,
+    _mcp,
     _people,
     _review,
     _run,
@@ -51,7 +52,7 @@ _MEMBERS: Final = (
     ),
     (_people.approve, _bring.adopt, _history.revert),
     (_tasks.tasks_app, _machine.models_app),
-    (_machine.doctor, _bring.check, _machine.sandbox_app, _skills.skills_app),
+    (_machine.doctor, _bring.check, _machine.sandbox_app, _skills.skills_app, _mcp.mcp),
 )
 _TAKES_SETTINGS: Final = (_run.evolve, _run.train, _compare.compare)
 for panel, members in zip(PANELS, _MEMBERS, strict=True):
