@@ -375,7 +375,7 @@ class _Forest:
             self._stop(candidate, stopped(cell.vetoes))
             return
         points = f"{100 * (cell.clean - parent.clean):+.1f} points over {parent.version.id}"
-        reason = f"not in what is handed over: {points} on the search split, training seed 0"
+        reason = f"left out of the result: {points} on the search split, training seed 0"
         self._pending[candidate.id] = candidate, reason
 
     def _result(self) -> Found:
