@@ -240,7 +240,7 @@ def test_a_seal_that_is_not_whole_is_said_and_not_used(
     harm(seals_folder(out))
     again = train(child, session, nano_policy, out)
     assert "goes on" not in caplog.text
-    assert ("cannot be gone on from" in caplog.text) is (harm is not unsealed)
+    assert ("is not used and is removed" in caplog.text) is (harm is not unsealed)
     same(whole, again)
 
 

@@ -1,4 +1,4 @@
-"""Training: TRL's GRPO in a child process, fed by the host's own rollouts.
+"""Trains policies with TRL's GRPO in a child process, fed by rollouts that the host makes.
 
 The host's half (`PolicyChild`, `train_policy`) needs no torch. The child's half (`child`, `_local`,
 `_trainer`, `_recipe`) is imported by the child alone, and by `handover` to merge an adapter.

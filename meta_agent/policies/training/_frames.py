@@ -1,8 +1,7 @@
 """Frames between the host and the policy child: 4-byte little-endian length, UTF-8 JSON.
 
-Promises: a deadline holds for reading and for writing, so a peer that hangs cannot hang us; a
-frame over the limit, or bytes that are not JSON, raise `FrameError`; end of file raises `EOFError`.
-
+Promises: a deadline holds for reading and for writing, so a peer that hangs cannot hang us. A frame
+over the limit, or bytes that are not JSON, raise `FrameError`; end of file raises `EOFError`.
 Not covered: what the frames mean (`_wire`).
 """
 
@@ -22,11 +21,11 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class FrameError(Exception):
-    """The peer sent bytes that are not a frame."""
+    """Raised when a frame is too long or not JSON. The host then ends the child."""
 
 
 class FrameChannel:
-    """One duplex channel over two file descriptors that nobody else uses."""
+    """Sends and receives frames over two file descriptors that nobody else uses."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
@@ -34,7 +33,10 @@ class FrameChannel:
             os.set_blocking(fd, False)
 
     def send(self, value: JSON, timeout_sec: float | None = None) -> None:
-        """Writes one frame."""
+        """Writes one frame.
+
+        Raises FrameError if it is too long, and TimeoutError at the deadline.
+        """
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(f"frame of {len(body)} bytes, limit {FRAME_LIMIT_BYTES}")
@@ -49,7 +51,10 @@ class FrameChannel:
                 raise EOFError("the peer closed its end") from error
 
     def receive(self, timeout_sec: float | None = None) -> JSON:
-        """Reads one frame."""
+        """Reads one frame and returns its JSON value.
+
+        Raises FrameError, EOFError or TimeoutError.
+        """
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > FRAME_LIMIT_BYTES:
@@ -60,13 +65,13 @@ class FrameChannel:
             raise FrameError(f"frame of {length} bytes is not JSON: {error}") from error
 
     def waits(self) -> bool:
-        """Returns True if a frame, or the end of file, is there to be read."""
+        """Returns True if a frame or the end of file can be read without waiting."""
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Closes both ends."""
+        """Closes both file descriptors."""
         for fd in {self._read_fd, self._write_fd}:
             os.close(fd)
 

@@ -1,9 +1,8 @@
-"""A policy in this process: loaded, generating, trained. Runs inside the policy child.
+"""Loads, samples and trains a policy in this process, which is the policy child.
 
 Promises: `train` starts from the policy as it is on disk with every random generator seeded from
-the job, and leaves a sealed checkpoint behind. A model trained by LoRA leaves the adapter
-alone, if the adapter holds all that was trained.
-
+the job, and leaves a sealed checkpoint behind. A model trained by LoRA leaves the adapter alone, if
+the adapter holds all that was trained.
 Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
 """
 
@@ -60,7 +59,7 @@ from meta_agent.policies.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
-    """The actions on a trainer between two steps."""
+    """What can be done with a trainer between two steps: save its state, or write a checkpoint."""
 
     seal: Callable[[], None]
     write: Callable[[Path], object]  # its weights, as a checkpoint
@@ -71,7 +70,7 @@ _NO_MEMORY: Final = (MemoryError, torch.OutOfMemoryError)
 
 
 class LocalPolicy(NamedTuple):
-    """A policy and the engine over its weights."""
+    """A loaded policy, and the engine that samples from its weights."""
 
     opened: OpenedPolicy
     settings: TrainSettings
@@ -85,7 +84,10 @@ class LocalPolicy(NamedTuple):
 
 
 def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
-    """Reads a policy and checks it against its manifest. Raises ConfigError."""
+    """Loads a policy's weights and tokenizer, and checks its files against its manifest.
+
+    `foreign` allows a folder without a manifest. Raises ConfigError if the policy cannot be loaded.
+    """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
@@ -108,7 +110,7 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
 
 
 class Speaking(NamedTuple):
-    """A policy's tokenizer and template without its weights, which an engine elsewhere holds."""
+    """A policy's tokenizer and chat template. An engine elsewhere holds its weights."""
 
     opened: OpenedPolicy
     settings: TrainSettings
@@ -120,7 +122,10 @@ class Speaking(NamedTuple):
 
 
 def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
-    """Reads a policy's tokenizer and template, and checks the policy against its manifest."""
+    """Loads a policy's tokenizer and chat template alone, and checks its files.
+
+    Raises ConfigError if it cannot be loaded, and IntegrityError if files differ from its manifest.
+    """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
     tokenizer = _tokenizer(path)
@@ -171,7 +176,10 @@ def _engine(opened: OpenedPolicy, settings: TrainSettings, model: Any, tokenizer
 
 def _require_template(opened: OpenedPolicy, tokenizer: Any) -> None:
     if not tokenizer.chat_template:
-        raise ConfigError(f"{opened.path} has no chat template: it cannot hold a conversation")
+        raise ConfigError(
+            f"{opened.path} has no chat template, so it cannot hold a conversation",
+            hint="use an instruction-tuned model, or add a chat_template.jinja to the folder",
+        )
 
 
 def train(
@@ -181,9 +189,10 @@ def train(
     emit: Callable[[JSON], None],
     ranks: Ranks | None = None,
 ) -> tuple[str, Path]:
-    """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it.
+    """Trains the loaded policy and writes its checkpoint. The policy must be loaded anew after it.
 
-    All ranks call this; only rank 0 returns the checkpoint.
+    Returns the checkpoint's identity and folder. All ranks call this; the
+    identity is empty on all but rank 0.
     """
     ranks = ranks or Ranks()
     with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
@@ -274,7 +283,7 @@ def _trainer(
 
     if plan.lora is not None and policy.opened.kind == "nano":
         raise ConfigError(
-            "lora_* is for hf: policies; a nano policy is small enough to train whole"
+            "lora_* is for hf: policies; leave it out of the recipe to train a nano policy"
         )
     model = policy.model
     if shards is not None and ranks.first:
@@ -350,7 +359,7 @@ def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
 
 
 def write_whole(checkpoint: Path, target: Path) -> None:
-    """Writes an adapter's checkpoint as a whole model in float32."""
+    """Merges an adapter's checkpoint into its base, and writes the whole model in float32."""
     _quiet()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft reads what transformers renamed

@@ -58,11 +58,11 @@ TRL_NAMES: Final[Mapping[str, str]] = {
     "dead_group_ratio": "frac_reward_zero_std",
     **{ours: theirs for theirs, ours in reversed(list(_FROM_TRL.items()))},
 }
-"""TRL's names of our metrics, for people who compare trainings."""
+"""Maps our names of metrics to TRL's, for people who compare trainings."""
 
 
 def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
-    """Renames what TRL logged; drops what is missing or not a number."""
+    """Returns TRL's logged metrics under our names; a missing or infinite value is left out."""
     return {
         ours: float(logs[theirs])
         for theirs, ours in _FROM_TRL.items()
@@ -71,7 +71,7 @@ def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
 
 
 def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
-    """Returns the metrics that are computed from the rows."""
+    """Returns the metrics that are computed from one event's rows, which lie group after group."""
     groups = [rows[start : start + group_size] for start in range(0, len(rows), group_size)]
     sampled = [
         logprob

@@ -1,12 +1,11 @@
-"""A harness's recipe -> TRL's GRPOConfig.
+"""Turns a harness's training recipe into TRL's GRPOConfig.
 
-Promises: a recipe may set the algorithm and nothing else: the fields of `harness.Recipe`, which are
-TRL's, so its documentation applies, but for `groups_per_step`. What belongs to a run (`lora_*`,
-`optim`, memory) is known here too. Names that reach files, networks or other code (`output_dir`,
-`hub_token`, `model_init_kwargs`, ...) are not on the list, and an unknown name is refused: a recipe
-is written by whoever edits the harness. What TRL itself refuses is refused before anything starts,
-by constructing its config.
-
+Promises: a recipe may set the algorithm and nothing else: the fields of `harness.Recipe`. They are
+TRL's, so its documentation applies, except for `groups_per_step`. What belongs to a run (`lora_*`,
+`optim`, memory) is checked here too. Names that reach files, networks or other code (`output_dir`,
+`hub_token`, `model_init_kwargs`, ...) are not on the list. An unknown name is refused, since a
+recipe is written by whoever edits the harness. What TRL itself refuses is refused before anything
+starts, by constructing its config.
 Not covered: whether a recipe is any good.
 """
 
@@ -57,7 +56,7 @@ DEFAULTS: Final[Mapping[str, JSON]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """Low-rank adapters instead of full training."""
+    """Settings of the low-rank adapters (LoRA) that are trained in place of all weights."""
 
     r: int
     alpha: int
@@ -65,7 +64,7 @@ class Lora:
     target_modules: str | list[str]
 
     def to_peft(self) -> Any:
-        """Returns peft's config."""
+        """Returns the same settings as peft's LoraConfig."""
         from peft import LoraConfig
 
         return LoraConfig(
@@ -79,7 +78,7 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A checked recipe."""
+    """A checked recipe: TRL's config, the number and size of groups in a step, and the adapters."""
 
     config: Any  # trl.GRPOConfig
     groups: int
@@ -97,11 +96,11 @@ def plan_training(
     bfloat16: bool = False,
     checkpointing: bool = False,
 ) -> TrainingPlan:
-    """Builds TRL's config from a recipe; raises ConfigError with TRL's own words.
+    """Returns the checked recipe as TRL's config. Raises ConfigError if a setting is refused.
 
     Args:
         bfloat16: whether matrices are multiplied in bfloat16.
-        checkpointing: whether a layer's activations are computed again on the way back.
+        checkpointing: whether a layer's activations are computed again in the backward pass.
     """
     values = {**DEFAULTS, **recipe}
     _check_names(values)
@@ -126,7 +125,10 @@ def _check_names(values: Mapping[str, JSON]) -> None:
     names = _ALGORITHM | _OURS | _PLACED | _LORA
     unknown = sorted(set(values) - names)
     if unknown:
-        raise ConfigError(f"the recipe sets {', '.join(unknown)}: not a setting of the algorithm")
+        raise ConfigError(
+            f"the recipe sets {', '.join(unknown)}: not a setting of the algorithm",
+            hint="remove it from the harness's recipe; a setting of the run is a flag of evolve",
+        )
     for name, choices in _CHOICES.items():
         if name in values and values[name] not in choices:
             raise ConfigError(f"{name} {values[name]!r}: choose from {_listed(choices)}")
@@ -137,7 +139,9 @@ def _check_names(values: Mapping[str, JSON]) -> None:
             )
     temperature = values.get("temperature", 1.0)
     if not _is_number(temperature) or temperature <= 0:
-        raise ConfigError(f"temperature {temperature!r}: training samples, so it must be above 0")
+        raise ConfigError(
+            f"temperature is {temperature!r}: it must be a number above 0, since training samples"
+        )
 
 
 def _is_number(value: JSON) -> bool:
@@ -156,7 +160,7 @@ def _positive_int(values: Mapping[str, JSON], name: str) -> int:
 
 
 def _check_types(settings: Mapping[str, JSON]) -> None:
-    """TRL's dataclass takes any type and fails in the middle of training."""
+    """Raises ConfigError for a value of the wrong type, which TRL would find only in training."""
     from trl import GRPOConfig
 
     for field in dataclasses.fields(GRPOConfig):
@@ -170,7 +174,9 @@ def _check_types(settings: Mapping[str, JSON]) -> None:
         else:
             sound = not isinstance(default, int | float) or _is_number(value)
         if not sound:
-            raise ConfigError(f"{field.name} is {value!r}: TRL wants {type(default).__name__}")
+            raise ConfigError(
+                f"{field.name} is {value!r}: TRL needs a value of type {type(default).__name__}"
+            )
 
 
 def _construct(settings: dict[str, JSON]) -> Any:
@@ -194,14 +200,16 @@ def _construct(settings: dict[str, JSON]) -> Any:
             warnings.simplefilter("ignore")
             return GRPOConfig(**settings, **fixed)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"TRL refuses the recipe: {error}") from error
+        raise ConfigError(
+            f"TRL refuses the recipe: {error}", hint="change that setting in the harness's recipe"
+        ) from error
 
 
 def _lora(values: Mapping[str, JSON]) -> Lora | None:
     if not _LORA & set(values):
         return None
     if "lora_r" not in values:
-        raise ConfigError("the recipe sets lora_* without lora_r")
+        raise ConfigError("the recipe sets lora_* without lora_r; set lora_r to the rank too")
     rank = _positive_int(values, "lora_r")
     return Lora(
         r=rank,

@@ -1,13 +1,12 @@
-"""Starts the policy child, and the child's other ranks: the only file that starts a process here.
+"""Starts the policy child and the child's other ranks: the only file that starts a process here.
 
 Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
-threads, its own process group (a Ctrl-C at the terminal reaches the host alone, which then decides;
-a session of its own would also move it into another scheduling group), and dies with the host. Its
-last words on stderr are kept for the error message. Other ranks write there too. A rank that ends
-by itself takes the child with it.
-
-Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
-the host reports it.
+threads, its own process group, and dies with the host. A Ctrl-C at the terminal reaches the host
+alone, which then decides; a session of its own would also move the child into another scheduling
+group. The end of its stderr is kept for the error message. Other ranks write there too. A rank that
+ends by itself takes the child with it.
+Not covered: memory limits; where one is set on the host's group, the kernel kills the
+child and the host reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy-c
 
 
 class ChildProcess:
-    """A running policy child and the channel to it."""
+    """A running policy child (a process that holds a policy's weights), and the channel to it."""
 
     def __init__(self, threads: int, devices: str | None = None) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
@@ -63,7 +62,7 @@ class ChildProcess:
         return self._process.pid
 
     def obituary(self, wait_sec: float = 5.0) -> str:
-        """Says how the child ended and what it last printed. Kills it if it has not ended."""
+        """Returns how the child ended and the end of its stderr. Kills it if it has not ended."""
         try:
             code = self._process.wait(wait_sec)
         except TimeoutExpired:
@@ -72,12 +71,12 @@ class ChildProcess:
         return f"{_ending(code)}; {self._last_words()}"
 
     def kill(self) -> None:
-        """Ends the child now."""
+        """Kills the child at once."""
         self._process.kill()
         self._process.wait()
 
     def close(self, grace_sec: float = 5.0) -> None:
-        """Closes the channel, which ends a healthy child, and makes sure of it."""
+        """Closes the channel, which ends a healthy child, and kills the child after `grace_sec`."""
         self.channel.close()
         try:
             self._process.wait(grace_sec)
@@ -93,7 +92,7 @@ class ChildProcess:
 
 
 class OtherRanks:
-    """The processes that train with this one, the policy child; ranks count from 1."""
+    """The processes that train together with this one, which is rank 0; they count from 1."""
 
     def __init__(self, port: int, threads: int, devices: Sequence[str | None]) -> None:
         self._closed = False
@@ -123,14 +122,14 @@ class OtherRanks:
         )
 
     def require(self, patience_sec: float = 1.0) -> None:
-        """Ends this process if another rank has ended or is ending."""
+        """Ends this process if another rank has ended or ends within `patience_sec`."""
         for rank, process in enumerate(self._processes, 1):
             with suppress(TimeoutExpired):
                 process.wait(patience_sec)
                 self._end(rank)
 
     def close(self) -> None:
-        """Ends the other ranks."""
+        """Kills the other ranks."""
         self._closed = True
         for process in self._processes:
             process.kill()

@@ -65,7 +65,7 @@ OnStep = Callable[[int, Any], None]  # optimiser steps done, the model as it is 
 
 
 class _Focus(NamedTuple):
-    """The part of a microbatch that has to be computed, and the values for the rest."""
+    """The part of a microbatch that has to be computed, and values that stand in for the rest."""
 
     mask: Tensor  # bool [rows, completion]: what the policy sampled
     score: Tensor  # bool [rows, completion]: positions whose log-probability matters
@@ -84,7 +84,7 @@ class _Passes(NamedTuple):
 
 
 class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
-    """GRPO whose rollouts, rewards and group weights come from the host."""
+    """TRL's GRPO trainer with rollouts, rewards and group weights that come from the host."""
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         shards: Shards | None = None,
         **settings: Any,
     ) -> None:
-        """`publish` hands the current weights to another sampler than this model.
+        """`publish` hands the current weights to a sampler other than this model, once per event.
 
-        It is called before every rollout event. TRL's truncated importance sampling then corrects
-        rows token by token. `packs` says that rows of one prompt are packed. A pass of at most
-        `kept_tokens` tokens keeps its activations, even if others compute them again.
+        TRL's truncated importance sampling then corrects rows token by token. `packs` says that
+        rows of one prompt are packed. A pass of at most `kept_tokens` tokens keeps its activations,
+        while longer passes compute them again.
         """
         self._chunks_of = packed_chunks_of if packs else chunks_of
         self._kept_tokens = kept_tokens
@@ -131,12 +131,16 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self.vllm_generation = SimpleNamespace(sync_weights=publish)
 
     def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
-        """Answers TRL's rollout hook; prompts are placeholders, one per row."""
+        """Returns the rows of an event to TRL's rollout hook.
+
+        Prompts are placeholders, one per row.
+        """
         started = time.perf_counter()
         rows = self._rows_of_all()
         if len(rows) != len(prompts):
             raise ValueError(
-                f"the host sent {len(rows)} rows, the trainer asked for {len(prompts)}"
+                f"the host sent {len(rows)} rows and not the {len(prompts)} that the trainer asked "
+                "for; this is a bug to report"
             )
         self._rows = rows
         self._event_metrics = _metrics.of_rows(rows, self._group_size)
@@ -182,7 +186,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
-        """Saves the state after the last step, while the trainer waits for rows."""
+        """Saves the trainer's state after the last step, while the trainer waits for rows."""
         self._ranks.say(_SEAL)
         self._seal()
 
@@ -191,7 +195,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._save_checkpoint(self.model, None)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Writes on rank 0. The other ranks take part if weights are sharded."""
+        """Writes the trainer's state on rank 0. Other ranks take part if weights are sharded."""
         if self._shards is not None:
             self._shards.gather(self.model)
         if self._ranks.first:
@@ -219,11 +223,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return super()._wrap_model(model, training, **more)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Does nothing: a seal is no model to publish."""
+        """Does nothing: a saved state is no model to publish."""
 
     @property
     def memory_words(self) -> str:
-        """Says for people what is in memory."""
+        """Returns a phrase for errors on what is in memory: rows, tokens and size of a pass."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]
@@ -253,7 +257,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return loss.detach().requires_grad_()  # the gradient has been taken back
 
     def _go_back(self, model: Any, loss: Tensor, passes: _Passes, focus: _Focus) -> None:
-        """Adds the loss's gradient to that of the weights, pass by pass."""
+        """Adds the loss's gradient to the gradient of the weights, pass by pass."""
         # As `Accelerator.backward` does; and ranks take the mean of what has to be the sum.
         share = self._ranks.count / self.accelerator.gradient_accumulation_steps
         by_logp, by_entropy = torch.autograd.grad(
@@ -286,7 +290,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             )
 
     def _recompute(self, model: Any, again: bool) -> None:
-        """Says whether the layers compute their activations again on the way back."""
+        """Sets whether the layers compute their activations again in the backward pass."""
         if self._recomputing_layers is None:
             self._recomputing_layers = [
                 layer
@@ -413,12 +417,12 @@ def _trainable(tokens: TokenRecord | None, dummy: int) -> TokenRecord:
 
 
 def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float | None]:
-    """Returns the harness's rewards. It is TRL's one reward function."""
+    """Returns the rewards of the harness unchanged. TRL calls it as its only reward function."""
     return harness_rewards
 
 
 def _generators() -> Callable[[], None]:
-    """Restores every random generator afterwards, since the start of an epoch draws."""
+    """Returns a function that puts every random generator back into its state of now."""
     python, plain, cpu = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
 
@@ -444,7 +448,7 @@ def _require_finite(
                 f"at step {state.global_step} of {args.max_steps} {name} is {value}, and training "
                 f"stops: {last} (learning_rate {args.learning_rate:g})",
                 reason="not_finite",
-                hint="lower learning_rate or max_grad_norm, or bound the reward",
+                hint="lower learning_rate or max_grad_norm, or keep the reward within bounds",
             )
 
 

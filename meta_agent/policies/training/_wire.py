@@ -1,7 +1,6 @@
-"""Turns the records of the policy child into JSON, and parses them: once, here.
+"""Turns the records of the policy child into JSON, and parses them: the only place that does.
 
 Promises: any JSON of the peer becomes a typed value or a `FrameError` that names the field.
-
 Not covered: transport (`_frames`).
 """
 
@@ -28,59 +27,62 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """How a policy is loaded and trained: settings of the run, never of a harness."""
+    """How a run loads and trains its policy. A harness cannot change these settings."""
 
     lora_rank: int = 0  # of the adapters that are trained; 0: all weights are
     precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
     tokens_per_pass: int = 1536  # held in memory at once, padding included
-    corrected: bool = False  # rows are sampled by an engine, or under older weights
+    corrected: bool = False  # whether an engine or older weights sample the rows
     max_staleness: int = 0  # events; 1: rollouts are made while the event before is trained on
-    ranks: int = 1  # processes that train it together, a device each
-    sharded: bool = False  # each of them holds a part of what is trained, not all of it
+    ranks: int = 1  # processes that train the policy together, each with its own device
+    sharded: bool = False  # whether each rank holds only a part of the trained weights
     trains: bool = True  # False: the weights stay as they are
 
 
 @dataclass(frozen=True, slots=True)
 class TrainJob:
-    """One training run from the loaded policy."""
+    """One training of the loaded policy: its recipe, length, seed and files."""
 
     recipe: Mapping[str, JSON]  # TRL's names, plus groups_per_step and lora_*
     steps: int
     seed: int
     output: Path  # a directory that does not exist yet
     keep_every: int = 0  # steps between checkpoints kept on the way, beside `output`; 0: none
-    seal_every: int = 0  # steps between seals from which it goes on when it is killed; 0: none
-    after: int = 0  # the step whose seal it goes on from; 0: it begins
+    seal_every: int = 0  # steps between saved states (seals) to resume from; 0: none
+    after: int = 0  # the step whose seal the training resumes from; 0: it starts
 
     def sealed_at(self, step: int) -> Path:
-        """Returns the folder for the child's state after `step` optimiser steps."""
+        """Returns the folder for the child's saved state after `step` optimiser steps."""
         return seals_folder(self.output) / f"checkpoint-{step}"
 
     def seals_at(self, step: int) -> bool:
-        """Returns True if it seals after this step; only before a step that asks for rollouts."""
+        """Returns True if the training saves its state (a seal) after this step.
+
+        A step that does not ask for rollouts next has no seal.
+        """
         if not self.seal_every or not 0 < step < self.steps:
             return False
         each = int(self.recipe.get("num_iterations", 1))  # optimiser steps on the same rollouts
         return step % (-(-self.seal_every // each) * each) == 0
 
     def kept_at(self, step: int) -> Path:
-        """Returns the folder for the checkpoint after `step` optimiser steps."""
+        """Returns the folder for the checkpoint that is kept after `step` optimiser steps."""
         return kept_folder(self.output) / str(step)
 
 
 def published_folder(output: Path) -> Path:
-    """Returns the folder for weights that an engine loads during a training."""
+    """Returns the folder for the weights that engines load during a training."""
     return output.with_name(f"{output.name}.published")
 
 
 def seals_folder(output: Path) -> Path:
-    """Returns the folder for the seals from which a killed training resumes."""
+    """Returns the folder for the saved states (seals) from which a killed training resumes."""
     return output.with_name(f"{output.name}.seals")
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutEvent:
-    """The trainer asks for this many groups of rollouts under its current weights."""
+    """The trainer's request for groups of rollouts that its current weights sample."""
 
     step: int  # optimiser steps done so far
     groups: int
@@ -91,8 +93,8 @@ class RolloutEvent:
 class Row:
     """One rollout to train on: its tokens, its reward, and the weight of its group.
 
-    `reward` None: an infrastructure error; the row leaves the group's baseline. A row without
-    completion tokens counts in the baseline by its reward and teaches nothing.
+    A `reward` of None means an infrastructure error, and the row leaves the group's baseline. A row
+    without completion tokens counts in the baseline by its reward and teaches nothing.
     """
 
     reward: float | None
@@ -117,7 +119,10 @@ class Advantages:
 
 
 def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
-    """Applies a parser to a peer's JSON. Raises FrameError for any other form."""
+    """Returns what `parser` makes of a peer's JSON.
+
+    Raises FrameError if the JSON has another form.
+    """
     try:
         return parser(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -125,7 +130,7 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
 
 
 def request_to_json(request: GenerateRequest) -> JSON:
-    """Returns a request as JSON, without the deep copies of `dataclasses.asdict`."""
+    """Returns a model call's request as JSON, faster than by `dataclasses.asdict`."""
     return {
         "key": request.key,
         "task_key": request.task_key,
@@ -142,19 +147,19 @@ def request_to_json(request: GenerateRequest) -> JSON:
 
 
 def request_from_json(value: JSON) -> GenerateRequest:
-    """Inverse of `request_to_json`."""
+    """Returns the request that `request_to_json` wrote."""
     return GenerateRequest(**value)
 
 
 def reply_to_json(reply: GenerateReply) -> JSON:
-    """Returns the fields of a reply that an engine fills in."""
+    """Returns those fields of a reply as JSON that an engine fills in."""
     failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
     counts = [reply.prompt_tokens, reply.completion_tokens]
     return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]
 
 
 def reply_from_json(value: JSON) -> GenerateReply:
-    """Inverse of `reply_to_json`."""
+    """Returns the reply that `reply_to_json` wrote."""
     content, finish_reason, prompt_tokens, completion_tokens, calls, failed = value
     return GenerateReply(
         str(content),
@@ -167,14 +172,14 @@ def reply_from_json(value: JSON) -> GenerateReply:
 
 
 def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
-    """Returns what an engine has to sample as JSON, or the answer if it is nothing."""
+    """Returns as JSON the tokens that an engine samples from, or the finished reply."""
     if isinstance(prompt, GenerateReply):
         return {"reply": reply_to_json(prompt)}
     return {"ids": prompt.ids, "budget": prompt.budget}
 
 
 def prompt_from_json(value: JSON) -> Asked | GenerateReply:
-    """Inverse of `prompt_to_json`."""
+    """Returns the tokens or the reply that `prompt_to_json` wrote."""
     if "reply" in value:
         return reply_from_json(value["reply"])
     return Asked(_ints(value["ids"]), int(value["budget"]))
@@ -188,7 +193,7 @@ def _call_from_json(value: JSON) -> JSON:
 
 
 def record_to_json(record: TokenRecord | None) -> JSON:
-    """Returns a token row as JSON, or null."""
+    """Returns a rollout's token row as JSON, or None for none."""
     if record is None:
         return None
     return {
@@ -202,7 +207,10 @@ def record_to_json(record: TokenRecord | None) -> JSON:
 
 
 def record_from_json(value: JSON) -> TokenRecord | None:
-    """Inverse of `record_to_json`; the four lists must agree in length."""
+    """Returns the token row that `record_to_json` wrote.
+
+    Raises ValueError if its lengths differ.
+    """
     if value is None:
         return None
     record = TokenRecord(
@@ -214,12 +222,12 @@ def record_from_json(value: JSON) -> TokenRecord | None:
         lost=int(value["lost"]),
     )
     if not len(record.completion_ids) == len(record.mask) == len(record.logprobs):
-        raise ValueError("completion_ids, mask and logprobs differ in length")
+        raise ValueError("completion_ids, mask and logprobs differ in length, and must not")
     return record
 
 
 def job_to_json(job: TrainJob) -> JSON:
-    """Returns a training job as JSON. Its path is absolute: the child runs elsewhere."""
+    """Returns a training job as JSON, with an absolute path since the child may run elsewhere."""
     return {
         "recipe": dict(job.recipe),
         "steps": job.steps,
@@ -232,17 +240,17 @@ def job_to_json(job: TrainJob) -> JSON:
 
 
 def job_from_json(value: JSON) -> TrainJob:
-    """Inverse of `job_to_json`."""
+    """Returns the training job that `job_to_json` wrote."""
     return TrainJob(**{**value, "output": Path(value["output"])})
 
 
 def row_to_json(row: Row) -> JSON:
-    """Returns one training row as JSON."""
+    """Returns one row to train on as JSON."""
     return {"reward": row.reward, "weight": row.weight, "tokens": record_to_json(row.tokens)}
 
 
 def row_from_json(value: JSON) -> Row:
-    """Inverse of `row_to_json`."""
+    """Returns the row that `row_to_json` wrote."""
     reward = value["reward"]
     return Row(
         reward=None if reward is None else float(reward),

@@ -1,11 +1,10 @@
-"""Low-rank adapters as files: their base, the sum of two adapters, and whole weights.
+"""Low-rank adapters (LoRA) as files: their base model, the sum of two adapters, and whole weights.
 
-Promises: an adapter's identity includes its base's contents. A checkpoint's adapter stands on the
-run's first model, however many trainings lie between. Torch and peft are imported only to compute
-weights.
-
-Not covered: adapters without a sum (DoRA, trained biases, layers saved whole). Their checkpoints
-hold whole weights.
+Promises: an adapter's identity includes its base's contents. A checkpoint's adapter
+stands on the run's first model, however many trainings lie between. Torch and peft are
+imported only to compute weights.
+Not covered: adapters without a sum (DoRA, trained biases, layers saved whole). Their
+checkpoints hold whole weights.
 """
 
 from __future__ import annotations
@@ -30,47 +29,53 @@ _NOT_A_SUM: Final = ("use_dora", "modules_to_save", "rank_pattern", "alpha_patte
 
 
 def is_adapter(folder: Path) -> bool:
-    """Returns True if a folder is an adapter and not a model."""
+    """Returns True if a folder holds an adapter and not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """Returns `adapter_config.json`. Raises ConfigError if it is not a LoRA adapter's."""
+    """Returns an adapter's `adapter_config.json`. Raises ConfigError if it is no LoRA adapter."""
     try:
         with (folder / CONFIG).open("rb") as stream:
             settings = document(stream.read(_MAX_BYTES))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from error
+        raise ConfigError(
+            f"{folder / CONFIG} cannot be read: {error}",
+            hint="give the folder that peft's save_pretrained wrote",
+        ) from error
     if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
         kind = settings.get("peft_type") if isinstance(settings, dict) else settings
         raise ConfigError(
             f"{folder} is an adapter of type {str(kind)[:40]!r}, and only LoRA can be read",
-            hint="merge it into its base and give that folder",
+            hint="merge the adapter into its base model and give that folder",
         )
     if not (folder / WEIGHTS).is_file():
-        raise ConfigError(f"{folder} is an adapter without {WEIGHTS}")
+        raise ConfigError(
+            f"{folder} is an adapter without {WEIGHTS}",
+            hint="give the folder that peft's save_pretrained wrote",
+        )
     return dict(settings)
 
 
 def settings_digest(folder: Path) -> str:
-    """Returns the hash of an adapter's settings without the place of its base."""
+    """Returns the SHA-256 of an adapter's settings, leaving out the place of its base model."""
     settings = {k: v for k, v in settings_of(folder).items() if k != _BASE}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def base_name(folder: Path) -> str:
-    """Returns the name of the model under an adapter, as its settings have it."""
+    """Returns the name of an adapter's base model. Raises ConfigError if the settings have none."""
     name = settings_of(folder).get(_BASE)
     if not isinstance(name, str) or not name:
         raise ConfigError(
             f"{folder / CONFIG} does not say which model the adapter stands on",
-            hint=f"write it there as {_BASE!r}",
+            hint=f"add the model's name or folder to that file as {_BASE!r}",
         )
     return name
 
 
 def whole(model: Any, folder: Path) -> Any:
-    """Returns a base with an adapter merged into it."""
+    """Returns the base model with an adapter merged into it. Raises PreflightError without peft."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -81,9 +86,9 @@ def whole(model: Any, folder: Path) -> Any:
 
 
 def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
-    """Writes the sum of a trained adapter and of the `earlier` one under it.
+    """Writes the sum of a trained adapter and of the `earlier` adapter under it.
 
-    Returns False and writes nothing if the two have no sum.
+    Returns False and writes nothing if the two cannot be added.
     """
     scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)
@@ -104,7 +109,7 @@ def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
 
 
 def write_settings(target: Path, settings: Mapping[str, Any], base: str) -> None:
-    """Writes an adapter's settings with its base's name; equal settings give equal files."""
+    """Writes an adapter's settings with its base model's name. Equal settings give equal files."""
     target.mkdir(parents=True, exist_ok=True)
     plain = {key: sorted(v) if _is_names(v) else v for key, v in settings.items()}
     text = json.dumps({**plain, _BASE: base}, indent=2, sort_keys=True)

@@ -1,11 +1,10 @@
 """Policies on disk: a directory whose manifest was written last.
 
-Promises: a checkpoint appears under its name whole or not at all (written in `NAME.partial`, every
-file and directory synced, manifest last, then renamed); its identity is the hash of its contents,
-so equal weights have equal names (with `hf` policies the rules by which conversations are rendered
-are part of it; with an adapter its base's contents); `open_checkpoint` reads every byte again and
-refuses a directory that does not match its manifest.
-
+Promises: a checkpoint appears under its name whole or not at all. It is written in `NAME.partial`,
+every file and directory synced, manifest last, then renamed. Its identity is the hash of its
+contents, so equal weights have equal names. (With `hf` policies the rules by which conversations
+are rendered are part of it; with an adapter its base's contents.) `open_checkpoint` reads every
+byte again and refuses a directory that does not match its manifest.
 Not covered: what is in the files. A foreign Hugging Face directory has no manifest: it may be
 opened by asking for it (`foreign=True`) and is named by its contents like any other.
 """
@@ -38,7 +37,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy directory that was read and is whole."""
+    """A policy's directory whose files were read and match its manifest."""
 
     path: Path
     kind: PolicyKind
@@ -46,7 +45,7 @@ class OpenedPolicy(NamedTuple):
     steps: int
     seed: int
     base: str = ""  # identity of the model under an adapter
-    files: Mapping[str, str] = {}  # what it is made of, by sha256
+    files: Mapping[str, str] = {}  # sha256 of each file, by name
 
 
 def write_checkpoint(
@@ -59,13 +58,16 @@ def write_checkpoint(
     notes: Mapping[str, JSON] | None = None,
     trained: OpenedPolicy | None = None,
 ) -> Checkpoint:
-    """Lets `write_files` fill a fresh directory, seals it, and moves it to `path`.
+    """Writes a checkpoint: `write_files` fills a fresh directory, which then moves to `path`.
 
-    `trained` is what it was trained from: an adapter's base is the one that was read then, and is
-    not read again.
+    `trained` is the policy that it was trained from; an adapter's base is the one that was read
+    then, and is not read again. Raises IntegrityError if `path` exists.
     """
     if path.exists():
-        raise IntegrityError(f"{path} exists: a checkpoint is never overwritten")
+        raise IntegrityError(
+            f"{path} exists: a checkpoint is never overwritten",
+            hint="move that folder away, then run the same command again",
+        )
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -88,7 +90,7 @@ def write_checkpoint(
 
 @contextmanager
 def disk_full_said(path: Path) -> Iterator[None]:
-    """Turns any error of a full disk into an `InfrastructureError` that names it."""
+    """Turns any error of a full disk into an `InfrastructureError` that names `path`."""
     try:
         yield
     except Exception as error:
@@ -101,17 +103,22 @@ def disk_full_said(path: Path) -> Iterator[None]:
 
 
 def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -> OpenedPolicy:
-    """Reads a policy directory whole and checks it against its manifest.
+    """Reads a policy's directory, checks it against its manifest, and returns what it holds.
 
-    With `alone` it reads only an adapter's own files and takes its base's identity from the record.
+    Raises ConfigError if there is no directory, and IntegrityError if the contents
+    do not match. With `alone` it reads only an adapter's own files and takes its
+    base's identity from the manifest.
     """
     if not path.is_dir():
-        raise ConfigError(f"no policy at {path}: not a directory")
+        raise ConfigError(
+            f"there is no policy at {path}: it is not a directory",
+            hint="give a checkpoint's directory, nano, or hf:FOLDER",
+        )
     if not (path / MANIFEST).exists():
         if not foreign:
             raise IntegrityError(
                 f"{path} has no {MANIFEST}: it is not a finished checkpoint",
-                hint=f"for a model of your own use hf:{path}",
+                hint=f"for your own model use hf:{path}",
             )
         files = _contents(path)
         return OpenedPolicy(path, "hf", _identity("hf", files), 0, 0, _base_of(files), files)
@@ -156,7 +163,10 @@ def _read_manifest(path: Path) -> dict[str, JSON]:
             if type(manifest[name]) is not int:
                 raise ValueError(f"{name} is {manifest[name]!r:.40}")
     except (ValueError, KeyError, TypeError) as error:
-        raise IntegrityError(f"{path / MANIFEST} is not a manifest: {error}") from error
+        raise IntegrityError(
+            f"{path / MANIFEST} is not a manifest: {error}",
+            hint=f"restore the folder; for the weights alone, remove {MANIFEST} and use hf:{path}",
+        ) from error
     return dict(manifest)
 
 
@@ -164,18 +174,22 @@ def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> Open
     recorded = manifest.get("files")
     if recorded != files:
         raise IntegrityError(
-            f"{path} does not match its manifest: {_first_difference(recorded, files)}"
+            f"{path} does not match its manifest: {_first_difference(recorded, files)}",
+            hint=f"restore the folder; for the weights alone, remove {MANIFEST} and use hf:{path}",
         )
     kind: PolicyKind = "nano" if manifest.get("kind") == "nano" else "hf"
     if manifest.get("rendering") != _rendering(kind):
         raise IntegrityError(
             f"{path} was trained on conversations that were rendered by "
             f"{manifest.get('rendering') or 'older rules'}, and now the rules are {RENDERING}",
-            hint=f"start a new run; for the weights alone, take {MANIFEST} away and give hf:{path}",
+            hint=f"start a new run; for the weights alone, remove {MANIFEST} and use hf:{path}",
         )
     policy = _identity(kind, files)
     if manifest.get("policy") != policy:
-        raise IntegrityError(f"{path} says it is {manifest.get('policy')} but is {policy}")
+        raise IntegrityError(
+            f"{path} says it is {manifest.get('policy')}, but its contents are {policy}",
+            hint=f"restore the folder; for the weights alone, remove {MANIFEST} and use hf:{path}",
+        )
     steps, seed = int(manifest["steps"]), int(manifest["seed"])
     return OpenedPolicy(path, kind, policy, steps, seed, _base_of(files), files)
 
@@ -226,7 +240,7 @@ def _hash_files(path: Path) -> dict[str, str]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Yields a policy's files; others (a README, a cache) do not count."""
+    """Returns a policy's files, sorted. Other files (a README, a cache) do not count."""
     return sorted(
         item
         for item in path.iterdir()

@@ -1,21 +1,18 @@
-"""The policy child: weights, engine and trainer behind a pipe.
+"""The policy child: a process that holds weights, engine and trainer, and answers over a pipe.
 
-Only `_spawn` starts `python -m meta_agent.policies.training.child`. It serves one
-host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close` (and where an engine elsewhere
-has the weights, `speak`, `ask` and `settle`, see `speaker`); while it trains, it asks the
-host for rollouts and serves `generate` and `finish` under the weights of that moment, `seal`, and
-`write`, which makes a checkpoint of them.
-
-Where several ranks train (`TrainSettings.ranks`), the child is the first of them: it starts the
-others for its first training, and where one ends, so does the child.
-
-Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
-parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
-one loaded policy gives the same bits as in a fresh child, because every random generator is seeded
-and the weights are read from disk again. A failed command is answered by an error frame and the
-child lives on.
-
-Not covered: when a training goes on from a seal, and from which: the host decides (`seals`).
+Only `_spawn` starts `python -m meta_agent.policies.training.child`. It serves one host: `load`,
+`generate`, `finish`, `check_recipe`, `train`, `close`. If an engine elsewhere has the weights, it
+also serves `speak`, `ask` and `settle` (see `speaker`). While it trains, it asks the host for
+rollouts. It then serves `generate` and `finish` under the weights of that moment, `seal`, which
+saves the trainer's state, and `write`, which makes a checkpoint.
+If several ranks train (`TrainSettings.ranks`), the child is the first of them. It starts the others
+for its first training, and if one of them ends, so does the child.
+Promises: it holds no key, no git and no database (its environment is an allowlist), and dies with
+its parent. The frames' descriptors are private, and whatever prints goes to stderr. Training
+twice from one loaded policy gives the same bits as in a fresh child, because every random
+generator is seeded and the weights are read from disk again. A failed command is answered by an
+error frame and the child lives on.
+Not covered: when a training resumes from a saved state, and from which: the host decides (`seals`).
 """
 
 from __future__ import annotations
@@ -43,19 +40,19 @@ _PR_SET_PDEATHSIG: Final = 1
 _DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 _OTHER_DEVICES: Final = "META_AGENT_OTHER_DEVICES"
 _REPORT_SEC: Final = 1.0
-"""The time between two reports of a model call that lasts."""
+"""The time between two progress reports of a long model call."""
 
 
 class AbortedError(Exception):
-    """The host gave up on this training run."""
+    """Raised in the child when the host aborts the training in progress."""
 
 
 class StoppedError(Exception):
-    """The host gave up on this model call."""
+    """Raised in the child when the host stops the model call in progress."""
 
 
 class Child:
-    """One loaded policy and the commands on it."""
+    """One loaded policy, and the commands that the host sends about it."""
 
     def __init__(self, channel: FrameChannel) -> None:
         self._channel = channel
@@ -75,7 +72,7 @@ class Child:
         }
 
     def serve(self) -> None:
-        """Answers commands until `close` or end of file."""
+        """Answers commands until the host sends `close` or closes the pipe."""
         while True:
             try:
                 command = self._channel.receive()
@@ -184,7 +181,7 @@ class Child:
         return self._ranks or Ranks()
 
     def _part(self) -> None:
-        """Ends the other ranks after a failed training, wherever they are in it."""
+        """Ends the other ranks after a failed training, whatever they are doing."""
         if self._others is not None:
             self._others.require()
             self.end_others()
@@ -232,12 +229,12 @@ class Child:
 
     def _loaded(self) -> Any:
         if self._policy is None:
-            raise RuntimeError("no policy is loaded")
+            raise RuntimeError("no policy is loaded; the host must send `load` first")
         return self._policy
 
 
 def main() -> None:
-    """Takes over stdin and stdout for frames, then serves."""
+    """Takes over stdin and stdout for frames, then answers commands until the host is done."""
     channel = FrameChannel(os.dup(0), os.dup(1))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -255,7 +252,7 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Prepares a process that holds weights."""
+    """Prepares a process that holds weights: it ignores SIGTERM, and dies with its parent."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
     _die_with_parent()
     _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))

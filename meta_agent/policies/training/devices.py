@@ -1,9 +1,8 @@
-"""The devices that a training may use, and the memory of each, found without torch.
+"""The devices that a training may use, and the memory of each, listed without torch.
 
 Promises: nothing starts on a GPU (torch would take half a gigabyte of it). GPUs that
 CUDA_VISIBLE_DEVICES hides are not listed. Without an NVIDIA driver the device is this machine.
-
-Does not cover: parts of a GPU (MIG) and other makers' cards.
+Not covered: parts of a GPU (MIG) and other makers' cards.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class Device(NamedTuple):
-    """One device for one training."""
+    """One device for one training, and its free memory."""
 
     name: str  # as in CUDA_VISIBLE_DEVICES; empty: the CPU
     free_bytes: int
@@ -45,21 +44,21 @@ class _Memory(ctypes.Structure):
 def planned(name: str) -> list[Device]:
     """Returns the GPUs that a name such as `h100`, `4xh100` or `2x48GiB` describes.
 
-    Raises ConfigError if it describes none.
+    Raises ConfigError if the name describes none.
     """
     match = _PLANNED.fullmatch(name.lower())
     size = (CARDS.get(match[2]) if match[2] else int(match[3])) if match else None
     if match is None or not size or match[1] in ("0", "00"):
         raise ConfigError(
             f"--for {name!r} names no card",
-            hint=f"give one of {', '.join(CARDS)}, or a size such as 48GiB; 4xh100 are four",
+            hint=f"use {', '.join(CARDS)}, or a memory size such as 48GiB; 4xh100 means four GPUs",
         )
     free = int(size * _USABLE * (1 << 30))
     return [Device(str(at), free) for at in range(int(match[1] or 1))]
 
 
 def devices() -> list[Device]:
-    """Returns the visible GPUs, or this machine as one device."""
+    """Returns the visible GPUs, or this machine as the only device if it has none."""
     with suppress(OSError):
         if gpus := _gpus(ctypes.CDLL(_LIBRARY)):
             return gpus

@@ -2,7 +2,7 @@
 
 Promises: the folder has whole weights, or the trained adapter with the name of the model under it,
 which must not have changed. The card says what the run measured, what it does not claim, and how to
-serve the model. Imports torch only to merge an adapter.
+serve the model. Torch is imported only to merge an adapter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Facts = Sequence[tuple[str, str]]
 
 
 def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
-    """Copies a checkpoint to a new folder, its card beside it; returns the command that serves it.
+    """Copies a checkpoint to a new folder with a model card. Returns the command that serves it.
 
     `facts` are lines for the card. Raises ConfigError if the folder cannot be written.
     """
@@ -46,20 +46,24 @@ def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
 
 
 def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
-    """Copies the adapter alone, as `hand_over` does. `policy` is the run's, as `hf:...`."""
+    """Copies only the trained adapter to a new folder with a card. Returns the command to serve it.
+
+    `policy` is the run's, as `hf:...`. Raises ConfigError if there is no adapter, or if
+    the model under it has changed.
+    """
     opened = open_checkpoint(checkpoint, alone=True)
     if not adapter.is_adapter(checkpoint):
         raise ConfigError(
             f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
             "does not add up with another",
-            hint="adopt --model FOLDER hands them over whole; --lora-rank trains adapters",
+            hint="run adopt --model FOLDER without --adapter; --lora-rank trains adapters",
         )
     name, trained_on = _base(policy), opened.base
     current = open_checkpoint(hf_place(name), foreign=True).policy
     if current != trained_on:
         raise ConfigError(
             f"the adapter was trained on {trained_on}, and {name} is {current}",
-            hint="restore that model, or omit --adapter to hand over whole weights",
+            hint="restore that model, or leave out --adapter to hand over whole weights",
         )
     settings = adapter.settings_of(checkpoint)
     rank = int(settings["r"])
@@ -78,13 +82,16 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
 
 
 def room_for(rank: int) -> int:
-    """Returns the rank for which vLLM has to reserve room."""
+    """Returns the value of vLLM's `--max-lora-rank` for an adapter of this rank.
+
+    Raises ConfigError if the rank is too large for vLLM.
+    """
     room = next((most for most in VLLM_RANKS if most >= rank), None)
     if room is None:
         raise ConfigError(
             f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each training "
             "onto what was trained adds its own rank",
-            hint="adopt --model FOLDER, without --adapter, hands the weights over whole",
+            hint="run adopt --model FOLDER without --adapter to hand over whole weights",
         )
     return room
 
@@ -95,7 +102,7 @@ def _merge(checkpoint: Path, folder: Path) -> None:
     except ImportError as error:
         raise PreflightError(
             f"{checkpoint} is an adapter, and whole weights need torch and peft",
-            hint=f"{install('train')}, or adopt --model FOLDER --adapter",
+            hint=f"{install('train')}, or hand over the adapter: adopt --model FOLDER --adapter",
         ) from error
     folder.mkdir(parents=True)
     write_whole(checkpoint, folder)
@@ -111,7 +118,7 @@ def _put(target: Path, fill: Callable[[Path], None], card: str) -> None:
     """Writes a new folder, whole or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
-            f"{target} exists already and is not overwritten", hint="--model NEW_FOLDER"
+            f"{target} exists already and is not overwritten", hint="use --model NEW_FOLDER"
         )
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

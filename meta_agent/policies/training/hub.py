@@ -24,7 +24,11 @@ _CONFIG: Final = "config.json"
 
 
 def hf_place(name: str) -> Path:
-    """Returns a model's folder; `name` is a path, one of our names, or ORG/NAME[@REVISION]."""
+    """Returns a model's folder and fetches it first if it is on the Hugging Face hub.
+
+    `name` is a folder, a name in `PRETRAINED`, or ORG/NAME[@REVISION]. Raises
+    ConfigError if there is no such model.
+    """
     folder = Path(name).expanduser()
     if name in PRETRAINED and not folder.is_dir():
         return pretrained_place(name)
@@ -38,23 +42,24 @@ def hf_place(name: str) -> Path:
             )
         return folder.absolute()
     if folder.is_absolute() or name.startswith(".") or not _NAME.fullmatch(name):
-        raise ConfigError(f"there is no model folder {folder}", hint="hf:FOLDER, or hf:ORG/NAME")
+        raise ConfigError(f"there is no model folder {folder}", hint="use hf:FOLDER or hf:ORG/NAME")
     return _fetched(name)
 
 
 def base_place(folder: Path) -> Path:
-    """Returns the folder of the model under an adapter."""
+    """Returns the folder of the model under an adapter. Raises ConfigError if it is missing."""
     name = base_name(folder)
     if is_adapter(Path(name).expanduser()):
         raise ConfigError(
             f"{folder} is an adapter of {name}, which is an adapter itself",
-            hint="merge that one into its base first",
+            hint=f"merge the adapter {name} into its base model first",
         )
     try:
         return hf_place(name)
     except ConfigError as error:
         raise ConfigError(
-            f"{folder} is an adapter of {name}, and {error}", hint=f"put the model there: {name}"
+            f"{folder} is an adapter of {name}, and {error}",
+            hint=f"put the model where the adapter expects it: {name}",
         ) from error
 
 

@@ -1,10 +1,9 @@
-"""How much memory a training of an `hf:` policy takes, from its files before it is loaded.
+"""Predicts how much memory a training of an `hf:` policy takes, from its files alone.
 
 Promises: it loads nothing and imports no torch. Sizes come from `config.json` and the headers of
 the weights. The activations of a layer are within 6 % of what was measured on the blocks of
 Qwen3-4B in float32. The rest is counted, and not yet compared with a whole training on a GPU.
-
-Does not cover: what an allocator loses between blocks, the runtime's own few hundred megabytes, and
+Not covered: what an allocator loses between blocks, the runtime's own few hundred megabytes, and
 mixtures of experts, whose activations depend on the router.
 """
 
@@ -28,7 +27,7 @@ GIB: Final = 1 << 30
 _HEADER_BYTES: Final = 64 << 20
 _TILE_TOKENS, _TILE_WORDS = 4096, 32768  # of TRL's fused head
 _KEPT_BYTES: Final = 2 << 30
-"""A pass keeps its activations up to here; beyond, it computes them again on the way back."""
+"""A pass with more activations than this computes them again in the backward pass."""
 _TILES = 4  # of logits: products, probabilities and their gradients
 
 
@@ -36,17 +35,17 @@ class Shape(NamedTuple):
     """The sizes of a model that decide its memory."""
 
     parameters: int
-    adapted: int  # inputs and outputs of all linear layers, summed: numbers of an adapter a rank
+    adapted: int  # summed inputs and outputs of linear layers: an adapter's numbers per rank
     layers: int
     hidden: int
-    attention: int  # numbers of queries, keys and values a token and layer
+    attention: int  # numbers of queries, keys and values per token and layer
     inner: int  # of the feed-forward part
     words: int
     window: int
 
 
 class Memory(NamedTuple):
-    """Bytes by part, at the peak of a training."""
+    """The memory of a training at its peak, in bytes, by what takes it."""
 
     weights: int
     gradients: int
@@ -55,16 +54,16 @@ class Memory(NamedTuple):
     logits: int
     engine: int  # the weights of a child that samples beside it
     per_token: int
-    """Bytes of activations for a token. The longest row and `tokens_per_pass` give the tokens."""
+    """Bytes of activations per token; a pass has `tokens_per_pass` or the longest row's tokens."""
 
     @property
     def total(self) -> int:
-        """Returns the sum of all parts."""
+        """Returns the sum of all parts in bytes."""
         return sum(self) - self.per_token
 
 
 def shape_of(folder: Path) -> Shape:
-    """Reads the sizes from a model's folder. Raises ConfigError if they are not there."""
+    """Returns the sizes of the model in a folder. Raises ConfigError if they cannot be read."""
     folder = base_place(folder) if adapter.is_adapter(folder) else folder
     try:
         model_config = document((folder / "config.json").read_bytes())
@@ -92,7 +91,7 @@ def shape_of(folder: Path) -> Shape:
 
 
 def kept_tokens(shape: Shape, settings: TrainSettings) -> int:
-    """Returns how many tokens a pass may have to keep its activations."""
+    """Returns the most tokens of a pass that keeps its activations for the backward pass."""
     return _KEPT_BYTES // (_short(settings) * shape.layers * _layer(shape))
 
 
@@ -106,7 +105,7 @@ def _layer(shape: Shape) -> int:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """Returns the peak of a training on one of its devices; the longest row has `row` tokens.
+    """Returns the peak memory of a training on one of its devices; a row has at most `row` tokens.
 
     If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
     says that the weights came out of a training of ours, so that they are in float32.
@@ -145,7 +144,10 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
 def require_fit(
     what: str, shape: Shape, settings: TrainSettings, *, row: int, trained: bool, available: int
 ) -> Memory:
-    """Returns the memory. Raises ConfigError with need, room, and the setting that fits."""
+    """Returns the predicted memory of a training that fits into `available` bytes.
+
+    Raises ConfigError with need, room, and the setting that fits if it does not.
+    """
     needed = predict(shape, settings, row=row, trained=trained)
     if needed.total <= available:
         return needed
@@ -158,7 +160,7 @@ def require_fit(
 
 
 def by_part(memory: Memory) -> str:
-    """`weights 7.5 GiB, ...`."""
+    """Returns the memory by part for people, such as `weights 7.5 GiB, gradients 7.5 GiB`."""
     parts = memory._asdict()
     per_token = parts.pop("per_token")
     sizes = [f"{name} {gib(size)}" for name, size in parts.items() if size]
@@ -166,7 +168,7 @@ def by_part(memory: Memory) -> str:
 
 
 def gib(size: int) -> str:
-    """Returns a size in GiB for people."""
+    """Returns a size in GiB (or MiB if small) as text for people."""
     return f"{size / GIB:.2f} GiB" if size >= GIB / 100 else f"{size / (1 << 20):.1f} MiB"
 
 
@@ -185,7 +187,7 @@ def _that_fits(
     if shorter:
         row_flag = f"--limits max_context_tokens={shorter}"
         return f"{_flags(adapters)} {row_flag} --tokens-per-pass {shorter} fits"
-    return f"nothing here fits; the least needs {gib(total)}: take a smaller model"
+    return f"nothing here fits; the least needs {gib(total)}: use a smaller model"
 
 
 def _flags(change: Mapping[str, Any]) -> str:
@@ -218,7 +220,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def header_of(stream: BinaryIO) -> Mapping[str, Any]:
-    """Reads the header of a .safetensors file. Raises ValueError if it is too long."""
+    """Returns the header of a .safetensors file. Raises ValueError if it is too long."""
     (length,) = struct.unpack("<Q", stream.read(8))
     if length > _HEADER_BYTES:
         raise ValueError(f"{stream.name} has a header of {length} bytes")

@@ -1,10 +1,9 @@
 """The host's end of the policy child: a gateway that can also be trained.
 
-Promises: lock-step and deterministic for a fixed batch and thread count. A child that dies or
-hangs surfaces as `TrainingError` with the reason and its last words, within the timeout; after that
-this object refuses everything but `close`. What the child refuses (a recipe, a broken checkpoint)
-raises the error's own type and the child stays usable.
-
+Promises: calls run in lock-step and are deterministic for a fixed batch and thread count. If a
+child dies or hangs, a `TrainingError` gives the reason and the end of its output, within the
+timeout. After that this object refuses everything but `close`. What the child refuses (a recipe, a
+broken checkpoint) raises the error's own type and the child stays usable.
 Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
 """
 
@@ -51,7 +50,7 @@ _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "Pr
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long the child may be silent, in seconds."""
+    """How many seconds the child may be silent while it loads, samples or trains a step."""
 
     load_sec: float = 180.0
     generate_sec: float = 600.0
@@ -59,7 +58,7 @@ class Timeouts:
 
 
 class PolicyChild:
-    """Weights, engine and trainer in a child process; implements `protocols.Gateway`."""
+    """A child process that holds a policy's weights, samples and trains; implements `Gateway`."""
 
     lock_step = True
 
@@ -85,11 +84,14 @@ class PolicyChild:
 
     @property
     def alive(self) -> bool:
-        """Returns True if the child still answers."""
+        """Returns True if the child has not been closed, died or hung."""
         return self._ended is None
 
     def load(self, policy: str | Path) -> str:
-        """Loads a checkpoint directory or `hf:PATH`. Returns its identity, also in `policy`."""
+        """Loads a checkpoint's directory or `hf:PATH` and returns the policy's identity.
+
+        Raises ConfigError or IntegrityError if it cannot be loaded.
+        """
         path, foreign = place_of(policy)
         command = {"op": "load", "path": str(path), "foreign": foreign}
         command["settings"] = asdict(self.settings)
@@ -98,15 +100,15 @@ class PolicyChild:
         return self.policy
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Answers one model call of each of these rollouts."""
+        """Returns the next reply of each of these rollouts, in the order of the requests."""
         return self.generate_until(requests, lambda: False)
 
     def generate_until(
         self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
     ) -> list[GenerateReply]:
-        """Like `generate`. Raises Interrupted if `stopping` returns True while the child samples.
+        """Does what `generate` does, and raises Interrupted once `stopping` returns True.
 
-        `stopping` is asked about once a second.
+        It calls `stopping` about once a second while the child samples.
         """
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
         limit_sec = self._timeouts.generate_sec
@@ -123,7 +125,7 @@ class PolicyChild:
         return self._rows("replies", _wire.reply_from_json, frame.get("ok"), len(requests))
 
     def _stop_call(self) -> None:
-        """Ends the model call that the child answers; its answer is dropped."""
+        """Ends the model call that the child works on, and drops its reply."""
         self._send({"op": "stop"})
         try:
             while "event" in self._receive(self._timeouts.generate_sec):
@@ -133,7 +135,7 @@ class PolicyChild:
                 raise
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows."""
+        """Ends these rollouts and returns their token rows; None if nothing was sampled."""
         rows: list[TokenRecord | None] = []
         for part in _parts(keys):
             answer = self._ask({"op": "finish", "keys": part}, self._timeouts.generate_sec)
@@ -141,7 +143,7 @@ class PolicyChild:
         return rows
 
     def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
-        """Raises ConfigError if TRL or our own checks refuse the recipe."""
+        """Raises ConfigError if TRL or our own checks refuse the training recipe."""
         self._ask({"op": "check_recipe", "recipe": dict(recipe)}, self._timeouts.load_sec)
 
     def train(
@@ -151,11 +153,11 @@ class PolicyChild:
         on_metrics: Callable[[StepMetrics], None] | None = None,
         on_advantages: Callable[[Advantages], None] | None = None,
     ) -> Checkpoint:
-        """Trains the loaded policy; afterwards the trained one is loaded.
+        """Trains the loaded policy and returns its checkpoint, which is loaded afterwards.
 
         `provide_rows` is called for each rollout event and may call `generate` and `finish`, which
         then run under the weights of that moment. If it raises, training is aborted in the child
-        and the exception goes on.
+        and the exception is raised here.
         """
         with self._lock:
             self._send({"op": "train", "job": _wire.job_to_json(job)})
@@ -176,16 +178,19 @@ class PolicyChild:
                         return self._trained(frame, job)
 
     def seal(self) -> None:
-        """Saves the state of the last step at `TrainJob.sealed_at`; only for `provide_rows`."""
+        """Saves the trainer's state after the last step, at `TrainJob.sealed_at`.
+
+        Only `provide_rows` may call it.
+        """
         self._ask({"op": "seal"}, self._timeouts.train_step_sec)
 
     def write(self, path: Path) -> None:
-        """Writes a checkpoint of the current weights; only for `provide_rows`."""
+        """Writes a checkpoint of the current weights. Only `provide_rows` may call it."""
         command = {"op": "write", "path": str(path.absolute())}
         self._ask(command, self._timeouts.train_step_sec)
 
     def close(self) -> None:
-        """Ends the child."""
+        """Ends the child process; a second call does nothing."""
         with self._lock:
             if self._ended is None:
                 self._ended = "it was closed"
@@ -227,7 +232,7 @@ class PolicyChild:
             self._lock.acquire()
 
     def _abort(self) -> None:
-        """Stops the training run in the child; its error answer is expected and dropped."""
+        """Aborts the training in the child, and drops the error that it answers with."""
         if self._ended is not None:
             return
         self._send({"op": "abort"})
@@ -272,13 +277,13 @@ class PolicyChild:
             self._died(error)
 
     def _receive(self, timeout_sec: float) -> dict[str, JSON]:
-        """Reads one frame; an error frame is raised."""
+        """Returns the next frame. Raises the error that an error frame describes."""
         try:
             frame = self._process.channel.receive(timeout_sec)
         except (EOFError, TimeoutError, FrameError) as error:
             self._died(error)
         if not isinstance(frame, dict):
-            self._died(FrameError(f"expected an object, got {type(frame).__name__}"))
+            self._died(FrameError(f"the child sent {type(frame).__name__}, not an object"))
         if "err" in frame:
             _raise(self._parse("error", lambda value: dict(value["err"]), frame))
         return frame
@@ -286,7 +291,7 @@ class PolicyChild:
     def _rows(self, what: str, parser: Callable[[JSON], T], answer: JSON, count: int) -> list[T]:
         rows = self._parse(what, lambda value: [parser(item) for item in value], answer)
         if len(rows) != count:
-            self._died(FrameError(f"{len(rows)} {what} for {count} requests"))
+            self._died(FrameError(f"the child sent {len(rows)} {what} for {count} requests"))
         return rows
 
     def _parse(self, what: str, parser: Callable[[JSON], T], value: JSON) -> T:
@@ -298,15 +303,19 @@ class PolicyChild:
     def _check_alive(self) -> None:
         if self._ended is not None:
             raise TrainingError(
-                f"the policy child has ended: {self._ended}", hint="start a new PolicyChild"
+                f"the policy child has ended: {self._ended}",
+                hint="run the same command again; in Python, start a new PolicyChild",
             )
 
     def _died(self, error: Exception) -> NoReturn:
-        """Ends the child for good. Returns the error that says why."""
+        """Ends the child for good, and raises TrainingError with the reason."""
         silent = isinstance(error, EOFError)
         self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
         self._process.close()
-        raise TrainingError(f"the policy child failed: {error}: {self._ended}") from error
+        raise TrainingError(
+            f"the policy child failed: {error}: {self._ended}",
+            hint="run the same command again: it resumes",
+        ) from error
 
 
 def _parts(rows: Sequence[T]) -> list[list[T]]:
@@ -314,14 +323,20 @@ def _parts(rows: Sequence[T]) -> list[list[T]]:
 
 
 def place_of(policy: str | Path) -> tuple[Path, bool]:
-    """Returns a policy's folder, and whether it may lack a manifest."""
+    """Returns a policy's folder, and whether the folder may lack a manifest.
+
+    Raises ConfigError if the name is no policy that a child can load, and
+    PreflightError if its files are missing.
+    """
     text = str(policy)
     if text == "nano" or text.startswith("nano:"):
         return _warm_start(text.removeprefix("nano").lstrip(":") or "swe"), False
     if text.startswith("hf:"):
         return hf_place(text.removeprefix("hf:")), True
     if not text or text.startswith("vllm:"):
-        raise ConfigError(f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH")
+        raise ConfigError(
+            f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH; give one of these"
+        )
     return Path(policy).absolute(), False
 
 
@@ -336,7 +351,7 @@ def _warm_start(suite: str) -> Path:
 
 
 def _raise(description: dict[str, JSON]) -> NoReturn:
-    """Raises the child's error; an error class of ours keeps its type."""
+    """Raises the error that the child reports. Errors of this package keep their type."""
     kind, message = str(description.get("type")), str(description.get("message"))
     if kind == "CandidateError":
         raise CandidateError(message, reason=str(description["reason"]), hint=description["hint"])

@@ -1,18 +1,17 @@
 """The training loop on the host, which answers the trainer's rollout events.
 
-Each event becomes tasks (the harness's curriculum), rollouts (the runner, under the weights of that
-moment), rewards and group weights (the harness), and token rows back to the trainer.
-
+A rollout event is the trainer's request for rollouts. Each event becomes tasks (the harness's
+curriculum), rollouts (the runner, under the weights of that moment), rewards and group weights (the
+harness), and token rows that go back to the trainer.
 Promises: everything that is random is keyed by (seed, step, task, sample), so a run can be
 repeated; both arms of a comparison walk the same shuffled task list. The curriculum is asked at
 every event, with the tries and true outcomes so far; the first `groups_per_step` keys are trained
-on, and it starts over if there are fewer. A rollout that infrastructure spoiled has no
-reward and leaves its group's baseline; one whose agent raised is scored like any other.
-
-A killed training resumes from its last seal (`seals`), if it makes seals. A training that has to
-stop makes its last seal at once. Complete rollouts that were made ahead (`overlap`) are sealed.
-Unfinished ones are dropped and repeated on resume, under their own weights if those still exist,
-else under newer ones.
+on, and it starts over if there are fewer. A rollout that infrastructure spoiled has no reward and
+leaves its group's baseline; one whose agent raised is scored like any other.
+A killed training resumes from its last seal, which is its saved state (`seals`), if it makes seals.
+A training that has to stop makes its last seal at once. Complete rollouts that were made ahead
+(`overlap`) are sealed. Unfinished ones are dropped and repeated on resume, under their own weights
+if those still exist, else under newer ones.
 """
 
 from __future__ import annotations
@@ -61,11 +60,11 @@ from meta_agent.policies.training.seals import Sealed, Seals
 
 _log = logging.getLogger(__name__)
 MIN_EXACT = 0.95
-"""The least share of sampled tokens that has to be in rows."""
+"""The smallest share of sampled tokens that rows must hold to be trained on."""
 
 
 def never() -> bool:
-    """Returns False: nobody asks to stop."""
+    """Returns False: the default for a run that nobody can stop."""
     return False
 
 
@@ -90,22 +89,23 @@ def train_policy(
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
 
-    It resumes from the seal of an earlier, killed call of the same training, or removes it.
+    It resumes from the saved state (seal) of an earlier, killed call of the same training. It
+    removes the seals of any other training.
 
     Args:
         child: the policy child; left with the trained policy loaded.
-        runner: rolls out through `child`, or through what `publisher` publishes to.
+        runner: makes rollouts through `child`, or through what `publisher` publishes to.
         session: the harness that decides rewards, groups and tasks.
         recipe: a `harness.Recipe`, or a mapping with the same names.
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
-        seal_every: steps between seals from which it goes on when it is killed; 0: none.
+        seal_every: steps between seals from which a killed training resumes; 0: none.
         min_exact: raises CandidateError if a smaller share of the sampled tokens is in rows.
         on_metrics: gets each step's row as it is measured.
-        stopping: once true, a training with seals makes one and raises Interrupted. It drops
-            rollouts under way and finishes a step under way.
+        stopping: once it returns True, a training with seals makes one and raises Interrupted. It
+        drops rollouts in progress and finishes a step in progress.
         publisher: serves weights if the runner's gateway is not `child`. Then the child's
-            `max_staleness` says whether rollouts are made ahead.
+        `max_staleness` says whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
     base = child.load(base_policy)
@@ -159,7 +159,7 @@ def train_policy(
 
 
 def _make_way(job: TrainJob) -> None:
-    """Removes files of a killed call that this call writes again."""
+    """Removes the files of a killed call that this call will write again."""
     if not job.after:
         shutil.rmtree(published_folder(job.output), ignore_errors=True)
     checkpoints = kept_folder(job.output)
@@ -285,7 +285,7 @@ class _Loop:
         return rollouts
 
     def on_metrics(self, measured: StepMetrics) -> None:
-        """Adds what only the host knows to the first step after a rollout event."""
+        """Records and reports a step's metrics, adding how the event's rollouts ended."""
         row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
         share = self._share_in_rows()
         # Recorded replies quote lines of the metrics, so a share that is always 1 adds no column.

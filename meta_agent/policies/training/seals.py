@@ -1,15 +1,13 @@
-"""The seals from which a killed training resumes: the state of child and host after a step.
+"""Seals: saved states of child and host after a step, from which a killed training resumes.
 
 Beside a training's output lies `OUTPUT.seals/`. The child writes `checkpoint-STEP` there, as
-transformers' trainer does (weights or adapter, optimiser, schedule, random generators); the host
+transformers' trainer does (weights or adapter, optimiser, schedule, random generators). The host
 adds `host-STEP.json`, the state of its loop, and the rollouts that it holds. The host's file is
-written last and names every file of the seal by its hash: without it there is no seal.
-
+written last and names every file of the seal by its hash. Without that file there is no seal.
 Promises: a resumed training ends on the same bits as one that was never killed, if the harness
-keeps nothing in memory between calls. A seal of another training, or one that is not
-whole, is never used. At most two seals lie there, the newest and the one being written.
-
-Does not cover: variables of the harness, which starts anew with its sandbox.
+keeps nothing in memory between calls. A seal of another training, or one that is not whole, is
+never used. At most two seals lie there, the newest and the one being written.
+Not covered: variables of the harness, which starts anew with its sandbox.
 """
 
 from __future__ import annotations
@@ -34,23 +32,26 @@ _ROLLOUTS: Final = "rollouts"
 
 
 class Sealed(NamedTuple):
-    """The state from which a training resumes."""
+    """The saved state from which a training resumes."""
 
     step: int
     state: Mapping[str, JSON]
-    """The state of the host's loop, as `Seals.write` got it."""
+    """The state of the host's loop, as it was given to `Seals.write`."""
     rollouts: list[Rollout]
 
 
 class Seals:
-    """The seals of one training, which `facts` identify."""
+    """The saved states of one training, which `facts` identify."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)
         self._job, self._facts = job, dict(facts)
 
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
-        """Seals what the child has just saved after `step` steps, and removes earlier seals."""
+        """Completes the seal after `step` steps, whose weights the child has just saved.
+
+        It removes all earlier seals.
+        """
         RolloutStore(self._rollouts(step)).write(_ROLLOUTS, rollouts)
         for place in (self._child(step), self._rollouts(step)):
             for path in place.rglob("*"):
@@ -61,28 +62,30 @@ class Seals:
         self._keep_only(step)
 
     def newest(self) -> Sealed | None:
-        """Returns the newest whole seal, or None. Logs and removes files that are no seal."""
+        """Returns the newest whole seal, or None. Removes incomplete seals and logs why."""
         for step in sorted(self._steps(), reverse=True):
             try:
                 sealed = self._open(step)
                 self._keep_only(step)
                 return sealed
             except (IntegrityError, OSError, ValueError, KeyError, TypeError) as error:
-                _log.warning("the seal after step %d cannot be gone on from: %s", step, error)
+                _log.warning(
+                    "the saved state after step %d is not used and is removed: %s", step, error
+                )
                 self._forget(step)
         shutil.rmtree(self._folder, ignore_errors=True)
         return None
 
     def clear(self) -> None:
-        """Removes all seals, after the training."""
+        """Removes all seals, because the training is over."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self, step: int) -> Sealed:
         whole = document(self._host(step).read_bytes())
         if whole["facts"] != self._facts:
-            raise IntegrityError("it is a seal of another training")
+            raise IntegrityError("it is the saved state of another training")
         if whole["files"] != self._hashes(step):
-            raise IntegrityError("its files differ from the sealed ones")
+            raise IntegrityError("its files have changed since they were saved")
         rollouts = list(RolloutStore(self._rollouts(step)).iter(_ROLLOUTS, tokens=True))
         return Sealed(step, whole["state"], rollouts)
 

@@ -1,1 +1,1 @@
-"""Rollout events of a training: their tasks, their time, and their weights."""
+"""Rollout events, in which a training gets its rollouts: their tasks, their time, their weights."""

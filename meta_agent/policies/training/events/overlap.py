@@ -1,14 +1,13 @@
 """Rollouts that run while the trainer trains: their weights, and when they start.
 
-With `max_staleness` 1 the rollouts of the next event begin when the rows of this one are handed
-over, under the weights that these rows are about to move. So each event but the first is trained on
-by weights one event younger than those that sampled it; TRL's correction makes up for that.
-
-Promises: a harness gets the same calls as without overlap, in the same order and by one thread at a
-time, because an event begins when all before it are over. The trainer waits for an event's work at
-that event. If the training ends before, the work ends at its next model call. The last event starts
-no further work.
-
+With `max_staleness` 1 the rollouts of the next event begin when the rows of this one
+go to the trainer, under the weights that these rows are about to change. So each event
+but the first is trained on by weights one event younger than those that sampled it.
+TRL's correction makes up for that.
+Promises: a harness gets the same calls as without overlap, in the same order and by one thread
+at a time, because an event begins when all before it are over. The trainer waits for an
+event's work at that event. If the training ends before, the work ends at its next model call.
+The last event starts no further work.
 Not covered: how weights reach an engine (`Publisher`), and the loop itself (`run`).
 """
 
@@ -25,49 +24,55 @@ from meta_agent.policies.training._wire import RolloutEvent
 
 
 class Publisher(Protocol):
-    """Makes the weights of a training what its engines serve; the gateway samples under them."""
+    """Makes a training's engines serve its current weights, which the gateway then samples from."""
 
     def publish(self, step: int) -> str:
-        """Serves the weights after `step` steps. Returns the name of the version then served."""
+        """Makes engines serve the weights after `step` steps.
+
+        Returns the name of the version served.
+        """
         ...
 
 
 @runtime_checkable
 class Keeps(Publisher, Protocol):
-    """A publisher that still has the last version of a stopped training."""
+    """A publisher that still has the files of a stopped training's last version."""
 
     def publish_again(self, step: int) -> str | None:
-        """Serves the version of `step` again. Returns None if it is gone."""
+        """Serves the version of `step` again and returns its name, or None if it is gone."""
         ...
 
 
 @runtime_checkable
 class Measures(Publisher, Protocol):
-    """A publisher that measures its work."""
+    """A publisher that reports metrics of its own work."""
 
     metrics: dict[str, float]
-    """The metrics of the last version, by name."""
+    """The metrics of publishing the last version, by name."""
 
 
 class Begun(NamedTuple):
-    """Rollouts of one event, made or under way."""
+    """The rollouts of one event, which may still be in progress."""
 
     version: int  # optimiser steps done by the weights that sample them
     result: Callable[[], list[Rollout]]  # waits for them; raises what making them raised
 
 
 class Ages(NamedTuple):
-    """By how many events the weights that sampled each row are older than the trained ones."""
+    """The ages of an event's rows: how many events their weights are behind the trained ones.
+
+    `stale` returns True for a row that is too old to train on.
+    """
 
     stale: Callable[[Rollout], bool]
     metrics: dict[str, float]
 
 
 class Overlap:
-    """The weights that serve rollouts, and the thread that makes rollouts ahead.
+    """Chooses the weights that sample rollouts, and runs the thread that makes rollouts ahead.
 
-    `most` is how many events old the weights that sampled a row may be when it is trained on;
-    `each`, how many of the `steps` optimiser steps are made on an event's rows.
+    `most` is how many events old the weights that sampled a row may be when it is trained on.
+    `each` is how many of the `steps` optimiser steps are made on an event's rows.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Overlap:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts-ahead")
 
     def serve(self, step: int, *, instead: int | None = None) -> int:
-        """Serves the weights after `step` steps. Returns the name of the version then served.
+        """Serves the weights after `step` steps. Returns the step of the version then served.
 
         `instead` is an older version, which is served if the publisher still has it.
         """
@@ -95,20 +100,20 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the event that starts when this one's rows are trained on, or None."""
+        """Returns the event whose rollouts are made while this event's rows train, or None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 
     def begin(self, work: Callable[[], list[Rollout]]) -> Callable[[], list[Rollout]]:
-        """Starts work on a thread. Returns a function that waits for it."""
+        """Starts work on a thread. Returns a function that waits for its result."""
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if an event may train on rows that this version sampled."""
+        """Returns True if the event may train on rows that this version (a step) sampled."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Raises an error before attempts are spent on rows too old to train on."""
+        """Raises InfrastructureError if rows of this version would be too old to train on."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: those after step "
@@ -117,16 +122,19 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises an error if an engine died, since not even ended attempts have rows then."""
+        """Raises InfrastructureError if no rollout has tokens, which means that an engine died."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
-            why = next((r.error.detail for r in rollouts if r.error), "it told no tokens")
+            why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
                 f"the engine answered for none of {len(rollouts)} attempts: {why}",
                 hint="run the same command again: it resumes from the last seal",
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
-        """Returns the ages of rows that this version sampled, or the version that a row names."""
+        """Returns the ages of an event's rows.
+
+        `version` holds for rows whose policy is not in `versions`.
+        """
 
         def age(rollout: Rollout) -> int:
             return self._age(self.versions.get(rollout.policy, version), event)
@@ -144,7 +152,7 @@ class Overlap:
         )
 
     def end(self) -> None:
-        """Ends work under way at its next model call, and waits for it."""
+        """Ends work in progress at its next model call, and waits for it."""
         self.ended = True
         self._pool.shutdown(cancel_futures=True)
 

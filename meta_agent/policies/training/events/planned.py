@@ -1,4 +1,4 @@
-"""The rollouts of a training event, which depend on its seed and step alone."""
+"""Plans the rollouts of a training's events, by seed and step alone."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ _STEPS_PER_SEED: Final = 100_000
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
-    """Returns the task list in the order of this training seed."""
+    """Returns the tasks by key, in the random order of this training seed."""
     order = list(tasks)
     random.Random(f"tasks/{seed}").shuffle(order)
     return {task.key: task for task in order}
 
 
 def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
-    """Returns the plan of an event. A task that occurs twice gets new samples the second time."""
+    """Returns the planned rollouts of an event.
+
+    A task that occurs twice gets other sample numbers.
+    """
     repeats: Counter[str] = Counter()
     plan = []
     for index, task in enumerate(tasks):

@@ -1,1 +1,1 @@
-"""Passes through a model: which rows share a pass, and the processes that share passes."""
+"""Passes through a model in training: which rows share a pass, and which process makes it."""

@@ -23,7 +23,7 @@ _PACK_TOKENS: Final = 2048
 
 
 class Chunk(NamedTuple):
-    """Rows that go through the model at once."""
+    """Rows that go through the model in one pass."""
 
     ids: Tensor  # [rows, width], padded on the right
     labels: Tensor  # -100 where nothing is scored
@@ -35,10 +35,10 @@ class Chunk(NamedTuple):
 def chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts the rows that are scored anywhere into chunks of similar length, longest first.
+    """Cuts the rows with scored tokens into chunks of similar length, longest first.
 
-    A chunk has at most `tokens` tokens, padding included; a longer row is a chunk by itself. Few
-    tokens are cut so that every rank has a part.
+    A chunk has at most `tokens` tokens, padding included; a longer row is a chunk by itself. If
+    there are few tokens, chunks are cut smaller so that every rank has one.
     """
     prompt_width = ids.shape[1] - keep
     prompt_lengths = attention[:, :prompt_width].sum(1)
@@ -84,7 +84,7 @@ def _chunk(
 
 
 def can_pack(model: Any) -> bool:
-    """Returns True if a mask and positions decide all that a token of this model sees."""
+    """Returns True if rows can be packed: a mask and positions alone decide what each token sees."""
     from transformers.cache_utils import get_layer_types_and_kwargs
 
     config = model.config.get_text_config()
@@ -94,7 +94,7 @@ def can_pack(model: Any) -> bool:
 
 @dataclass(slots=True)
 class _Pack:
-    """Rows of one prompt, as one sequence."""
+    """Rows with the same prompt, as one sequence."""
 
     prompt: Sequence[int]
     rows: list[int] = field(default_factory=list)
@@ -108,7 +108,7 @@ class _Pack:
 def packed_chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts rows as `chunks_of` does, and computes a prompt once for all rows in one pack."""
+    """Cuts rows as `chunks_of` does, but computes a prompt once for all rows of a pack."""
     prompt_width = ids.shape[1] - keep
     reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()
     rows_of: dict[tuple[int, ...], list[int]] = {}

@@ -1,8 +1,7 @@
-"""A process that trains beside the policy child and only follows rank 0.
+"""A process that trains beside the policy child and only follows it; the child is rank 0.
 
-Only `_spawn` starts `python -m meta_agent.policies.training.passes.other_rank`. What
-it prints, and the error it ends with, go to the child's stderr.
-
+Only `_spawn` starts `python -m meta_agent.policies.training.passes.other_rank`. Its output and its
+last error go to the child's stderr.
 Not covered: how work is divided among ranks (`ranks`, `_trainer`).
 """
 
@@ -21,7 +20,7 @@ from meta_agent.policies.training.child import prepare
 
 
 def main() -> NoReturn:
-    """Trains whenever rank 0 does."""
+    """Joins the group of ranks, and trains whenever rank 0 does. Never returns."""
     prepare()
     from meta_agent.policies.training import _local
     from meta_agent.policies.training.passes.ranks import Ranks
@@ -41,11 +40,11 @@ def main() -> NoReturn:
 
 
 def _asks_nobody(*_: Any) -> NoReturn:
-    raise RuntimeError("rank 0 alone asks for rows")
+    raise RuntimeError("only rank 0 may ask the host for rows; this is a bug to report")
 
 
 def _says_nothing(_: JSON) -> None:
-    """Sends nothing: rank 0 does."""
+    """Does nothing, because rank 0 sends the events."""
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ _FOREVER: Final = timedelta(days=30)
 
 
 class Ranks:
-    """This process among `count` ranks. A single rank needs no process group."""
+    """This process's number among the `count` processes that train together.
+
+    A single rank needs no process group.
+    """
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank, self.count = rank, count
@@ -44,18 +47,18 @@ class Ranks:
         return self.rank == 0
 
     def open(self) -> int:
-        """Opens rank 0's store. Returns the port for the other ranks."""
+        """Opens the store at which ranks meet, on rank 0. Returns the port for the other ranks."""
         self._store = dist.TCPStore(
             _LOOPBACK, 0, self.count, is_master=True, timeout=_FOREVER, wait_for_workers=False
         )
         return int(self._store.port)
 
     def find(self, port: int) -> None:
-        """Connects to rank 0's store."""
+        """Connects to the store that rank 0 opened at this port."""
         self._store = dist.TCPStore(_LOOPBACK, port, self.count, timeout=_FOREVER)
 
     def meet(self) -> None:
-        """Waits for all ranks and makes the group: gloo for the CPU, NCCL for GPUs."""
+        """Waits for all ranks and makes their process group: gloo for the CPU, NCCL for GPUs."""
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
@@ -63,7 +66,7 @@ class Ranks:
         )
 
     def leave(self) -> None:
-        """Leaves the group, so that a new one can be made."""
+        """Leaves the process group, so that a new one can be made."""
         dist.destroy_process_group()
 
     def say(self, value: Any) -> None:
@@ -72,21 +75,21 @@ class Ranks:
             dist.broadcast_object_list([value], src=0, device=torch.device("cpu"))
 
     def hear(self) -> Any:
-        """Waits for the next value of rank 0 and returns it."""
+        """Waits for the next value that rank 0 sends and returns it."""
         message = [None]
         dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
         return message[0]
 
     def add_up(self, *tensors: Tensor) -> None:
-        """Sums over all ranks, in place."""
+        """Replaces each tensor by its sum over all ranks."""
         for tensor in tensors if self.count > 1 else ():
             dist.all_reduce(tensor)
 
     def deal(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
-        """Yields this rank's share of the items: place, item, and whether it counts.
+        """Yields this rank's share of the items: the item's index, the item, and whether it counts.
 
-        Collectives need equally many turns of every rank, so a rank without an item repeats the
-        last one, which then does not count.
+        Collective operations need equally many turns of every rank. So a rank without an item
+        repeats the last one, which then does not count.
         """
         for start in range(0, len(items), self.count):
             at = start + self.rank
@@ -104,12 +107,12 @@ class Ranks:
             yield
 
     def replicated(self, model: Any) -> Any:
-        """Wraps the model, so that a backward pass averages gradients over ranks."""
+        """Returns the model wrapped so that a backward pass averages gradients over ranks."""
         return DistributedDataParallel(model, broadcast_buffers=False)
 
     @staticmethod
     def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Adds gradients up on this rank alone while more passes follow (`still`)."""
+        """Returns a context that keeps gradients on this rank while more passes follow (`still`)."""
         if still and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

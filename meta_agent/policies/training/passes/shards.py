@@ -15,13 +15,16 @@ from torch import Tensor
 
 
 class Shards:
-    """A model of which each rank holds a part; rank 0 has a whole one beside it to sample with."""
+    """A model of which each rank holds a part. Rank 0 also has a whole copy to sample with."""
 
     def __init__(self, whole: Any | None) -> None:
         self.whole = whole  # None: elsewhere
 
     def split(self, model: Any) -> None:
-        """Leaves this rank its part of every weight. A layer is whole while it is computed."""
+        """Cuts every weight, so that this rank keeps its part.
+
+        A layer is whole while it is computed.
+        """
         from torch.distributed.fsdp import fully_shard
 
         kinds = set(model._no_split_modules or ())
@@ -44,7 +47,10 @@ class Shards:
 
     @staticmethod
     def keep_whole(optimizer: Any) -> None:
-        """Makes an optimizer save whole state and load sharded state. All ranks call both."""
+        """Makes an optimizer save its whole state, and load its part of one.
+
+        All ranks call both.
+        """
         optimizer.register_state_dict_post_hook(lambda _, state: _whole(state))
         optimizer.register_load_state_dict_pre_hook(_split_state)
 

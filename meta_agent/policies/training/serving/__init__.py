@@ -1,2 +1,1 @@
-"""Engines that sample for a training: their weights (`publishing`, `untied`) and their
-conversations (`speaker`)."""
+"""Engines that sample for a training: their weights, and their conversations (`speaker`)."""

@@ -34,9 +34,10 @@ _UNSERVED: Final = (
 
 
 def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Served:
-    """Returns a policy's folder as the version that engines serve, as adapter or whole weights.
+    """Returns the version that engines serve for a policy's folder, as adapter or as whole weights.
 
-    `scratch` is a folder for rewritten files. Raises ConfigError if it cannot be served.
+    `scratch` is a folder for rewritten files. Raises ConfigError if
+    engines cannot serve the policy.
     """
     rank = require_servable(folder, adapters=adapters)
     if rank:
@@ -45,13 +46,16 @@ def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Serv
 
 
 def require_servable(folder: Path, *, adapters: bool) -> int:
-    """Returns the rank for a folder's adapter, 0 for a model. Raises ConfigError."""
+    """Returns the rank that engines reserve for the folder's adapter, or 0 for a whole model.
+
+    Raises ConfigError if vLLM cannot serve the adapter.
+    """
     if not adapter.is_adapter(folder):
         return 0
     if not adapters:
         raise ConfigError(
             f"{folder} is an adapter, and the engines of this run take whole weights",
-            hint="merge it into its base and give that folder, or train adapters: --lora-rank 16",
+            hint="merge it into its base model and give that folder, or use --lora-rank 16",
         )
     settings = adapter.settings_of(folder)
     odd = [option for option in _UNSERVED if settings.get(option)]
@@ -59,7 +63,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
     if odd:
         raise ConfigError(
             f"{folder} is an adapter that vLLM cannot serve: it has {odd[0]}",
-            hint="merge it into its base and give that folder, or leave out --engines",
+            hint="merge it into its base model and give that folder, or leave out --engines",
         )
     return room_for(
         max([int(settings["r"]), *map(int, (settings.get("rank_pattern") or {}).values())])
@@ -67,7 +71,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
 
 
 class EnginePublisher:
-    """Publishes the weights that `child` trains for `output` to a fleet; a `Publisher`."""
+    """Makes a fleet of engines serve the weights that `child` trains; a `Publisher`."""
 
     def __init__(
         self, child: PolicyChild, fleet: Fleet, gateway: EngineGateway, output: Path
@@ -80,7 +84,10 @@ class EnginePublisher:
         self.metrics: dict[str, float] = {}
 
     def publish(self, step: int) -> str:
-        """Writes the current weights, and makes every engine serve them."""
+        """Writes the current weights and makes every engine serve them. Returns the version's name.
+
+        Raises InfrastructureError if engines refuse too many versions in a row.
+        """
         began = time.monotonic()
         path = self._folder / str(step)
         shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
@@ -89,7 +96,7 @@ class EnginePublisher:
         if adapter.is_adapter(path) != self._adapters:
             raise ConfigError(
                 f"adapters are trained onto {self._child.policy}, whose weights were trained whole",
-                hint="give the model that it came from, or leave out --engines",
+                hint="use the model that it was trained from, or leave out --engines",
             )
         untied_at = self._folder / "untied"
         weights = served_as(name, path, adapters=self._adapters, scratch=untied_at)
@@ -112,7 +119,7 @@ class EnginePublisher:
             raise InfrastructureError(
                 f"the engines did not take the weights {name}, {self._failed} in a row: they "
                 f"serve {served_name}",
-                hint="their logs say why; the same command resumes from the last seal",
+                hint="read the engines' logs, then run the same command again: it resumes",
             )
 
     def _tidy(self) -> None:
@@ -124,12 +131,12 @@ class EnginePublisher:
 
 
 class EngineChild:
-    """Publishes the weights that `trained` trains for `output` to `engine`, the rollouts' gateway.
+    """Makes a second child, `engine`, serve the weights that the first child trains.
 
-    `engine` is a second child: an engine without a server. It loads a checkpoint that the first one
-    writes between two steps, and checks its hash. The last published weights stay until the
-    training is done, so a stopped training can repeat dropped rollouts under the same weights.
-
+    The second child is the rollouts' gateway, an engine without a server. It loads a
+    checkpoint that the first one writes between two steps, and checks its hash. The last
+    published weights stay until the training is done, so a stopped training can repeat dropped
+    rollouts under the same weights.
     Not covered: many requests at once, and weights that fill a device twice.
     """
 
@@ -138,14 +145,17 @@ class EngineChild:
         self._folder = published_folder(output)
 
     def publish(self, step: int) -> str:
-        """Writes the current weights and makes the engine load them."""
+        """Writes the current weights and makes the engine load them. Returns the version's name."""
         path = self._folder / str(step)
         shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
         self._trained.write(path)
         return self._load(step)
 
     def publish_again(self, step: int) -> str | None:
-        """Loads the weights that were written after `step` steps, or returns None."""
+        """Loads the weights written after `step` steps.
+
+        Returns their name, or None if they are gone.
+        """
         try:
             return self._load(step)
         except (ConfigError, IntegrityError):

@@ -1,10 +1,9 @@
 """Conversations with an `hf:` policy whose weights an engine elsewhere holds.
 
-Why a child: transformers and TRL's patterns for tool calls import torch, and a chat template is a
-stranger's program that is rendered in a fork. The host loads none of them. The child runs the
-policy child's program without weights. It is not the child that trains, which is busy while
-rollouts are made ahead.
-
+They are held in a child process. Transformers and TRL's patterns for tool calls import torch, and a
+chat template is a stranger's program that is rendered in a fork. The host loads none of them. The
+child runs the policy child's program without weights. It is not the child that trains, which is
+busy while rollouts are made ahead.
 Promises: it does what `engines.talks.Talks` does, one call at a time. If the child dies, that is a
 `TrainingError`, so its attempts fail as infrastructure.
 """
@@ -21,12 +20,12 @@ from meta_agent.policies.training.policy import PolicyChild, place_of
 
 
 class Speaker(PolicyChild):
-    """A policy child that has a tokenizer and no weights; implements `Talks`."""
+    """A policy child that has a tokenizer and chat template but no weights; implements `Talks`."""
 
     stops: frozenset[int] = frozenset()
 
     def load(self, policy: str | Path) -> str:
-        """Reads a checkpoint's (or `hf:PATH`'s) tokenizer. Returns the policy's identity."""
+        """Loads the tokenizer of a checkpoint or of `hf:PATH`. Returns the policy's identity."""
         path, foreign = place_of(policy)
         command = {"op": "speak", "path": str(path), "foreign": foreign}
         answer = self._ask(command, self._timeouts.load_sec)
@@ -35,7 +34,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns what an engine has to sample for a call, or the answer if it is nothing."""
+        """Returns the tokens to sample from, or the finished reply if the context has no room."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
@@ -43,7 +42,7 @@ class Speaker(PolicyChild):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the answer to a call from the sampled tokens."""
+        """Returns the reply that the sampled tokens make."""
         command = {"op": "settle", "request": _wire.request_to_json(request), "ids": ids}
         answer = self._ask({**command, "logprobs": list(logprobs)}, self._timeouts.generate_sec)
         return self._parse("reply", _wire.reply_from_json, answer)

@@ -1,9 +1,8 @@
-"""Gives a model's head weights of its own, for engines that take whole weights.
+"""Gives a model's output head its own weights, for engines that load whole weights.
 
-If a head shares the embedding's weights, vLLM 0.32 on the CPU keeps the old head after it took
-other weights (it holds a packed copy; see `docs/log/`). A head that is in the files is loaded
-like any other layer. Files are linked, and the embedding's bytes copied once; no torch.
-
+If a head shares the embedding's weights, vLLM 0.32 on the CPU keeps the old head after it loaded
+other weights (it holds a packed copy; see `docs/log/`). A head that is in the files is loaded like
+any other layer. Files are linked, and the embedding's bytes copied once, without torch.
 Not covered: heads of other names than `lm_head`, and embeddings cut into several tensors.
 """
 
@@ -28,7 +27,10 @@ _CHUNK: Final = 16 << 20
 
 
 def untied(folder: Path, target: Path) -> Path:
-    """Writes `target` as `folder` with its own head. Returns it, or `folder` if nothing is tied."""
+    """Writes a copy of the model in `folder` whose head has its own weights; returns its folder.
+
+    Returns `folder` itself if its head shares no weights.
+    """
     config = document((folder / "config.json").read_bytes())
     if not isinstance(config, dict) or not _ties(config):
         return folder
@@ -49,7 +51,7 @@ def untied(folder: Path, target: Path) -> Path:
 
 
 def _ties(config: dict[str, JSON]) -> bool:
-    """Returns True if the head is tied, as transformers does by default."""
+    """Returns True if the head shares the embedding's weights, which is transformers' default."""
     return bool(config.get("tie_word_embeddings", True))
 
 
@@ -73,4 +75,7 @@ def _write_head(folder: Path, target: Path) -> None:
                 while unread:
                     unread -= out.write(stream.read(min(unread, _CHUNK)))
             return
-    raise ConfigError(f"{folder} has no {_EMBEDDING} in its .safetensors files")
+    raise ConfigError(
+        f"{folder} has no {_EMBEDDING} in its .safetensors files",
+        hint="leave out --engines, or use a model with an ordinary embedding",
+    )
