@@ -84,7 +84,10 @@ def _chunk(
 
 
 def can_pack(model: Any) -> bool:
-    """Returns True if rows can be packed: a mask and positions alone decide what each token sees."""
+    """Returns True if a mask and positions alone decide what each token of this model sees.
+
+    Only then can rows of one prompt be packed.
+    """
     from transformers.cache_utils import get_layer_types_and_kwargs
 
     config = model.config.get_text_config()

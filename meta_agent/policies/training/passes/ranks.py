@@ -112,7 +112,7 @@ class Ranks:
 
     @staticmethod
     def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Returns a context that keeps gradients on this rank while more passes follow (`still`)."""
+        """Returns a context that keeps gradients on this rank if more passes follow (`still`)."""
         if still and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()
