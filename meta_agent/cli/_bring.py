@@ -82,7 +82,7 @@ def init(
 @takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
     """Check the promoted harness without a model: its contract, and that it starts and ends."""
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     with stdout_for_data():
         checks = _checked(config)

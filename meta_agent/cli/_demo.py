@@ -22,8 +22,8 @@ def demo(
 ) -> None:
     """Play a recorded run on the real screens, without a model, a key or training."""
     from meta_agent.core.ledger import Ledger
-    from meta_agent.reports import open_display
-    from meta_agent.reports.terminal.text import summary
+    from meta_agent.reports import open_display, run_sections
+    from meta_agent.reports.terminal.paint import painted
     from meta_agent.studies.demo import play, recording_folder, unpacked
 
     with stdout_for_data():
@@ -34,4 +34,4 @@ def demo(
                 state = play(ledger, display, seconds)
         finally:
             display.close()
-    emit(as_json, state.to_json, lambda: summary(state))
+    emit(as_json, state.to_json, lambda: painted(run_sections.summary(state)))

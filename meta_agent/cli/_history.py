@@ -36,8 +36,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a candidate, or without a name the run and its result; or their conversations."""
-    from meta_agent.reports import reduce
-    from meta_agent.reports.terminal import text
+    from meta_agent.reports import reduce, run_sections
+    from meta_agent.reports.terminal.paint import painted
 
     with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
@@ -46,12 +46,11 @@ def show(
         return
     if name is None:
         document = {**state.to_json(), "config": dict(state.config)}
-        emit(as_json, lambda: document, lambda: text.summary(state))
+        emit(as_json, lambda: document, lambda: painted(run_sections.summary(state)))
         return
     candidate = state.candidate(name)
-    emit(
-        as_json, lambda: {"schema_version": 1, **candidate.to_json()}, lambda: text.show(candidate)
-    )
+    document = {"schema_version": 1, **candidate.to_json()}
+    emit(as_json, lambda: document, lambda: painted(run_sections.show(candidate)))
 
 
 def _show_transcript(
@@ -78,7 +77,7 @@ def diff(
 ) -> None:
     """Show what a candidate, version or commit changed, or the diff of two of them."""
     from meta_agent.core.history import HarnessRepo
-    from meta_agent.reports.terminal import text
+    from meta_agent.reports.terminal.paint import patch_text
     from meta_agent.studies.story import resolve
 
     with reading(workspace) as (place, ledger):
@@ -89,7 +88,7 @@ def diff(
     before, after = (what.commit, second.commit) if second else (what.before(repo), what.commit)
     patch = repo.diff(before, after)
     document = {"schema_version": 1, "id": what.name, "base": before, "commit": after}
-    emit(as_json, lambda: {**document, "diff": patch}, lambda: text.diff(patch), paged=True)
+    emit(as_json, lambda: {**document, "diff": patch}, lambda: patch_text(patch), paged=True)
 
 
 def revert(

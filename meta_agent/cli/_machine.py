@@ -110,7 +110,7 @@ def reap(
     as_json: JsonOption = False,
 ) -> None:
     """Remove sandboxes of this installation whose run has ended."""
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
     from meta_agent.sandboxes import reap as remove_orphans
     from meta_agent.sandboxes import reap_images
 
@@ -154,7 +154,7 @@ def get(
 def _list_models(as_json: bool) -> None:
     """Shows the known models, and where each is if it was fetched."""
     from meta_agent.policies.pretrained import PRETRAINED, folder_of
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     models = [
         {

@@ -43,7 +43,7 @@ def approve(
     from meta_agent.core.loop.verbs.approve import answer
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports import reduce
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     reply = _reply(revise, abort)
     with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
@@ -64,7 +64,7 @@ def view(
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.live.server import PageServer, new_token
     from meta_agent.reports.live.site import Site
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     place = open_workspace(workspace_root(workspace))
     server = PageServer(Site(place, run), new_token(), port)

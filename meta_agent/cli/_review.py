@@ -49,9 +49,9 @@ def report(
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields, format_name)
         return
-    from meta_agent.reports import reduce
+    from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.documents import report_json
-    from meta_agent.reports.terminal.text import report as drawing
+    from meta_agent.reports.terminal.paint import painted
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -62,20 +62,22 @@ def report(
         typer.echo(f"wrote {html}", err=True)
         if not as_json:
             return
-    emit(as_json, lambda: report_json(state), lambda: drawing(state, every_metric))
+    sections = run_sections.report(state, every_metric=every_metric)
+    unfold = ["evidence"] if every_metric else []
+    emit(as_json, lambda: report_json(state), lambda: painted(sections, unfold=unfold))
 
 
 def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Show whether a run is running, done, or waiting to be resumed."""
-    from meta_agent.reports import reduce
+    from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.documents import status_json
-    from meta_agent.reports.terminal.text import status as drawing
+    from meta_agent.reports.terminal.paint import painted
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
-    emit(as_json, lambda: status_json(state), lambda: drawing(state))
+    emit(as_json, lambda: status_json(state), lambda: painted(run_sections.status(state)))
 
 
 def log(
@@ -97,12 +99,13 @@ def log(
     from meta_agent.reports import reduce
     from meta_agent.reports.documents import log_json
     from meta_agent.reports.terminal import text
+    from meta_agent.reports.terminal.paint import lines
 
     with reading(workspace) as (place, ledger):
         if graph:
             graph_text = HarnessRepo(place.harness_repo).graph()
             document = {"schema_version": 1, "graph": graph_text}
-            emit(as_json, lambda: document, lambda: text.lines(graph_text.splitlines()), paged=True)
+            emit(as_json, lambda: document, lambda: lines(graph_text.splitlines()), paged=True)
             return
         if follow and not as_json:
             text.follow(ledger, run)
@@ -120,15 +123,15 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why a candidate was promoted, rejected or found invalid, with the numbers."""
-    from meta_agent.reports import reduce
-    from meta_agent.reports.terminal import text
+    from meta_agent.reports import reduce, run_sections
+    from meta_agent.reports.terminal.paint import painted
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
     view = state.candidate(candidate)
     decisions = state.decisions_on(view.id)
     document = {**view.full_json(), "decisions": [each.to_json() for each in decisions]}
-    emit(as_json, lambda: document, lambda: text.why(view, decisions))
+    emit(as_json, lambda: document, lambda: painted(run_sections.why(view, decisions)))
 
 
 def verify(

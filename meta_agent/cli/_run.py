@@ -39,6 +39,8 @@ def evolve(
 ) -> None:
     """Run the loop. The same command resumes an unfinished run."""
     from meta_agent.composition import library
+    from meta_agent.reports import run_sections
+    from meta_agent.reports.terminal.paint import painted
 
     if planned_for and not dry_run:
         raise ConfigError(
@@ -49,9 +51,8 @@ def evolve(
         _show_forecast(config, planned_for, as_json)
         return
     result = _work(lambda display: library.run(config, display))
-    from meta_agent.reports.terminal.text import summary
 
-    emit(as_json, result.to_json, lambda: summary(result.state))
+    emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
 
 
 @takes(

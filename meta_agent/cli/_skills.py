@@ -130,7 +130,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Copy skills to a project for coding agents: .agents/skills and .claude/skills."""
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
     from meta_agent.skills import export as hand_on
 
     place = _library(library, workspace)

@@ -94,7 +94,7 @@ def tasks_check(
 
     from meta_agent.composition.inputs import options_of, with_named_tasks
     from meta_agent.domains.check import check_tasks, default_manifest, render, write_manifest
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     with stdout_for_data():
         config = config.model_copy(update={"tasks": None if file is None else Path(file)})
@@ -125,7 +125,8 @@ def tasks_list(
     as_json: JsonOption = False,
 ) -> None:
     """List the public task sets that --tasks takes by name."""
-    from meta_agent.reports.terminal.text import lines, rows_table
+    from meta_agent.reports.terminal.paint import lines
+    from meta_agent.reports.terminal.text import rows_table
 
     if name == "reasoning-gym":
         from meta_agent.domains.reasoning_gym import generators
@@ -166,7 +167,7 @@ def tasks_images(
 ) -> None:
     """Get the images of a task file: local ones, from tars, or with --pull from registries."""
     from meta_agent.domains.swe import fetch_images
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     if config.domain == "harbor":
         from meta_agent.domains.harbor import make_images
@@ -262,7 +263,7 @@ def tasks_mine(
 
 
 def _show(result: Made, as_json: bool) -> None:
-    from meta_agent.reports.terminal.text import lines
+    from meta_agent.reports.terminal.paint import lines
 
     emit(as_json, result.to_json, lambda: lines(result.lines()))
 

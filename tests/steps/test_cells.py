@@ -176,9 +176,9 @@ def test_the_rest_is_made_only_where_no_cell_is_just_that(bench: Bench) -> None:
 def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Bench) -> None:
     from rich.console import Console
 
-    from meta_agent.reports import reduce
+    from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.pages.html import render_html
-    from meta_agent.reports.terminal import text
+    from meta_agent.reports.terminal.paint import painted
 
     prepare(bench)
     having(bench, *FOUR[:2])
@@ -190,7 +190,7 @@ def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Benc
     state = reduce(bench.run.ledger, "r")
     assert [view.chosen for view in state.cells] == [True, False, False]
     with (console := Console(width=160)).capture() as seen:
-        console.print(text.report(state))
+        console.print(painted(run_sections.report(state)))
     assert "without g0/c1" in seen.get() and "continued from" in seen.get()
     assert "without g0/c1" in render_html(state)
 

@@ -16,9 +16,9 @@ from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.finish import finish
 from meta_agent.core.loop.records import HandedOver, Judged
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
-from meta_agent.reports import reduce
+from meta_agent.reports import reduce, run_sections
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal import text
+from meta_agent.reports.terminal.paint import painted
 from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
@@ -97,10 +97,10 @@ def test_every_reader_shows_it_and_every_verdict_can_be_computed_again(bench: Be
     handed = whole(begun(bench))
     state = reduce(bench.run.ledger, "r")
     with (console := Console(width=200)).capture() as seen:
-        console.print(text.summary(state))
-        console.print(text.report(state))
+        console.print(painted(run_sections.summary(state)))
+        console.print(painted(run_sections.report(state)))
         for one in state.candidates.values():
-            console.print(text.why(one))
+            console.print(painted(run_sections.why(one)))
     shown = seen.get()
     assert "proven: this harness, over training seeds" in shown
     assert "this version" in shown and "continued from" in shown and "merged as" in shown
@@ -156,7 +156,7 @@ def test_of_what_changes_nothing_the_start_is_handed_over_and_said_to_be(bench: 
     assert not outcomes(bench, "live") and bench.repo.head() == start
     state = reduce(bench.run.ledger, "r")
     with (console := Console(width=200)).capture() as seen:
-        console.print(text.summary(state))
+        console.print(painted(run_sections.summary(state)))
     assert "the start: nothing that was tried did better on search" in seen.get()
 
 

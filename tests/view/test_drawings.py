@@ -19,6 +19,7 @@ from meta_agent.reports import (
     open_display,
     recorded,
     reduce,
+    run_sections,
     verdict_note,
     visible,
 )
@@ -28,8 +29,8 @@ from meta_agent.reports._parts import EvidenceView
 from meta_agent.reports.evidence_sections import compared
 from meta_agent.reports.pages.html import render_html, write_html
 from meta_agent.reports.run_figures import arm_of
-from meta_agent.reports.terminal import text
-from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.paint import lines, painted, patch_text
+from meta_agent.reports.terminal.text import facts
 
 from .sample import HOSTILE, PATCH, write_sample
 
@@ -70,14 +71,14 @@ def test_characters_that_act_on_a_terminal_are_spelled_out(raw: str, shown: str)
 
 def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
     for drawing in (
-        text.summary(state),
-        text.report(state),
-        text.status(state),
-        text.why(state.candidate("g1/c1")),
-        text.show(state.candidate("g1/c1")),
-        text.diff(HOSTILE),
-        text.lines([HOSTILE]),
-        text.facts({"name": HOSTILE}),
+        painted(run_sections.summary(state)),
+        painted(run_sections.report(state)),
+        painted(run_sections.status(state)),
+        painted(run_sections.why(state.candidate("g1/c1"))),
+        painted(run_sections.show(state.candidate("g1/c1"))),
+        patch_text(HOSTILE),
+        lines([HOSTILE]),
+        facts({"name": HOSTILE}),
     ):
         shown = printed(drawing)
         assert shown.strip()
@@ -85,7 +86,7 @@ def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
 
 
 def test_summary_tells_before_after_verdicts_and_next_commands(state: RunState) -> None:
-    shown = printed(text.summary(state))
+    shown = printed(painted(run_sections.summary(state)))
     for part in (
         "47.6 % [43.3, 51.9], n 512",
         "61.3 % [57.1, 65.5], n 512",
@@ -102,7 +103,7 @@ def test_summary_tells_before_after_verdicts_and_next_commands(state: RunState) 
 
 def test_on_a_narrow_terminal_the_last_column_goes_below_its_row(state: RunState) -> None:
     stream = io.StringIO()
-    Console(file=stream, width=80).print(text.summary(state))
+    Console(file=stream, width=80).print(painted(run_sections.summary(state)))
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
     row = next(place for place, line in enumerate(lines) if line.startswith("g1/c0 "))
@@ -110,7 +111,7 @@ def test_on_a_narrow_terminal_the_last_column_goes_below_its_row(state: RunState
 
 
 def test_why_tells_the_numbers_that_decided(state: RunState) -> None:
-    shown = printed(text.why(state.candidate("g0/c0")))
+    shown = printed(painted(run_sections.why(state.candidate("g0/c0"))))
     for part in ("+10.3 points", "[+4.1, +16.5]", "512 pairs", "4 training seeds", "down by 0.1"):
         assert part in shown
 
@@ -278,7 +279,7 @@ def test_alerts_bring_their_metric_into_the_short_report() -> None:
 
 
 def test_diff_keeps_every_line() -> None:
-    assert printed(text.diff(PATCH)).split() == PATCH.split()
+    assert printed(patch_text(PATCH)).split() == PATCH.split()
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,8 @@ def test_seeds_of_one_arm_share_a_colour(series: str, arm: str) -> None:
 
 
 def test_spend_by_role_is_in_every_summary(state: RunState) -> None:
-    for shown in (printed(text.summary(state)), printed(text.status(state))):
+    for sections in (run_sections.summary(state), run_sections.status(state)):
+        shown = printed(painted(sections))
         for row in (
             "analyst 2 84,440 $0.0512 3,000 tokens, $0.0200",
             "proposer 1 4,100 $0.1875 –",
@@ -327,7 +329,7 @@ def test_an_unknown_price_is_said_to_be_unknown_by_role_and_in_the_sum() -> None
 
 
 def test_the_summary_has_a_line_per_refused_draft_and_decision(state: RunState) -> None:
-    shown = printed(text.summary(state))
+    shown = printed(painted(run_sections.summary(state)))
     assert "noted" in shown and "the filter drops what is hard" in shown
     for part in ("g1 path_outside_allowlist: ", "g0/c0 a person: APPROVE (merge)"):
         assert part in shown
@@ -355,7 +357,7 @@ def test_a_version_is_one_curve_with_a_band_over_its_seeds() -> None:
 def test_a_replay_says_what_it_was_fed_from_and_how_well_it_fits(drift: int, says: str) -> None:
     labels = {"model": "a capable model", "cost": HOSTILE}
     state = RunState("r", replay={"recording": "swe-1", "labels": labels, "drift": drift})
-    for shown in (printed(text.summary(state)), render_html(state)):
+    for shown in (printed(painted(run_sections.summary(state))), render_html(state)):
         for part in ("swe-1", "a capable model", says):
             assert part in shown
         assert not CONTROL.search(shown)

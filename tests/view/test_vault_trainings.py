@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from meta_agent.core.ledger import Ledger
-from meta_agent.reports import RunState, handover_note, reduce
+from meta_agent.reports import RunState, handover_note, reduce, run_sections
 from meta_agent.reports._facts import card_facts
 from meta_agent.reports._format import measured_text, vault_text
 from meta_agent.reports._parts import Measured
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal.text import summary
+from meta_agent.reports.terminal.paint import painted
 from meta_agent.reports.terminal.two_runs import table
 
 from .sample import write_sample
@@ -39,7 +39,7 @@ def note(state: RunState) -> str:
 
 
 PLACES: dict[str, Callable[[RunState], str]] = {
-    "summary": lambda state: on_paper(summary(state)),
+    "summary": lambda state: on_paper(painted(run_sections.summary(state))),
     "page": render_html,
     "two runs": lambda state: on_paper(table(state, state)),
     "the model's card": lambda state: "\n".join(told for _, told in card_facts(state)),

@@ -11,12 +11,13 @@ from rich.console import Console, RenderableType
 
 from meta_agent.core.ledger import Event, Ledger
 from meta_agent.core.protocols import Effect
-from meta_agent.reports import MetricPoint, RunState, open_display, recorded, reduce
+from meta_agent.reports import MetricPoint, RunState, open_display, recorded, reduce, run_sections
 from meta_agent.reports._format import interval_bar, plain_leaves, value_text
 from meta_agent.reports._parts import CandidateView, EvidenceView, SkillView
 from meta_agent.reports._sentences import progress
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal import text
+from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.text import log, verified
 
 from .sample import write_sample
 
@@ -39,13 +40,13 @@ def judged() -> CandidateView:
 
 
 def test_why_begins_with_a_sentence_and_a_picture() -> None:
-    told = shown(text.why(judged())).splitlines()
+    told = shown(painted(run_sections.why(judged()))).splitlines()
     assert told[0].rstrip() == "g0/c1 is PROMOTE, because it gained."
     assert "●" in told[1] and "points of clean success" in told[1]
 
 
 def test_no_record_shows_its_own_form() -> None:
-    told = shown(text.why(judged()))
+    told = shown(painted(run_sections.why(judged())))
     assert "{" not in told and '"' not in told
     assert "inputs.budget.alpha" in told and "0.05" in told
     assert "2 entries (--json shows them)" in told
@@ -83,22 +84,23 @@ def test_verify_says_what_it_did(ok: bool) -> None:
         **{"taken_as_recorded": ["clock"], "steps": 72, "rows": 576, "regraded": 9},
         **{"journal": "f" * 64, "decided": []},
     }
-    drawn = shown(text.verified(told))
+    drawn = shown(verified(told))
     assert ("computed again it is the same" in drawn) is ok
     assert "72 steps" in drawn and "{" not in drawn
     assert ok or "0.9 -> 0.4" in drawn
 
 
 def test_a_run_is_named_only_where_two_meet() -> None:
-    assert "r/g0" not in shown(text.why(judged())) + shown(text.show(judged()))
-    (line,) = text.log([], [Event(1, "r", "note", 0.0, {"text": "r/g0/c1 waits, q/g0/c1 did not"})])
+    for sections in (run_sections.why(judged()), run_sections.show(judged())):
+        assert "r/g0" not in shown(painted(sections))
+    (line,) = log([], [Event(1, "r", "note", 0.0, {"text": "r/g0/c1 waits, q/g0/c1 did not"})])
     assert line.plain.endswith("  g0/c1 waits, q/g0/c1 did not")
 
 
 def test_a_log_cuts_no_phase_and_shows_no_field_names_of_one() -> None:
     detail = "generation 0: " + ", ".join(f"g0/c{n}" for n in range(30))
     event = Event(1, "r", "phase", 0.0, {"name": "bundle", "detail": detail})
-    (line,) = text.log([], [event])
+    (line,) = log([], [event])
     assert line.plain.endswith(f"bundle: {detail}")
 
 
@@ -122,7 +124,7 @@ def test_a_setting_is_no_json(value: object, told: str) -> None:
 
 
 def test_a_status_begins_with_sentences() -> None:
-    told = shown(text.status(RunState("r", exit_reason="done")))
+    told = shown(painted(run_sections.status(RunState("r", exit_reason="done"))))
     assert told.startswith("what happened") and "\nrun " in told
 
 

@@ -94,11 +94,6 @@ class Transcripts:
         names = (_name_in(path) for path in files)
         return sorted((name for name in names if name), key=_natural)
 
-    def exchanges(self) -> Iterator[Exchange]:
-        """Yields every exchange of the run, conversation by conversation."""
-        for name in self.conversations():
-            yield from self.read(name)
-
     def manifest(self) -> dict[str, JSON] | None:
         """Returns what `write_manifest` wrote last. Raises IntegrityError if it is damaged."""
         path = self.root / MANIFEST

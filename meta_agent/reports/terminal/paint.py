@@ -79,7 +79,7 @@ def patch_text(patch: str) -> Text:
     return text
 
 
-def raw_lines(texts: Iterable[str]) -> Text:
+def lines(texts: Iterable[str]) -> Text:
     """Returns lines that were made elsewhere: odd characters spelled out, nothing wrapped."""
     return Text("\n".join(map(visible, texts)), no_wrap=True, overflow="ignore")
 

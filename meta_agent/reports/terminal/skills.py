@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from meta_agent.reports.sections import Cell, Facts, Section, Table, Words
-from meta_agent.reports.terminal.paint import painted, raw_lines
+from meta_agent.reports.terminal.paint import lines, painted
 
 _SHOWN = ("status", "kind", "domain", "worth", "origin", "licence", "path")
 
@@ -38,4 +38,4 @@ def whole(row: Mapping[str, Any]) -> RenderableType:
     facts += [("trial", trial["words"]) for trial in row["trials"]]
     facts += [("warning", warning) for warning in row["warnings"]]
     head = painted([Section([Facts(facts, limit=0)]), Section([Words(row["description"])])])
-    return Group(head, Text(), raw_lines(row["body"].splitlines()))
+    return Group(head, Text(), lines(row["body"].splitlines()))

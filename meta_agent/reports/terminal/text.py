@@ -10,54 +10,15 @@ from typing import Any, Final
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Event, Ledger, Step
 from meta_agent.core.protocols import JSON, ROLES
-from meta_agent.reports import run_sections
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
-from meta_agent.reports._parts import CandidateView
 from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
 from meta_agent.reports.sections import Cell, Facts, Style, Table, Words
 from meta_agent.reports.state import RunState, reduce
-from meta_agent.reports.terminal.paint import painted, patch_text, raw_lines
+from meta_agent.reports.terminal.paint import lines, painted
 
 LOOK_SEC: Final = 1.0
-
-
-def summary(state: RunState) -> RenderableType:
-    """Returns the end of a run: before and after, every verdict, skills, what to type next."""
-    return painted(run_sections.summary(state))
-
-
-def status(state: RunState) -> RenderableType:
-    """Returns where a run stands now: in sentences, then the figures."""
-    return painted(run_sections.status(state))
-
-
-def report(state: RunState, every_metric: bool = False) -> RenderableType:
-    """Returns the health of each version, what did the gains, then the summary."""
-    sections = run_sections.report(state, every_metric=every_metric)
-    return painted(sections, unfold=["evidence"] if every_metric else [])
-
-
-def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> RenderableType:
-    """Returns what decided about a candidate: a sentence and a picture, then the numbers."""
-    return painted(run_sections.why(candidate, decisions))
-
-
-def show(candidate: CandidateView) -> RenderableType:
-    """Returns what a candidate is; `why` says what became of it."""
-    return painted(run_sections.show(candidate))
-
-
-def diff(patch: str) -> Text:
-    """Returns a patch with its lines coloured."""
-    return patch_text(patch)
-
-
-def lines(texts: Iterable[str]) -> Text:
-    """Returns lines that were made elsewhere, with control characters spelled out."""
-    return raw_lines(texts)
 
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
