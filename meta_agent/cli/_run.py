@@ -114,11 +114,15 @@ def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) ->
 
     with stdout_for_data():
         predicted = library.forecast(config, planned(planned_for) if planned_for else None)
-    plan, estimate = predicted.plan.to_json(), predicted.estimate
     emit(
         as_json,
         predicted.to_json,
         lambda: drawing(
-            predicted.config.to_json(), plan, estimate, predicted.placing, predicted.work
+            predicted.config.to_json(),
+            predicted.plan.to_json(),
+            predicted.estimate,
+            predicted.placing.memory,
+            predicted.placing.workers,
+            predicted.work,
         ),
     )

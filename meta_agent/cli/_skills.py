@@ -53,14 +53,14 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a skill with its text, trials and origin, or without a name all skills."""
-    from meta_agent.reports.terminal.skills import table, whole
+    from meta_agent.reports.terminal.text import skill_page, skills_table
     from meta_agent.skills.worth import trials
 
     place = _library(library, workspace)
     if name is None:
         rows = [_row(place, skill) for skill in place.all()]
         listing = {"schema_version": 1, "library": str(place.path), "skills": rows}
-        emit(as_json, lambda: listing, lambda: table(rows), paged=True)
+        emit(as_json, lambda: listing, lambda: skills_table(rows), paged=True)
         return
     skill = place.skill(name)
     own_trials = [trial for trial in trials(place.path) if trial.skill == skill.name]
@@ -71,7 +71,7 @@ def show(
         "body": skill.body,
         "trials": [{**_plain(trial), "words": trial.words} for trial in own_trials],
     }
-    emit(as_json, lambda: document, lambda: whole(document), paged=True)
+    emit(as_json, lambda: document, lambda: skill_page(document), paged=True)
 
 
 @skills_app.command()

@@ -399,22 +399,12 @@ def _fold_candidate(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.candidates[candidate.id] = candidate
 
 
-def _fold_screen(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.screens.append(dict(outcome))
-
-
 def _fold_live(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.confirm_queries += outcome.get("split") == "confirm"
     if kind := outcome.get("claim"):
         state.claims[str(kind)] = outcome.get("verdict") or {}
     if candidate := state.candidates.get(str(outcome.get("candidate"))):
         candidate.lives.append(dict(outcome))
-
-
-def _fold_verdict(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.verdict = dict(outcome)
 
 
 def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -425,11 +415,6 @@ def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
         state.lead = None
     measured = Measured.parse(outcome) if outcome.get("clean_success") is not None else None
     state.versions.append(_version(outcome, measured))
-
-
-def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.reverted = str(outcome.get("commit"))
 
 
 def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -450,6 +435,18 @@ def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.lead = outcome if outcome.get("members") else None
 
 
+def _on_candidate(
+    change: Callable[[CandidateView, Mapping[str, Any]], object],
+) -> Callable[[RunState, Mapping[str, Any]], None]:
+    """Returns a fold that changes the candidate that the outcome names."""
+
+    def fold(state: RunState, outcome: Mapping[str, Any]) -> None:
+        if candidate := state.candidates.get(str(outcome.get("candidate"))):
+            change(candidate, outcome)
+
+    return fold
+
+
 def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
     """Returns a fold that stores the outcome in this field."""
     return lambda state, outcome: setattr(state, name, outcome)
@@ -467,11 +464,13 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "proposal": _fold_proposal,
     "revision": _fold_revision,
     "candidate": _fold_candidate,
-    "screen": _fold_screen,
+    "screen": _on_candidate(lambda candidate, step: candidate.screens.append(dict(step))),
     "live": _fold_live,
-    "verdict": _fold_verdict,
+    "verdict": _on_candidate(lambda candidate, step: setattr(candidate, "verdict", dict(step))),
     "merge": _fold_merge,
-    "revert": _fold_revert,
+    "revert": _on_candidate(
+        lambda candidate, step: setattr(candidate, "reverted", str(step.get("commit")))
+    ),
     "cell": _fold_cell,
     "bundle": _fold_bundle,
     "handover": _kept_as("handover"),

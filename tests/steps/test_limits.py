@@ -140,9 +140,9 @@ def test_a_plan_for_weights_of_ones_own_says_attempts_and_tokens(
     assert planned.to_json()["work"] == planned.work._asdict()
     capped = forecast(config.model_copy(update={"budget": 100}))
     assert capped.work is not None and capped.work.attempts == 100
-    plan = capped.plan.to_json()
+    config, plan, placing = capped.config.to_json(), capped.plan.to_json(), capped.placing
     Console(width=160).print(
-        drawing(capped.config.to_json(), plan, capped.estimate, capped.placing, capped.work)
+        drawing(config, plan, capped.estimate, placing.memory, placing.workers, capped.work)
     )
     shown = " ".join(capsys.readouterr().out.split())
     assert "attempts at most 100, and those at vault tasks" in shown

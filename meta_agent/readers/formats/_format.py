@@ -139,6 +139,11 @@ def numbers_of(row: Row, count: Count) -> dict[str, float]:
     return numbers
 
 
+def having(*names: str, claim: int = CERTAIN) -> Callable[[JSON], int]:
+    """Returns a `claims`: it claims an object that holds all these fields."""
+    return lambda value: claim if has(value, *names) else 0
+
+
 def rows_under(
     name: str, beside: str = "", field_name: str = ""
 ) -> Callable[[Placed], Iterator[Placed]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys
+from meta_agent.readers.formats._format import Count, Format, Keys, having
 from meta_agent.readers.formats._messages import (
     messages_of_items,
     parse_completion,
@@ -112,10 +112,6 @@ _VERIFIER: Final = ("extracted_model_code", "extracted_model_output", "result", 
 _TIMES: Final = ("eval_sandbox_start_time_taken", "patch_verification_time_taken")
 
 
-def _claims_nemo_gym(value: JSON) -> int:
-    return CERTAIN if has(value, "responses_create_params", "response") else 0
-
-
 def _read_nemo_gym(row: Row, count: Count) -> Draft:
     params, response = row.object("responses_create_params"), row.object("response")
     if not params or not response:
@@ -164,7 +160,7 @@ NEMO_GYM: Final = Format(
     "nemo-gym",
     "NeMo Gym rollouts, JSON lines",
     "responses_create_params, response",
-    _claims_nemo_gym,
+    having("responses_create_params", "response"),
     _read_nemo_gym,
     identity=_identity_of_response,
 )

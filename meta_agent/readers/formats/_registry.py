@@ -12,7 +12,7 @@ from meta_agent.core.rollouts.record import from_json, tokens_from_json
 from meta_agent.readers.formats._agents import MINI_SWE_AGENT, SWE_AGENT
 from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS, TAU_BENCH
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import CERTAIN, Count, Format
+from meta_agent.readers.formats._format import Count, Format, having
 from meta_agent.readers.formats._harbor import ATIF, HARBOR
 from meta_agent.readers.formats._inspect import INSPECT
 from meta_agent.readers.formats._openai import DIALOGUES, NEMO_GYM
@@ -21,11 +21,6 @@ from meta_agent.readers.formats._row import Row, RowError, has
 from meta_agent.readers.formats._training import TRL, VERIFIERS, VERL
 
 _SHOWN_FIELDS: Final = 12
-
-
-def _claims_own(value: JSON) -> int:
-    marks = ("schema_version", "task_key", "harness_commit", "messages")
-    return CERTAIN if has(value, *marks) else 0
 
 
 def _read_own(row: Row, count: Count) -> Draft:
@@ -47,7 +42,7 @@ OWN: Final = Format(
     "meta-agent",
     "rollouts as this project stores them",
     "schema_version, task_key, harness_commit, messages",
-    _claims_own,
+    having("schema_version", "task_key", "harness_commit", "messages"),
     _read_own,
     identity=lambda row, path: dict(row.values),
 )

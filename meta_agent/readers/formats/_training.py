@@ -14,6 +14,7 @@ from meta_agent.readers.formats._format import (
     Count,
     Format,
     Keys,
+    having,
     identity_by,
     numbers_of,
 )
@@ -151,10 +152,6 @@ _TRL: Final = Keys(advantage="advantage")
 _TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
 
 
-def _claims_trl(value: JSON) -> int:
-    return 2 if has(value, "step", "prompt", "completion") else 0
-
-
 def _read_trl(row: Row, count: Count) -> Draft:
     prompt, completion = (_without_nulls(row.get(name)) for name in ("prompt", "completion"))
     if prompt is None or completion is None:
@@ -210,7 +207,7 @@ TRL: Final = Format(
     "trl-completions",
     "completions that a TRL trainer logged (Parquet)",
     "step, prompt, completion, advantage, one column per reward",
-    _claims_trl,
+    having("step", "prompt", "completion", claim=2),
     _read_trl,
     layout="parquet",
 )
@@ -222,10 +219,6 @@ TRL: Final = Format(
 # 0, and `acc` of true, false, 1 or 0, which verl takes for its accuracy, is the outcome.
 
 _VERL: Final = Keys(skip="request_id uid index")
-
-
-def _claims_verl(value: JSON) -> int:
-    return CERTAIN if has(value, "input", "output", "score", "step") else 0
 
 
 def _read_verl(row: Row, count: Count) -> Draft:
@@ -257,6 +250,6 @@ VERL: Final = Format(
     "verl",
     "verl's generation dumps, JSON lines",
     "input, output, score, step",
-    _claims_verl,
+    having("input", "output", "score", "step"),
     _read_verl,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -20,38 +20,31 @@ from meta_agent.reports.terminal.text import settings_table
 _COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "price from")
 
 
-class Work(Protocol):
-    """The most attempts of a run, and the most tokens in them."""
-
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def tokens(self) -> int: ...
-
-
-class Placed(Protocol):
-    """Trainings side by side, and what each takes."""
-
-    @property
-    def workers(self) -> int: ...
-    @property
-    def memory(self) -> Memory | None: ...
-
-
 def forecast(
     config: Mapping[str, Any],
     plan: Mapping[str, Any],
     estimate: Estimate,
-    placed: Placed,
-    work: Work | None,
+    memory: Memory | None,
+    workers: int,
+    work: tuple[int, int] | None,
 ) -> RenderableType:
-    """Returns all of `evolve --dry-run`."""
+    """Returns all of `evolve --dry-run`.
+
+    Args:
+        config: every setting, with its origin.
+        plan: the sizes that follow.
+        estimate: calls, tokens and money by role.
+        memory: what one training takes; None if nothing is trained.
+        workers: trainings side by side.
+        work: the most attempts of a run, and the most tokens in them.
+    """
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
+    facts = [*_facts(estimate), *_further(plan), *_memory(memory, workers), *_work(work)]
     sections = present(
         Section([settings_table(config, plan)]),
         Section([by_role]),
-        Section([Facts([*_facts(estimate), *_further(plan), *_memory(placed), *_work(work)])]),
+        Section([Facts(facts)]),
         *warnings,
     )
     return painted(sections)
@@ -92,16 +85,17 @@ def _further(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
 
 
-def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
-    if placed.memory is not None:
-        yield "memory of a training", f"{gib(placed.memory.total)}: {by_part(placed.memory)}"
-        yield "trainings at once", str(placed.workers)
+def _memory(memory: Memory | None, workers: int) -> Iterator[tuple[str, str]]:
+    if memory is not None:
+        yield "memory of a training", f"{gib(memory.total)}: {by_part(memory)}"
+        yield "trainings at once", str(workers)
 
 
-def _work(work: Work | None) -> Iterator[tuple[str, str]]:
+def _work(work: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
     if work is not None:
-        yield "attempts", f"at most {work.attempts:,}, and those at vault tasks"
-        yield "tokens of the policy", f"at most {_count(work.tokens)}; --limits lowers this"
+        attempts, tokens = work
+        yield "attempts", f"at most {attempts:,}, and those at vault tasks"
+        yield "tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"
         yield "hours", "not measured for this model on this machine"
 
 

@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from meta_agent.core.ledger import Event, Ledger, Step
 from meta_agent.core.protocols import JSON, ROLES
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
 from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
-from meta_agent.reports.sections import Cell, Facts, Style, Table, Words
+from meta_agent.reports.sections import Cell, Facts, Section, Style, Table, Words
 from meta_agent.reports.state import RunState, reduce
 from meta_agent.reports.terminal.paint import lines, painted
 
 LOOK_SEC: Final = 1.0
+_SKILL_FACTS: Final = ("status", "kind", "domain", "worth", "origin", "licence", "path")
 
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
@@ -165,3 +166,30 @@ def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
         for level, name, detail, fix in rows
     ]
     return painted([Table(("", "", ""), cells, whole=(0, 1), limit=0)])
+
+
+def skills_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Returns a row for each skill."""
+    if not rows:
+        return Text("there is no skill")
+    cells = [
+        (
+            row["name"],
+            ("avoid, " if row["kind"] == "negative" else "") + row["status"],
+            row["domain"],
+            row["worth"] or row["description"].partition(". ")[0],
+        )
+        for row in rows
+    ]
+    headings = ("skill", "standing", "domain", "worth, or what it is about")
+    return painted([Table(headings, cells, whole=range(3), limit=0)])
+
+
+def skill_page(row: Mapping[str, Any]) -> RenderableType:
+    """Returns one skill: what is known of it, then its words as they are."""
+    rows: list[tuple[str, Cell]] = [("skill", Words(row["name"], "strong"))]
+    rows += [(name, str(row[name])) for name in _SKILL_FACTS if row[name]]
+    rows += [("trial", trial["words"]) for trial in row["trials"]]
+    rows += [("warning", warning) for warning in row["warnings"]]
+    head = painted([Section([Facts(rows, limit=0)]), Section([Words(row["description"])])])
+    return Group(head, Text(), lines(row["body"].splitlines()))
