@@ -1,7 +1,7 @@
-"""Skills: what verdicts taught, as Agent Skills folders that any client can read.
+"""Skills: lessons that verdicts taught, as Agent Skills folders that any client can read.
 
-A skill is data with provenance. It may change the order in which ideas are tried; it never decides
-what is merged.
+A skill is data with its source. It may change the order in which ideas are tried;
+it never decides what is merged.
 """
 
 from meta_agent.skills._distil import distil

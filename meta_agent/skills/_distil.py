@@ -1,11 +1,11 @@
-"""Turns a verdict into a lesson: what was seen, what was done, what came of it, with the code.
+"""Turns a verdict into a lesson: what was observed and changed, and what came of it, with the code.
 
-Promises: only settled verdicts teach. A promotion writes a positive skill; an INVALID branch, and a
-rejection whose interval excludes any gain, write a negative one; INCONCLUSIVE and candidates that
-were merely ranked out write none. Every number is from the verdict or the evidence it rested on.
-
-Does not cover: whether a lesson carries over to another domain; its status says it has not been
-tried there.
+Promises: only settled verdicts teach. A promotion writes a positive skill. An INVALID
+verdict, and a rejection whose interval excludes any gain, write a negative one. INCONCLUSIVE
+verdicts write none, nor do candidates that were merely ranked out. Every number is from the
+verdict or the evidence it rested on.
+Not covered: whether a lesson carries over to another domain; its status says
+that it has not been tried there.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def distil(
     domain: str,
     trusted_text: bool = True,
 ) -> SkillDraft | None:
-    """The lesson of a verdict, or None where nothing was settled.
+    """Returns the lesson of a verdict as a skill, or None if the verdict settles nothing.
 
     Args:
-        diff: What the candidate changed, as `HarnessRepo.diff(base, commit)` gives it.
-        evidence: The evidence that the proposal read, as JSON; its numbers go into a table.
-        trusted_text: False where a language model wrote the hypothesis: the skill is quarantined.
+        diff: the candidate's change, as `HarnessRepo.diff(base, commit)` returns it.
+        evidence: the evidence that the proposal read, as JSON; its numbers go into a table.
+        trusted_text: False if a language model wrote the hypothesis; the skill is then quarantined.
     """
     kind = lesson_kind(verdict)
     if kind is None:
@@ -66,7 +66,7 @@ def distil(
 
 
 def lesson_kind(verdict: Verdict) -> Kind | None:
-    """What a verdict teaches, if anything."""
+    """Returns whether a verdict teaches what to do ("positive") or to avoid; None if neither."""
     if verdict.screened_out or verdict.kind is VerdictKind.INCONCLUSIVE:
         return None
     if verdict.kind is VerdictKind.PROMOTE:
@@ -166,13 +166,13 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 
 def tried(statement: str) -> str:
-    """What an edit does, of a hypothesis that also says what was hoped of it and why."""
+    """Returns what an edit does, from a hypothesis that may also say what was hoped and why."""
     match = _HYPOTHESIS.fullmatch(_sentence(statement))
     return match["does"].rstrip(",") if match else _sentence(statement)
 
 
 def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
-    """What carries over: the sign that was acted on, and what acting on it came to."""
+    """Returns the part that carries over: the metric that was acted on, and what that changed."""
     came = f"On {domain} this was measured: {tried(candidate.hypothesis.statement)}"
     judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
     rest = "It is no answer to that sign." if kind == "negative" else "Look for that sign first."
@@ -180,14 +180,14 @@ def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, met
 
 
 def _general(metric: str, kind: Kind) -> str:
-    """What to suspect and what to do, in no suite's own words; nothing for an unknown metric."""
+    """Returns what the metric hints at and what to do about it; empty for an unknown metric."""
     meant = meaning_of(metric)
     sign = f"The sign: {meant.what} " if meant.what else ""
     return sign + (f"{meant.then} " if meant.then and kind == "positive" else "")
 
 
 def _explained(line: str) -> str:
-    """A line of evidence, and after a metric's number what the metric is."""
+    """Returns a line of evidence. If it names a metric, the metric's meaning follows."""
     match = re.fullmatch(r"([a-z_]+(?:\.\w+)+) is \S+", line.strip())
     what = meaning_of(match[1]).what if match else ""
     return f"{line}: {what[0].lower()}{what[1:]}" if what else line
@@ -207,7 +207,7 @@ def _validation(candidate: Candidate, kind: Kind) -> str:
 
 
 def _script(diff: str, kind: Kind) -> str:
-    """The stand-alone script with this diff in it."""
+    """Returns the text of the stand-alone script that applies this diff."""
     source = files("meta_agent.skills").joinpath("_apply.py").read_text("utf-8")
     source = source.replace("DO_NOT_REPEAT = False", f"DO_NOT_REPEAT = {kind == 'negative'}", 1)
     rows = "".join(f"    {json.dumps(line)},\n" for line in lines_of(diff))
@@ -246,7 +246,7 @@ def _sentence_of(candidate: Candidate, verdict: Verdict) -> str:
 
 
 def _scalars(prefix: str, value: JSON) -> Iterator[tuple[str, str]]:
-    """Numbers and flags at any depth, in sorted order, under dotted names."""
+    """Yields all numbers and flags at any depth, in sorted order, under dotted names."""
     if isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield from _scalars(f"{prefix}.{key}", value[key])

@@ -1,7 +1,7 @@
-"""Skills handed on: into the folders of a project that coding agents read.
+"""Copies skills into the folders of a project that coding agents read.
 
-Promises: only valid skills go out, and whole; an older copy of ours is renewed, and a folder of
-somebody else's is never written over. What is in quarantine goes only by name.
+Promises: only valid skills are copied, and whole. An older copy of our own skill is replaced, and a
+folder of somebody else is never overwritten. A quarantined skill is copied only if it is named.
 """
 
 from __future__ import annotations
@@ -18,29 +18,37 @@ from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._validate import validate
 
 CLIENTS: Final = (".agents/skills", ".claude/skills")
-"""Below a project, where coding agents look for skills."""
+"""The folders of a project in which coding agents look for skills."""
 
 
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
-    """Copies skills into both folders: those named, or all that are not in quarantine."""
+    """Copies skills into both folders of a project and returns the copies' paths.
+
+    These are the named skills, or all that are not quarantined. Raises
+    ConfigError if one cannot be copied.
+    """
     if not project.is_dir():
-        raise ConfigError(f"there is no folder {project}", hint="--into PROJECT")
+        raise ConfigError(f"there is no folder {project}", hint="give a folder: --into PROJECT")
     chosen = [library.skill(name) for name in names]
     chosen = chosen or [entry for entry in library.all() if entry.status != "quarantine"]
     return [handed_on(skill, project / place) for skill in chosen for place in CLIENTS]
 
 
 def handed_on(skill: Skill, place: Path) -> Path:
-    """A copy of a skill in a folder of skills."""
+    """Copies a skill into a folder of skills and returns the copy's path.
+
+    Raises ConfigError if the skill is invalid, or if another skill has that place.
+    """
     if problems := validate(skill.path):
         raise ConfigError(
-            f"{skill.name} is not handed on: {problems[0]}",
-            hint=f"meta-agent skills show {skill.name} lists all its problems",
+            f"the skill {skill.name} is not copied, because it is invalid: {problems[0]}",
+            hint=f"correct it; meta-agent skills show {skill.name} lists all its problems",
         )
     target = place / skill.name
     if target.is_symlink() or (target.exists() and not _ours(skill, target)):
         raise ConfigError(
-            f"{target} is there already, and not of this library", hint="move it away first"
+            f"{target} exists and is not of this library",
+            hint="move that folder away, then run the command again",
         )
     place.mkdir(parents=True, exist_ok=True)
     building = place / f".{skill.name}.{uuid4().hex}"
@@ -54,6 +62,6 @@ def handed_on(skill: Skill, place: Path) -> Path:
 
 
 def _ours(skill: Skill, target: Path) -> bool:
-    """Whether a folder is an older copy of this skill: only ours say of which kind they are."""
+    """Returns True if a folder is an older copy of this skill: only our skills name their kind."""
     before = load_skill(target)
     return before is not None and before.name == skill.name and bool(before.get("kind"))

@@ -1,10 +1,10 @@
-"""SKILL.md to text and back: written strictly, read leniently.
+"""Writes and reads SKILL.md: written strictly, read leniently.
 
-Promises: what `render` writes is in the intersection of the public validators (block YAML, quoted
-strings, LF, no BOM). `parse` accepts what other people's tools write, keeps every scalar a string,
-and says what it forgave; it refuses YAML aliases, so a small file cannot grow in memory.
-
-Does not cover: whether a skill is true. That is measured, and stands in its metadata.
+Promises: what `render` writes is in the intersection of the public validators (block
+YAML, quoted strings, LF, no BOM). `parse` accepts what other people's tools write,
+returns every scalar as a string, and warns of what it accepted. It refuses YAML aliases,
+so a small file cannot grow in memory.
+Not covered: whether a skill is true. That is measured, and recorded in its metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BARE_HASH = re.compile(r"^description: +([^\"'\[{|>#&*!].*?[ \t]#.*)$", re.MULT
 
 
 class Parsed(NamedTuple):
-    """The two halves of a SKILL.md."""
+    """The fields and the body of a SKILL.md, with warnings about its form."""
 
     fields: Mapping[str, Any]
     body: str
@@ -32,22 +32,22 @@ class Parsed(NamedTuple):
 
 
 class UnreadableError(ValueError):
-    """A SKILL.md without usable frontmatter."""
+    """Raised when a SKILL.md has no usable frontmatter; such a skill is skipped."""
 
 
 class _Strings(yaml.BaseLoader):
-    """Every scalar stays a string; aliases and repeated keys are errors."""
+    """A YAML loader that returns every scalar as a string. Aliases and repeated keys are errors."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise UnreadableError("the frontmatter uses a YAML alias")
+            raise UnreadableError("the frontmatter uses a YAML alias; write the value out")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [child.value for child, _ in node.value if isinstance(child.value, str)]
         repeated = sorted({key for key in keys if keys.count(key) > 1})
         if repeated:
-            raise UnreadableError(f"the frontmatter has {repeated[0]!r} twice")
+            raise UnreadableError(f"the frontmatter has {repeated[0]!r} twice; remove one")
         return dict(super().construct_mapping(node, deep=True))
 
 
@@ -58,7 +58,10 @@ def render(
     body: str,
     extra: Mapping[str, str] | None = None,
 ) -> str:
-    """The text of a SKILL.md that both validators accept. `extra`: the other optional fields."""
+    """Returns the text of a SKILL.md that both public validators accept.
+
+    `extra` holds further optional fields, such as the license.
+    """
     lines = ["---", f"name: {name}", f"description: {_quoted(description)}"]
     lines += [f"{key}: {_quoted(value)}" for key, value in (extra or {}).items()]
     if metadata:
@@ -67,19 +70,19 @@ def render(
 
 
 def parse(text: str) -> Parsed:
-    """Reads a SKILL.md. Raises UnreadableError without a description or with broken YAML."""
+    """Parses a SKILL.md. Raises UnreadableError if it has broken YAML or no description."""
     clean, warnings = _normalised(text)
     match = _FRONTMATTER.match(clean)
     if match is None:
         raise UnreadableError("SKILL.md does not begin with frontmatter between --- lines")
     fields, more = _load(match[1])
     if not str(fields.get("description") or "").strip():
-        raise UnreadableError("the frontmatter has no description")
+        raise UnreadableError("the frontmatter has no description; add one")
     return Parsed(fields, match[2].strip(), (*warnings, *more))
 
 
 def _quoted(text: str) -> str:
-    """A double-quoted YAML string: JSON's escapes are a subset of YAML's."""
+    """Returns a double-quoted YAML string. JSON's escapes are a subset of YAML's."""
     visible = "".join(c for c in " ".join(text.split()) if c.isprintable())
     return json.dumps(visible, ensure_ascii=False)
 
@@ -106,5 +109,5 @@ def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
 def _mapping(raw: str) -> Mapping[str, Any]:
     loaded = yaml.load(raw, Loader=_Strings)
     if not isinstance(loaded, dict):
-        raise UnreadableError("the frontmatter is not a mapping")
+        raise UnreadableError("the frontmatter is not a mapping; write NAME: VALUE lines")
     return loaded

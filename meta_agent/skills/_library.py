@@ -1,10 +1,9 @@
 """`SkillLibrary`: a folder of skills that several workspaces may share.
 
-Promises: a skill appears whole or not at all (built beside its place, flushed, renamed); the same
-lesson is stored once, whoever learned it; reading never fails because of one bad folder.
-
-Does not cover: locking. Two writers of one lesson write equal folders, and the second finds the
-first's; two writers of different lessons do not meet.
+Promises: a skill appears whole or not at all (built beside its place, flushed, renamed). The same
+lesson is stored once, whichever run learned it. Reading never fails because of a single bad folder.
+Not covered: locking. Two writers of the same lesson write equal folders, and the second writer
+keeps the first folder. Writers of different lessons write different folders.
 """
 
 from __future__ import annotations
@@ -27,19 +26,22 @@ RETIRED = ".retired"
 _DIGEST_CHARS = 8
 _MAX_BYTES = 256 << 10
 MOST_SHOWN = 3
-"""Skills in a prompt, at most."""
+"""The largest number of skills in a prompt."""
 AGAIN, SEEN = "references/again", "## Seen again"
 OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
 class SkillLibrary:
-    """The skills below one folder, ours and other people's."""
+    """The skills in a folder, ours and other people's, and the skills that meta-agent ships with."""
 
     def __init__(self, path: Path, shipped: Path | None = None) -> None:
         self.path, self._shipped = path, shipped
 
     def all(self) -> list[Skill]:
-        """Every readable skill, by name; of those shipped what neither is here nor was retired."""
+        """Returns all readable skills, sorted by folder.
+
+        A shipped skill is left out if it was retired, and replaced by a copy in the folder.
+        """
         shipped = _skills_in(self._shipped) if self._shipped is not None else ()
         not_retired = (
             skill for skill in shipped if not (self.path / RETIRED / skill.path.name).exists()
@@ -48,7 +50,7 @@ class SkillLibrary:
         return [by_folder[name] for name in sorted(by_folder)]
 
     def offered(self, domain: str) -> list[Skill]:
-        """What a run on this domain may go by."""
+        """Returns the skills that a run on this domain may use."""
         return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def distil(
@@ -61,11 +63,14 @@ class SkillLibrary:
         domain: str,
         trusted_text: bool,
     ) -> SkillDraft | None:
-        """Returns the lesson of a verdict (see `distil`), or None if nothing was settled."""
+        """Returns the lesson of a verdict as a skill, or None if the verdict settles nothing."""
         return distil(candidate, verdict, diff, evidence, domain=domain, trusted_text=trusted_text)
 
     def skill(self, name: str) -> Skill:
-        """One by its name, or by as much of it as no other begins with."""
+        """Returns the skill with this name, or the only one whose name begins with it.
+
+        Raises ConfigError if there is none or several.
+        """
         skills = self.all()
         fitting = [skill for skill in skills if skill.name == name]
         fitting = fitting or [skill for skill in skills if name and skill.name.startswith(name)]
@@ -75,7 +80,7 @@ class SkillLibrary:
         raise ConfigError(
             f"{self.path} has {len(fitting) or 'no'} skill {name!r}"
             + (f": {near}" if near else ""),
-            hint="meta-agent skills show",
+            hint="give the name of one skill; meta-agent skills show lists them",
         )
 
     def find(
@@ -86,11 +91,17 @@ class SkillLibrary:
         limit: int = MOST_SHOWN,
         evidence: JSON = None,
     ) -> list[Skill]:
-        """The skills that speak to a situation, best first; the same library, the same answer."""
+        """Returns the skills that fit a situation best, at most `limit`, best first.
+
+        The same library always gives the same answer.
+        """
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson, or returns the skill that holds it already: this one, or nearly so."""
+        """Stores a lesson and returns its skill, which may be one that holds the same lesson already.
+
+        If a skill holds nearly the same lesson, the new outcome is added to it.
+        """
         skills = self.all()
         same_edit = (
             skill for skill in skills if draft.digest in (skill.digest, *skill.get("also").split())
@@ -107,7 +118,7 @@ class SkillLibrary:
         return self._store(draft)
 
     def _merged(self, skill: Skill, draft: SkillDraft) -> Skill:
-        """A lesson learned again with another edit: the skill stays, and says where it was seen."""
+        """Adds another edit's outcome to a skill that teaches the same lesson; returns the skill."""
         at = f"{AGAIN}/{draft.digest[:_DIGEST_CHARS]}"
         for name, text in draft.files.items():
             target = skill.path / at / name.rpartition("/")[2]
@@ -123,9 +134,9 @@ class SkillLibrary:
         return _loaded(skill.path)
 
     def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
-        """Writes marks of ours into a skill of this library; a shipped one is copied first.
+        """Writes metadata of ours into a skill of this library; a shipped skill is copied first.
 
-        `body`: what stands below them from now on; empty, it stays.
+        `body` is the skill's new text; if empty, the text stays.
         """
         place = self.path / skill.path.name
         if skill.path != place:
@@ -139,7 +150,10 @@ class SkillLibrary:
         write_whole(place / "SKILL.md", rendered)
 
     def retire(self, name: str) -> Path:
-        """Takes a skill out of sight: nothing offers it again, and nothing of it is lost."""
+        """Moves a skill out of use and returns its new path.
+
+        No run is offered it, but no file is lost.
+        """
         skill = self.skill(name)
         target = self.path / RETIRED / skill.path.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +187,7 @@ def _skills_in(place: Path) -> Iterator[Skill]:
 
 
 def load_skill(folder: Path) -> Skill | None:
-    """Reads a skill leniently; None where there is nothing usable."""
+    """Reads a skill leniently. Returns None if the folder holds no usable skill."""
     file = folder / "SKILL.md"
     try:
         if file.stat().st_size > _MAX_BYTES:
@@ -196,7 +210,10 @@ def load_skill(folder: Path) -> Skill | None:
 def _loaded(folder: Path) -> Skill:
     skill = load_skill(folder)
     if skill is None:
-        raise ConfigError(f"{folder} holds no readable skill")
+        raise ConfigError(
+            f"{folder} holds no readable skill",
+            hint="restore its SKILL.md, or remove the folder",
+        )
     return skill
 
 
@@ -204,7 +221,9 @@ def _name(draft: SkillDraft) -> str:
     tail = "-" + draft.digest[:_DIGEST_CHARS]
     name = draft.title[: MAX_NAME - len(tail)].strip("-") + tail
     if not valid_name(name):
-        raise ValueError(f"{draft.title!r} does not make a skill name")
+        raise ValueError(
+            f"the title {draft.title!r} does not make a skill name; use words of letters and digits"
+        )
     return name
 
 
@@ -223,7 +242,7 @@ def _write_folder(folder: Path, draft: SkillDraft, name: str) -> None:
 def _require_valid(folder: Path) -> None:
     problems = validate(folder)
     if problems:
-        raise ValueError(f"the skill {folder.name} is not valid: {'; '.join(problems)}")
+        raise ValueError(f"the skill {folder.name} is not stored: {'; '.join(problems)}")
 
 
 def _move_into_place(built: Path, final: Path) -> None:

@@ -1,12 +1,12 @@
-"""Which skills speak to a situation: those whose trigger shows in its evidence, then those whose
-words fit, by SQLite's full-text index (FTS5, BM25 with words brought to their stems).
+"""Ranks skills for a situation: first those whose trigger shows in its evidence, then by words.
 
-Scope comes before words: a skill of the same domain and factor beats any amount of shared
-vocabulary. The index is made anew from the folders in memory, which takes milliseconds for some
-hundred skills, and the same library always gives the same order.
-
-Quarantined skills that came from elsewhere (`Skill.foreign`), or that trials did not let out again,
-are for people alone: `in_scope` is never True for them.
+A trigger is the metric that a skill watches for. Words are compared by SQLite's full-text index
+(FTS5, BM25 with words brought to their stems). Scope comes before words: a skill of the same
+domain and factor (the part of a harness) beats any amount of shared vocabulary. The index is made
+anew from the folders in memory, which takes milliseconds for some hundred skills, and the same
+library always gives the same order.
+Some quarantined skills are for people alone, so `in_scope` is never True for them: those that came
+from elsewhere (`Skill.foreign`), and those whose trials did not lift the quarantine.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ _STOP: Final = frozenset(_STOP_WORDS.split())
 # Above any BM25 sum of a few query words over short documents.
 _DOMAIN_BONUS: Final = 200.0
 _FACTOR_BONUS: Final = 100.0
-_NEARLY: Final = 0.8  # of the words of two descriptions, by which they say the same
+_NEARLY: Final = 0.8  # share of common words at which two descriptions say the same
 _WEIGHTS: Final = "8.0, 4.0, 1.0"  # of name, description, body
 
 
 def rank(
     skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
 ) -> list[Skill]:
-    """The skills in scope, best first: by trigger in evidence of ours, by scope, by words."""
+    """Returns the skills that a run may use, best first: by trigger, by scope, then by words.
+
+    A skill's trigger is the metric that it watches for, which `evidence` may show.
+    """
     usable = [skill for skill in skills if in_scope(skill, domain)]
     scores = words_of(usable, text)
 
@@ -49,9 +52,9 @@ def rank(
 
 
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
-    """Whether a skill teaches what a draft does: the same rule, or nearly the same words.
+    """Returns True if a skill teaches what a draft does: the same rule, or nearly the same words.
 
-    Another edit is no other lesson; another verdict, factor, domain or metric is.
+    Another edit does not make another lesson; another verdict, factor, domain or metric does.
     """
     metadata = draft.metadata
     same = ("kind", "domain", "factor", "metric")
@@ -66,7 +69,10 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 
 
 def in_scope(skill: Skill, domain: str) -> bool:
-    """Returns True for a skill of this domain, and for a general or global one that did no harm."""
+    """Returns True if a run on this domain may use the skill.
+
+    It is of this domain, or general or global, and not in a quarantine that is for people alone.
+    """
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:
         return False
@@ -74,7 +80,7 @@ def in_scope(skill: Skill, domain: str) -> bool:
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
-    """How well each skill's words fit a text, by name; only those that fit at all."""
+    """Returns how well each skill's words fit a text, by skill name; only skills with a match."""
     words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
     if not (words and skills):
         return {}
@@ -91,7 +97,7 @@ def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
 
 
 def _shows(skill: Skill, evidence: JSON) -> bool:
-    """Whether a trigger shows in the evidence of a run of ours, whose rollouts hold every field."""
+    """Returns True if a skill's trigger shows in the evidence of a run of ours."""
     rows, _ = trigger_in(skill.path)
     n = evidence["layers"]["score"].get("n", 0)
     counts = {name: n for row in rows for name in row["needs"]}

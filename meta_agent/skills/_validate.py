@@ -1,9 +1,8 @@
-"""Our own validator: the union of what the two public ones refuse, and what neither checks.
+"""Validates skill folders: all that the two public validators refuse, and what neither checks.
 
 Promises: a folder without problems here is accepted by the reference library (strict block YAML)
 and by the skill creator's quick check, and its links, size and metadata types are right as well.
-
-Does not cover: whether the instructions are good, or safe to follow; status and evidence tell.
+Not covered: whether the instructions are good, or safe to follow; status and evidence say that.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY, MAX_BODY_LINES = 64, 1024, 500, 50
 
 
 def validate(folder: Path) -> list[str]:
-    """Every problem of a skill folder, in words; an empty list means valid."""
+    """Returns every problem of a skill's folder as a phrase. An empty list means a valid skill."""
     file = folder / "SKILL.md"
     if not file.is_file():
         return ["there is no SKILL.md"]
@@ -45,12 +44,12 @@ def validate(folder: Path) -> list[str]:
 
 
 def valid_name(name: str) -> bool:
-    """Lowercase letters, digits and single hyphens, at most 64."""
+    """Returns True for at most 64 lowercase letters and digits, joined by single hyphens."""
     return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
 
 
 def redact(text: str) -> str:
-    """Text without anything that looks like a key."""
+    """Returns the text with everything that looks like a key replaced by `[redacted]`."""
     return _SECRET.sub("[redacted]", text)
 
 

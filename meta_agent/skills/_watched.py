@@ -1,7 +1,7 @@
-"""What a skill watches for: the metrics of its trigger, as `looking.py` looks for them in a report.
+"""The metrics that a skill watches for, in the form in which `looking.py` looks for them.
 
-Not covered: numbers that only our own runs have (`signal.train`, `measured`); such a check says
-that it could not look.
+Not covered: numbers that only our own runs have (`signal.train`, `measured`); a check of
+those says that it could not look.
 """
 
 from __future__ import annotations
@@ -60,13 +60,16 @@ _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "m
 
 
 def check_script(watched: Sequence[Mapping[str, Any]], beside: Sequence[str] = ()) -> str:
-    """The check of a skill that watches for these rows; `beside` says more where one shows."""
+    """Returns the text of a skill's check script, which looks for these rows in a report.
+
+    `beside` names further metrics, which it prints if a row shows.
+    """
     more = _listed(f"    {json.dumps(name)},\n" for name in beside)
     return _SCRIPT.format(watched=_listed(map(_row, watched)), beside=more)
 
 
 def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
-    """One row of that table."""
+    """Returns a row of the check's table: a metric, the limit at which it shows, and its needs."""
     needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
     silent = bool(needs) and metric.startswith(_SILENT)
@@ -81,9 +84,10 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
 
 
 def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[dict[str, Any]]:
-    """What was seen beyond its known limit and acted on; else the hypothesis's own metric.
+    """Returns the rows of metrics that the hypothesis names and that are beyond their usual limit.
 
-    Without a known limit that is as bad as it was where this was learned.
+    If there are none, returns a row for the hypothesis's own metric. Its limit is the usual one, or
+    else the value that the evidence shows.
     """
     metric, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
     values = {metric: value} if value is not None else {}
@@ -115,7 +119,7 @@ def _listed(rows: Iterable[str]) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    """As Python: the script is read by people, too."""
+    """Returns a row as Python source, since people read the script too."""
     pairs = "".join(f"        {json.dumps(name)}: {_value(v)},\n" for name, v in row.items())
     return f"    {{\n{pairs}    }},\n"
 
@@ -125,7 +129,10 @@ def _value(value: Any) -> str:
 
 
 def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The table of a skill's check, read and not run; empty where there is none to be read."""
+    """Returns the rows and further metrics in a skill's check script, without running the script.
+
+    Both are empty if they cannot be read.
+    """
     try:
         body = parse_python((folder / CHECK).read_text("utf-8")).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):

@@ -1,9 +1,9 @@
-"""Looks for what a skill watches in the report on rollouts: its `scripts/check.py` calls this.
+"""Looks in a report on rollouts for the metrics that a skill watches: `scripts/check.py` calls it.
 
-A watched row names a metric of that report (`*` stands for one part of a name:
-`shape.suspect.*`), the side and the limit at which the skill speaks, the fields of the data it
-needs, the least number of attempts (of groups, for `signal.`), and whether a report leaves the
-metric out where it is 0.
+A watched row names a metric of that report (`*` stands for one part of a name: `shape.suspect.*`),
+and the side and the limit at which the metric shows. It also names the fields of the data that the
+metric needs, and the least number of attempts (of groups, for `signal.`). It says whether a report
+leaves the metric out if it is 0.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from meta_agent.readers.formats import by_our_names, judged, read_rollouts
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:
-    """Every number of a report by its full name."""
+    """Returns every number of a report by its full name."""
     layers = {**report["evidence"]["layers"], "shape": report["shape"]}
     return {f"{name}.{k}": v for name, layer in layers.items() for k, v in layer.items()}
 
 
 def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
-    """What shows of one watched row, and why the rest could not be looked at."""
+    """Returns the values of a watched row that show, and why the others could not be looked at.
+
+    The reason is empty if all were looked at.
+    """
     values = metrics(report)
     matching = {
         name: value for name, value in values.items() if metric_matches(name, row["metric"])
@@ -48,7 +51,7 @@ def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, f
 
 
 def metric_matches(name: str, metric: str) -> bool:
-    """Whether a metric's full name is that of a row, part by part."""
+    """Returns True if a metric's full name fits a row's metric part by part; `*` fits any part."""
     parts, pattern = name.split("."), metric.split(".")
     if len(parts) != len(pattern):
         return False
@@ -56,7 +59,10 @@ def metric_matches(name: str, metric: str) -> bool:
 
 
 def beyond(value: float, row: Mapping[str, Any]) -> bool:
-    """Whether a value is on the far side of its limit, or at a limit other than 0."""
+    """Returns True if a value has reached the row's limit on the row's side.
+
+    A value of 0 at the limit 0 has not.
+    """
     limit = row["limit"]
     if limit is None or (value == limit == 0):
         return False
@@ -66,10 +72,11 @@ def beyond(value: float, row: Mapping[str, Any]) -> bool:
 def checked(
     watched: Sequence[Mapping[str, Any]], beside: Sequence[str], report: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    """The exit status and what is printed.
+    """Returns the exit status of a check, and the document that it prints.
 
-    0: all of it was looked at and nothing shows; 1: it shows; 3: it could not be looked at. What a
-    report does not hold, or holds of too few attempts, is never all clear.
+    The status is 0 if everything was looked at and nothing shows, 1 if something
+    shows, and 3 if something could not be looked at. What a report does not hold, or
+    holds of too few attempts, gives 3.
     """
     shows: dict[str, float] = {}
     cannot: list[str] = []
@@ -90,9 +97,9 @@ def main(
     beside: Sequence[str] = (),
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Reads the report on the rollouts of a command line; prints one JSON object.
+    """Checks the rollouts named on a command line, prints a JSON object, and returns the status.
 
-    The exit status is that of `checked`; a wrong command line exits with 2.
+    The status is that of `checked`; a wrong command line exits with 2.
     """
     parser = argparse.ArgumentParser(description="Look for what this skill is about in rollouts.")
     parser.add_argument("files", nargs="+", type=Path, help="rollouts, of any known form")

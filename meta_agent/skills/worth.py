@@ -1,7 +1,7 @@
-"""What skills are worth: trials with and without, and the standing that follows from them.
+"""Measures what skills are worth: trials with and without them, and the status that follows.
 
-A trial is runs with a skill and runs without any, paired by seed at equal budget; it is kept in the
-library's `trials.jsonl`, one line each, and its sum in the skill itself.
+A trial is runs with a skill and runs without any, paired by seed at equal budget. It is a line in
+the library's `trials.jsonl`, and the skill's metadata sums its trials up.
 
 | standing | how |
 |---|---|
@@ -42,7 +42,7 @@ Standing = Status | Literal["retired"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Clean success on the vault with the skill minus without, over paired runs."""
+    """The clean success on the vault with a skill minus that without it, over paired runs."""
 
     skill: str
     domain: str
@@ -52,7 +52,7 @@ class Trial:
     low: float
     high: float
     first_proof: Mapping[str, Sequence[int | None]]
-    """By side, attempts that each run had made when it was proven; None: it was not."""
+    """Attempts that each run had made at its first proof, by side; None: nothing was proven."""
 
     @property
     def pairs(self) -> int:
@@ -66,7 +66,10 @@ class Trial:
 
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
-    """Keeps a trial, and what the skill's standing is after it."""
+    """Stores a trial, updates the skill's status, and returns it.
+
+    A harmful skill may be retired.
+    """
     name = trial.skill
     with (library.path / FILE).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(trial), sort_keys=True) + "\n")
@@ -82,7 +85,7 @@ def record(library: SkillLibrary, trial: Trial) -> Standing:
 
 
 def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
-    """What follows from the trials in each domain."""
+    """Returns a skill's status by its trials in each domain (see the table above)."""
     conclusive = [
         trial for trial in mine.values() if trial.pairs >= ENOUGH and math.isfinite(trial.low)
     ]
@@ -102,7 +105,10 @@ def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
 
 
 def together(trials: Sequence[Trial], name: str) -> dict[str, Trial]:
-    """All trials of a skill as one for each domain; of those with a seed in common the last."""
+    """Returns the combined trial of a skill for each domain.
+
+    Of trials with a seed in common, only the last one counts.
+    """
     by_domain: dict[str, list[Trial]] = {}
     for latest in (trial for trial in trials if trial.skill == name):
         before = by_domain.get(latest.domain, [])
@@ -113,7 +119,7 @@ def together(trials: Sequence[Trial], name: str) -> dict[str, Trial]:
 
 
 def _both(first: Trial, second: Trial) -> Trial:
-    """Two trials weighed by their precision, as if normal."""
+    """Returns two trials combined, weighted by their precision as normal distributions."""
     halves = [max((x.high - x.low) / 2, _FINEST) for x in (first, second)]
     weights = [half**-2 for half in halves]
     mean = sum(w * x.difference for w, x in zip(weights, (first, second), strict=True)) / sum(
@@ -131,12 +137,12 @@ def _both(first: Trial, second: Trial) -> Trial:
 
 
 def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
-    """How often it was tried, by domain."""
+    """Returns how many trials a skill has had, by domain."""
     return Counter(trial.domain for trial in trials if trial.skill == name)
 
 
 def trials(library: Path) -> list[Trial]:
-    """Every trial that a library records, oldest first."""
+    """Returns every trial that a library records, oldest first. Raises IntegrityError."""
     path = library / FILE
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -147,4 +153,6 @@ def _trial(path: Path, number: int, line: str) -> Trial:
         fields: dict[str, Any] = json.loads(line)
         return Trial(**fields)
     except (ValueError, TypeError) as error:
-        raise IntegrityError(f"{path}, line {number}, is no trial: {error}") from error
+        raise IntegrityError(
+            f"{path}, line {number}, is no trial: {error}", hint="correct or remove that line"
+        ) from error
