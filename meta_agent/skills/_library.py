@@ -32,7 +32,7 @@ OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
 class SkillLibrary:
-    """The skills in a folder, ours and other people's, and the skills that meta-agent ships with."""
+    """The skills in a folder, ours and other people's, and those that ship with meta-agent."""
 
     def __init__(self, path: Path, shipped: Path | None = None) -> None:
         self.path, self._shipped = path, shipped
@@ -98,7 +98,7 @@ class SkillLibrary:
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson and returns its skill, which may be one that holds the same lesson already.
+        """Stores a lesson and returns its skill. A skill that has the same lesson already stays.
 
         If a skill holds nearly the same lesson, the new outcome is added to it.
         """
@@ -118,7 +118,7 @@ class SkillLibrary:
         return self._store(draft)
 
     def _merged(self, skill: Skill, draft: SkillDraft) -> Skill:
-        """Adds another edit's outcome to a skill that teaches the same lesson; returns the skill."""
+        """Adds another edit's outcome to a skill with the same lesson, and returns the skill."""
         at = f"{AGAIN}/{draft.digest[:_DIGEST_CHARS]}"
         for name, text in draft.files.items():
             target = skill.path / at / name.rpartition("/")[2]
