@@ -81,7 +81,7 @@ docs: $(DOCS_VENV)/.ready
 $(DOCS_VENV)/.ready: pyproject.toml $(VENV)/.ready
 	@$(BIN)/python -m venv --clear $(DOCS_VENV)
 	@realpath $(VENV)/lib/python*/site-packages > "$$(echo $(DOCS_VENV)/lib/python*/site-packages)/beside.pth"
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(DOCS_VENV)/bin/pip $(INSTALL) --no-build-isolation -e '.[docs]'
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(DOCS_VENV)/bin/pip $(INSTALL) -e '.[docs]'
 	@touch $@
 
 # A source archive, and a wheel that is built from it, in dist/. The version is that of the last tag.
