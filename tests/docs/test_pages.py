@@ -116,9 +116,28 @@ def test_a_page_is_carried_out_from_an_empty_folder(page: Path, tmp_path: Path) 
         META_AGENT_SANDBOX="process",
         META_AGENT_ALLOW_UNSAFE_PROCESS="1",
     )
+    output = ""
     for block in blocks(page):
-        if block.language == "bash" and not block.needs:
-            shell(block.text)
+        if block.language == "bash":
+            output = "" if block.needs else shell(block.text)
+        elif block.language == "text" and output:
+            require_printed(output, block.text, f"{named(page)}:{block.line}")
+
+
+def require_printed(output: str, excerpt: str, where: str) -> None:
+    """Raises AssertionError unless the lines stand in the output in this order.
+
+    Spaces do not count. A line `...` stands for anything.
+    """
+    lines = (line.split() for line in output.splitlines())
+    for line in excerpt.splitlines():
+        assert line == "..." or line.split() in lines, f"{where}: not printed: {line}\n{output}"
+
+
+def test_an_excerpt_that_is_not_printed_is_refused() -> None:
+    require_printed("a  1\nb\nc\n", "a 1\n...\nc\n", "here")
+    with pytest.raises(AssertionError, match="here: not printed: a"):
+        require_printed("b\na\n", "b\na\na\n", "here")
 
 
 def commands(block: Block) -> Iterator[list[str]]:
