@@ -28,6 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
 NEEDS: Final = {
     "docker": "needs Docker",
+    "files": "needs files of your own",
     "gpu": "needs a GPU",
     "key": "needs the key of a provider",
     "network": "needs a network",

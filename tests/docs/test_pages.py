@@ -32,7 +32,7 @@ PAGES = [page for page in PAGES if page.name != "reference.md" and page.parent.n
 RUN = [
     page for page in PAGES if any(one.language == "bash" and not one.needs for one in blocks(page))
 ]
-MAY_NEED = {"key", "gpu", "docker", "network", "terminal", "train"}
+MAY_NEED = {"files", "key", "gpu", "docker", "network", "terminal", "train"}
 _LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
