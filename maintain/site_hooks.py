@@ -12,6 +12,7 @@ import posixpath
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from meta_agent.cli._rollouts import report_on_files
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import reduce
 from meta_agent.reports.pages.html import render_html
-from meta_agent.studies.demo import unpacked
+from meta_agent.studies.demo import SUFFIX, unpacked
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
@@ -132,9 +133,9 @@ def _summary(page: Page) -> str:
     return f": {words.partition('. ')[0].rstrip('.:')}" if words[:1].isalpha() else ""
 
 
-def _recorded_run() -> str:
+def _recorded_run(name: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        workspace = unpacked(Path(folder) / "recorded-run")
+        workspace = unpacked(Path(folder) / name, name)
         with Ledger.open(workspace.ledger_file, owner_lock=False) as ledger:
             return render_html(reduce(ledger))
 
@@ -148,7 +149,10 @@ def _attempts() -> str:
 
 
 RECORDINGS: Final[dict[Path, Callable[[], str]]] = {
-    ROOT / "examples/recorded-run/workspace.tar.zst": _recorded_run,
+    **{
+        path: partial(_recorded_run, path.name.removesuffix(SUFFIX))
+        for path in ROOT.glob(f"examples/recorded-run/*{SUFFIX}")
+    },
     ROOT / "examples/extraction/attempts.jsonl": _attempts,
 }
 """Recordings, and what makes the page of each."""
