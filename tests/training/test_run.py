@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -24,6 +25,7 @@ from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import Advantages, PolicyChild, RolloutEvent, train_policy
 from meta_agent.policies.training.run import _Loop
+from meta_agent.policies.training.seals import Sealed
 
 STAMP = Stamp(run="r", version="v", harness_commit="c0ffee")
 TINY = {"groups_per_step": 4, "num_generations": 4, "learning_rate": 1e-4}
@@ -114,6 +116,11 @@ class FakeHarness:
         self._order = order
         self.histories: list[Mapping[str, Any]] = []
         self.groups: Sequence[Mapping[str, Any]] = ()
+        self.remembered: Any = None
+
+    def filter_state(self, restored: Any = None) -> Any:
+        self.remembered = self.remembered if restored is None else restored
+        return self.remembered
 
     def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
         return [{"solved": float(bool(rollout.outcome))} for rollout in rollouts]
@@ -166,6 +173,29 @@ def test_spoiled_rows_have_no_reward_and_leave_their_group() -> None:
     assert [row.reward for row in rows] == [None, None, None, 0.0]
     assert harness.groups == [{"task_key": "d", "rewards": [0.0], "outcomes": [False]}]
     assert [row.weight for row in rows] == [1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_rollout_that_the_judge_did_not_answer_leaves_its_group() -> None:
+    class Judged(FakeHarness):
+        def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
+            rollouts[1].error = RolloutFailure("verifier", "the judge answered nothing")
+            return [{"solved": 1.0}, {}, {"solved": 0.0}, {"solved": 1.0}]
+
+    harness = Judged(["b", "d"])
+    rows = loop(FakeRunner(), harness).provide(RolloutEvent(0, 2, 2))
+    assert [row.reward for row in rows] == [2.0, None, 0.0, 2.0]
+    assert [group["rewards"] for group in harness.groups] == [[2.0], [0.0, 2.0]]
+
+
+def test_what_a_filter_remembers_is_sealed_and_restored() -> None:
+    harness = FakeHarness(["b"])
+    made = loop(FakeRunner(), harness)
+    harness.remembered = {"b": 0.5}
+    made.provide(RolloutEvent(0, 1, 2))
+    state, rollouts = made.state()
+    other = FakeHarness(["b"])
+    loop(FakeRunner(), other).restore(Sealed(1, json.loads(json.dumps(state)), rollouts))
+    assert other.remembered == {"b": 0.5}
 
 
 def test_rewards_are_weighted_and_advantages_come_back_into_the_record() -> None:

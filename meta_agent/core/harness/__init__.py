@@ -28,6 +28,8 @@ Its functions run in a sandbox, behind `HarnessSession`, which validates all tha
                                                         # each rollout; its "judged" is the reply
     def keep(groups: list[dict]) -> list[float]         # filter.py; a group has "task_key",
                                                         # "rewards" and "outcomes"
+                                                        # With STATE = {...} in the file:
+                                                        # keep(groups, state) -> (weights, state)
     def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py
     def measure(rollouts: list[dict]) -> dict[str, float]            # diagnostics/*.py
 

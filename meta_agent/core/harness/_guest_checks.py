@@ -99,8 +99,13 @@ def check_groups(samples: list[Json]) -> None:
 def check_keep() -> None:
     """Checks that keep() returns one weight of at least 0 for each group."""
     function = HARNESS.function("filter", "keep")
-    takes(function, 1, "keep(groups)")
-    weights = list(function(copy(GROUPS)))
+    if HARNESS.filter_state is None:
+        takes(function, 1, "keep(groups)")
+        weights = list(function(copy(GROUPS)))
+    else:
+        takes(function, 2, "keep(groups, state)")
+        weights, state = code.stateful(function, copy(GROUPS), HARNESS.filter_state)
+        code.stateful(function, copy(GROUPS), state)
     if len(weights) != len(GROUPS):
         raise code.HarnessFault(
             f"keep() gave {len(weights)} weights for {len(GROUPS)} groups; give one each"

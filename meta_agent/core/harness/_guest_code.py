@@ -22,6 +22,7 @@ from typing import Any
 from meta_agent.core.sandbox.inside.frames import traceback_of
 
 MAX_TRACEBACK_CHARS = 2000
+MAX_STATE_CHARS = 65536
 PACKAGE_PREFIX = "loaded_harness_"
 
 Json = Any
@@ -41,6 +42,7 @@ class Loaded:
         self.loads = 0
         self.roles: dict[str, Any] = {}
         self.staged: list[Json] = []
+        self.filter_state: Json = None
 
     def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
         """Unloads the current harness and loads another."""
@@ -154,7 +156,11 @@ def load(args: Args, channel: object) -> Json:
             HARNESS.role(role)
     weights = getattr(HARNESS.role("reward"), "WEIGHTS", {}) if "reward" in HARNESS.roles else {}
     declared = [declaration(module) for _, module in HARNESS.diagnostics()]
+    HARNESS.filter_state = (
+        getattr(HARNESS.role("filter"), "STATE", None) if "filter" in HARNESS.roles else None
+    )
     groups = {name: optional(name) is not None for name in ("reward_group", "judge")}
+    groups["filter_state"] = HARNESS.filter_state is not None
     return {"weights": dict(weights), "diagnostics": declared, **groups}
 
 
@@ -229,8 +235,35 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight for each group."""
-    return list(HARNESS.function("filter", "keep")(args["groups"]))
+    """Returns the filter's weight for each group. A filter with a STATE gets it, and renews it."""
+    function = HARNESS.function("filter", "keep")
+    if HARNESS.filter_state is None:
+        return list(function(args["groups"]))
+    weights, HARNESS.filter_state = stateful(function, args["groups"], HARNESS.filter_state)
+    return weights
+
+
+def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[list[Json], Json]:
+    """Calls keep(groups, state). Returns the weights, and the new state as it would be saved.
+
+    Raises HarnessFault if the state cannot be saved.
+    """
+    weights, state = function(groups, json.loads(json.dumps(state)))
+    try:
+        text = json.dumps(state, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise HarnessFault(f"the state of keep() must be plain JSON: {error}") from error
+    if state is None or len(text) > MAX_STATE_CHARS:
+        raise HarnessFault(
+            f"the state of keep() has {len(text)} characters as JSON, of at most {MAX_STATE_CHARS}"
+        )
+    return list(weights), json.loads(text)
+
+
+def filter_state(args: Args, channel: object) -> Json:
+    """Returns what the filter remembers; with `state` in the request, after restoring that."""
+    HARNESS.filter_state = args.get("state", HARNESS.filter_state)
+    return HARNESS.filter_state
 
 
 def order(args: Args, channel: object) -> Json:
@@ -260,5 +293,6 @@ OPERATIONS = {
     "harness.reward": guarded(reward),
     "harness.judge": guarded(judge),
     "harness.keep": guarded(keep),
+    "harness.filter_state": filter_state,
     "harness.order": guarded(order),
 }

@@ -60,6 +60,8 @@ class Teaches(Protocol):
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
 
+    def filter_state(self, restored: JSON = None) -> JSON: ...
+
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
     ) -> list[str]: ...
@@ -114,6 +116,7 @@ class HarnessSession:
 
     def _adopt(self, facts: JSON) -> None:
         self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
+        self._has_state = bool(facts.get("filter_state"))
         self.in_groups, self.has_judge = (bool(facts.get(n)) for n in ("reward_group", "judge"))
         declared = _get(facts, "diagnostics")
         self._diagnostics = [_declared(fact) for fact in _listing(declared, None, "diagnostics")]
@@ -196,6 +199,13 @@ class HarnessSession:
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
         """Returns a weight for each group (0 drops it); all are 1 if the harness has no filter."""
         return self.begin_keep(groups)()
+
+    def filter_state(self, restored: JSON = None) -> JSON:
+        """Returns what a filter with a STATE remembers, else None. Restores `restored` first."""
+        if not self._has_state:
+            return None
+        args = {} if restored is None else {"state": restored}
+        return self._ask("harness.filter_state", args)
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
         """Starts `keep` and returns a function that waits for the weights."""

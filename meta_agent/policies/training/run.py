@@ -178,7 +178,7 @@ def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
 class _Loop:
     """Answers rollout events and collects what the run will report."""
 
-    _STATE = ("_history", "_in_rows", "_lost", "metrics", "rollouts_made")
+    _STATE = ("_history", "_in_rows", "_lost", "_filter_state", "metrics", "rollouts_made")
 
     def __init__(
         self,
@@ -209,6 +209,7 @@ class _Loop:
         self._report = on_metrics
         self._min_exact, self._stopping = min_exact, stopping
         self._in_rows = self._lost = 0  # sampled tokens so far
+        self._filter_state: JSON = None
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
@@ -314,7 +315,9 @@ class _Loop:
         rollouts = iter(sealed.rollouts)
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
-            setattr(self, name, sealed.state[name])
+            setattr(self, name, sealed.state.get(name))  # older seals have no state of a filter
+        if self._filter_state is not None:
+            self._session.filter_state(self._filter_state)
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
         self._overlap.versions.update(sealed.state["versions"])
@@ -401,6 +404,7 @@ class _Loop:
         scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
         described = [_group(group) for group in scored if group]
         weights = iter(self._session.keep(described) if described else [])
+        self._filter_state = self._session.filter_state()
         return [next(weights) if group else 1.0 for group in scored]
 
 
