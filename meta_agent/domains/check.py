@@ -26,9 +26,8 @@ from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import SPLITS, Domain, Outcome
 from meta_agent.core.task_splits import as_used, lacking, sizes
 from meta_agent.domains import DomainOptions, kind_of, open_domain
-from meta_agent.domains.checking._overlap import near_pairs, repetitions
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, render, trial_of
-from meta_agent.domains.checking._subject import Subject, Subjects
+from meta_agent.domains.checking._subject import Subject, Subjects, near_pairs, repetitions
 
 PARALLEL_SANDBOXES = 2
 PROGRESS_EVERY: Final = 50  # fit tasks, if the file has many

@@ -14,8 +14,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.domains import DomainOptions
 from meta_agent.domains.check import CheckReport, check_tasks, render, write_manifest
 from meta_agent.domains.checking._math import CHEATS as MATH_CHEATS
-from meta_agent.domains.checking._overlap import ALIKE, near_pairs, repetitions
-from meta_agent.domains.checking._subject import Subject
+from meta_agent.domains.checking._subject import ALIKE, Subject, near_pairs, repetitions
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORY = (

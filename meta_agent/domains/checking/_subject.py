@@ -1,9 +1,19 @@
-"""What a check knows of a task file, whatever its domain: the tasks, and what is tried on each."""
+"""What a check knows of a task file, whatever its domain: the tasks, and what is tried on each.
+
+`repetitions` compares marks: whatever a domain says makes a task this task. `near_pairs` compares
+texts by their runs of five words: two texts are alike if four fifths of all their runs are common.
+The smallest hashes of each text give the candidates, so thousands of tasks take seconds.
+
+Does not cover: paraphrases, and texts shorter than five words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 from meta_agent.core.capabilities import Capabilities
@@ -11,6 +21,11 @@ from meta_agent.core.protocols import Domain, Outcome
 
 RIGHT: Final = frozenset({"gold", "again"})
 """The names of attempts that have to resolve their task. All others must not."""
+RUN_WORDS: Final = 5
+ALIKE: Final = 0.8
+_SKETCH: Final = 24
+_CROWD: Final = 200  # so many tasks share the run because all texts share a form
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +65,53 @@ class Subjects:
     @property
     def notes(self) -> tuple[str, ...]:
         return (*Capabilities.of(self.domain).notes, *self.extra_notes())
+
+
+def repetitions(tasks: Iterable[Subject]) -> dict[str, str]:
+    """Returns the reason for each task that repeats an earlier one, by its key."""
+    first: dict[str, Subject] = {}
+    reasons: dict[str, str] = {}
+    for task in tasks:
+        for mark in task.marks:
+            earlier = first.setdefault(mark, task)
+            if earlier is not task:
+                reasons[task.key] = _repetition(task, earlier)
+    return reasons
+
+
+def _repetition(task: Subject, earlier: Subject) -> str:
+    if earlier.split != task.split:
+        return (
+            f"the same task as {earlier.key}, which is in another split "
+            f"({earlier.split}, this one {task.split}): the splits overlap"
+        )
+    return f"the same task as {earlier.key}"
+
+
+def near_pairs(tasks: Sequence[Subject]) -> list[tuple[str, str, float]]:
+    """Returns pairs of tasks of different splits with alike texts, the most alike first."""
+    runs = {task.key: _runs(task.text) for task in tasks}
+    split = {task.key: task.split for task in tasks}
+    pairs = []
+    for first, second in sorted(_candidates(runs)):
+        if split[first] != split[second]:
+            share = len(runs[first] & runs[second]) / len(runs[first] | runs[second])
+            if share >= ALIKE:
+                pairs.append((first, second, round(share, 3)))
+    return sorted(pairs, key=lambda pair: (-pair[2], pair))
+
+
+def _candidates(runs: dict[str, frozenset[int]]) -> set[tuple[str, str]]:
+    """Returns pairs that share one of their smallest hashes: nearly all pairs of alike texts."""
+    holders: dict[int, list[str]] = {}
+    for key, hashes in runs.items():
+        for smallest in sorted(hashes)[:_SKETCH]:
+            holders.setdefault(smallest, []).append(key)
+    small = (sorted(keys) for keys in holders.values() if 1 < len(keys) <= _CROWD)
+    return {pair for keys in small for pair in combinations(keys, 2)}
+
+
+def _runs(text: str) -> frozenset[int]:
+    words = _WORD.findall(text.lower())
+    spans = (words[at : at + RUN_WORDS] for at in range(len(words) - RUN_WORDS + 1))
+    return frozenset(zlib.crc32(" ".join(span).encode()) for span in spans)

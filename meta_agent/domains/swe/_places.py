@@ -20,9 +20,7 @@ from typing import NamedTuple, Protocol
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
-from meta_agent.domains.swe._tree import Tree, read_archive, read_from_image
-
-_SUITES = frozenset({"tests", "test", "testing"})
+from meta_agent.domains.swe._tree import SUITES, Tree, read_archive, read_from_image
 
 
 class ImageFinder(Protocol):
@@ -91,7 +89,7 @@ class Places:
         assert self._images is not None, "an image is sealed where there are images"
         engine = self._images.engine
         scan = scan_image(image, str(source.image_path), engine=engine)
-        past = [path for path in scan.below if not _SUITES.intersection(path.split("/"))]
+        past = [path for path in scan.below if not SUITES.intersection(path.split("/"))]
         tree = self._read(image, scan.place, source, past)
         hidden = [path for path, _ in source.elsewhere]
         sealed = seal_image(

@@ -34,7 +34,7 @@ IGNORED_DIRECTORIES = frozenset(
     | {".hg", ".svn", ".bzr", ".jj"}
 )
 _STORES = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
-_SUITES = frozenset({"tests", "test", "testing"})
+SUITES = frozenset({"tests", "test", "testing"})
 _PACKS = (b"PACK", b"# v2 git bundle", b"# v3 git bundle")
 
 # Lists path, size, hash and kind of what lies below a directory. The isolated interpreter of a
@@ -109,7 +109,7 @@ def _heads_a_store(path: str, tree: Tree) -> bool:
     if name == ".git":
         return tree[path].startswith(b"gitdir:") and b"/worktrees/" in tree[path]
     beside = (f"{parent}/config", f"{parent}/packed-refs", f"{parent}/info/refs")
-    in_suite = bool(_SUITES.intersection(parent.parts))
+    in_suite = bool(SUITES.intersection(parent.parts))
     return name == "HEAD" and not in_suite and any(entry in tree for entry in beside)
 
 
@@ -118,7 +118,7 @@ def _past(path: str, content: bytes, roots: set[str]) -> bool:
     if _STORES.intersection(part.lower() for part in parts):
         return True
     if path.endswith((".pack", ".bundle")) and content.startswith(_PACKS):
-        return not _SUITES.intersection(parts)
+        return not SUITES.intersection(parts)
     return any(path.startswith(f"{root}/") for root in roots if root != ".")
 
 
