@@ -1,1 +1,1 @@
-"""Where trainings and evaluations run besides this process: on a Ray cluster."""
+"""Runs trainings and evaluations elsewhere than in this process: on a Ray cluster."""

@@ -35,7 +35,7 @@ WORKER: Final = ("processes", "frames", "commands", "files", "worker")
 
 
 def source_of(module: str) -> str:
-    """Returns the source text of a file that runs inside the sandbox."""
+    """Returns the source text of a module that runs inside the sandbox."""
     return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
@@ -62,9 +62,9 @@ worker.main()
 
 
 def fork_server_program(descriptor: int) -> bytes:
-    """Returns the program that forks process sandboxes.
+    """Returns the program of the process that forks process sandboxes.
 
-    `descriptor` is its end of the socket from which it takes orders.
+    `descriptor` is the program's end of the socket from which it takes orders.
     """
     names = ("_jail", "lockdown", *WORKER, "forkserver")
     return _program(names, f"modules[-1].serve({descriptor})")

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 
 def _on(engine: str) -> Engine:
-    """Returns the client of an engine; imports its module on first use, since most runs need
-    none.
-    """
+    """Returns the client of an engine. Its module is imported here, since most runs need none."""
     from meta_agent.sandboxes import _engine
 
     return _engine.engine(engine)
@@ -60,7 +58,10 @@ _USE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """The limits of a box (a container of a public image); `deadline_sec` is its whole lifetime."""
+    """The limits of a box, which is a container of a public image.
+
+    `deadline_sec` is its whole lifetime in seconds.
+    """
 
     memory_mb: int = 2048
     cpus: float = 1.0
@@ -70,7 +71,10 @@ class BoxLimits:
 
 
 class Box:
-    """One running container of a public image; not safe for two threads at once."""
+    """A running container of a public image, in which a task is worked on and graded.
+
+    Two threads must not use it at the same time.
+    """
 
     def __init__(
         self,
@@ -121,9 +125,10 @@ class Box:
         env: Mapping[str, str] | None = None,
         output_limit_bytes: int = 1 << 18,
     ) -> ExecResult:
-        """Runs a shell command in the container and returns its result.
+        """Runs a shell command in the container and returns its exit code and output.
 
         A command that exceeds `timeout_sec` is killed, together with the container if it must be.
+        At most `output_limit_bytes` of output are returned.
         """
         remaining_sec = min(timeout_sec, max(1.0, self._until - time.monotonic()))
         line = f"exec sh -c {shlex.quote(command)}"
@@ -164,7 +169,7 @@ class Box:
         )
 
     def put(self, files: Mapping[str, tuple[bytes, int]], folder: str) -> None:
-        """Writes files below a folder, which is created; maps each path to its content and mode."""
+        """Writes files below a folder, which is created. Each path maps to its content and mode."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             for path, (content, mode) in sorted(files.items()):
@@ -179,8 +184,7 @@ class Box:
             self._api.put_archive(self.id, folder, archive)
 
     def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
-        """Returns a path with everything below it as an untrusted tar archive, or None if it is
-        missing.
+        """Returns a path and everything below it as an untrusted tar archive; None if missing.
 
         Raises SandboxError if the archive exceeds `limit_bytes`.
         """
@@ -203,9 +207,7 @@ class Box:
         return bytes(archive)
 
     def get(self, path: str, limit_bytes: int) -> bytes | None:
-        """Returns the first `limit_bytes` of a regular file, or None if it is missing or not
-        regular.
-        """
+        """Returns the first `limit_bytes` of a regular file; None if there is no such file."""
         archive = self.get_tar(path, limit_bytes + (16 << 10))
         if archive is None:
             return None
@@ -215,15 +217,13 @@ class Box:
             return file.read(limit_bytes) if file else None
 
     def changed_paths(self) -> list[str]:
-        """Returns the files and folders that differ from the image: added, changed or removed."""
+        """Returns the files and folders that were added, changed or removed since the start."""
         with self._engine.errors("cannot compare a task's container with its image"):
             return [str(change["Path"]) for change in self._api.diff(self.id) or ()]
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
-        """Stops the container and yields the id of an image of its current state; removes the image
-        later.
-        """
+        """Stops the container and yields the id of an image of its state, for the `with` block."""
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
@@ -235,7 +235,7 @@ class Box:
                 self._engine.remove_image(image_id)
 
     def close(self) -> None:
-        """Kills and removes the container; may be called twice."""
+        """Kills and removes the container; a second call does nothing."""
         with contextlib.suppress(SandboxError):
             self._engine.remove_container(self.id)
 
@@ -256,9 +256,7 @@ def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
 
 
 def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
-    """Returns both output streams of a command up to a limit, and whether it was still running at
-    the end.
-    """
+    """Returns a command's output streams up to a limit, and whether it was still running."""
     from meta_agent.sandboxes._engine import unwrap_socket
 
     plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
@@ -303,8 +301,8 @@ def task_image(
 ) -> str:
     """Returns the id of a named image, or of an image built from a folder with a Dockerfile.
 
-    Without `pull`, no registry is asked and a build has no network. Raises SandboxError if the
-    image cannot be had.
+    Without `pull`, no registry is asked and a build has no network. Raises
+    SandboxError if there is no such image.
     """
     on = _on(engine)
     if name:
@@ -365,7 +363,9 @@ def _build(
             last = str(line.get("stream") or "").strip() or last
             if "error" in line:
                 raise SandboxError(
-                    f"cannot build {folder}: {line['error']} (after: {last[:200]})", kind="image"
+                    f"cannot build {folder}: {line['error']} (after: {last[:200]})",
+                    kind="image",
+                    hint="correct its Dockerfile; a build that needs a network takes --pull",
                 )
             if time.monotonic() > until:
                 raise SandboxError(
@@ -376,7 +376,7 @@ def _build(
 
 
 def parents(dockerfile: Path) -> list[str]:
-    """Returns the images that a Dockerfile builds on, without its own stages."""
+    """Returns the names of the images that a Dockerfile builds on, without its own stages."""
     stages: set[str] = {"scratch"}
     images: list[str] = []
     values: dict[str, str] = {}
@@ -395,7 +395,7 @@ def parents(dockerfile: Path) -> list[str]:
 
 
 def folder_hash(folder: Path) -> str:
-    """Returns a hash of all files below a folder: paths, contents and executable bits."""
+    """Returns the SHA-256 of all files below a folder: paths, contents and executable bits."""
     listed = [
         [
             path.relative_to(folder).as_posix(),

@@ -1,8 +1,8 @@
 """Builds the base image without a registry: `sandboxes/build-rootfs.sh`, then an import.
 
-Promises: idempotent (the image carries the hash of its recipe, and the same recipe is not built
-again), and complete or not built at all. Needs root and debootstrap. With a registry at hand,
-`docker build` makes the same image from `sandboxes/Dockerfile`.
+Promises: it is idempotent (the image carries the hash of its recipe, and the same recipe is not
+built again), and the image is complete or not built at all. It needs root and debootstrap. With a
+registry at hand, `docker build` makes the same image from `sandboxes/Dockerfile`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def build_base_image(
 ) -> str:
     """Builds and imports the base image unless it is up to date; returns its id.
 
-    `progress` is called with one line at a time. Raises PreflightError if a program or right is
-    missing.
+    `progress` is called with one line at a time. Raises PreflightError if
+    a program or right is missing.
     """
     from meta_agent.sandboxes import _engine
 
@@ -59,19 +59,20 @@ def build_base_image(
 
 
 def check_needs() -> None:
-    """Raises PreflightError, with the command that helps, if the base image cannot be built
-    here.
+    """Raises PreflightError if the base image cannot be built on this machine.
+
+    The error's hint is the command that helps.
     """
     if shutil.which("debootstrap") is None:
         raise PreflightError(
             "debootstrap is not installed; the base image needs it",
-            hint="apt-get install debootstrap",
+            hint="run apt-get install debootstrap",
         )
     if os.geteuid() != 0:
         command = f"sudo {sys.executable} -m meta_agent sandbox build"
-        raise PreflightError("debootstrap needs root", hint=command)
+        raise PreflightError("debootstrap needs root, and this user is not root", hint=command)
     if not keyring().exists():
-        hint = "apt-get install debian-archive-keyring, or MA_DEBIAN_KEYRING=FILE"
+        hint = "run apt-get install debian-archive-keyring, or set MA_DEBIAN_KEYRING=FILE"
         raise PreflightError(
             f"the keyring {keyring()} is missing, so packages' signatures cannot be checked",
             hint=hint,
@@ -79,9 +80,7 @@ def check_needs() -> None:
 
 
 def keyring() -> Path:
-    """Returns the path of the keys that sign Debian packages; `build-rootfs.sh` uses the same
-    path.
-    """
+    """Returns the path of the keys that sign Debian packages, as `build-rootfs.sh` uses it."""
     return Path(
         os.environ.get("MA_DEBIAN_KEYRING", "/usr/share/keyrings/debian-archive-keyring.gpg")
     )
@@ -100,4 +99,8 @@ def make_rootfs(archive: Path, progress: Callable[[str], None]) -> None:
         last = [*last, line][-FAILURE_LINES:]
         progress(line)
     if not archive.exists() or archive.stat().st_size == 0:
-        raise SandboxError(f"{script.name} failed:\n" + "\n".join(last), kind="image")
+        raise SandboxError(
+            f"{script.name} failed:\n" + "\n".join(last),
+            kind="image",
+            hint="remove the cause that the last lines name, then run the command again",
+        )

@@ -2,7 +2,7 @@
 
 Each sandbox is one container; killing the container kills everything in it. The engine closes
 standard input when this host process goes away, and the worker then ends itself.
-Does not cover: remote engines (the attached stream must be a local socket).
+Not covered: remote engines (the attached stream must be a local socket).
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ TURN_SEC = 0.05
 
 
 class Demultiplexer:
-    """Splits the engine's stream (8-byte header: kind, three zeros, size) into its two parts."""
+    """Splits the engine's stream into the container's standard output and standard error.
+
+    Each part of the stream has a header of 8 bytes: kind, three zeros, size.
+    """
 
     def __init__(self) -> None:
         self._inbox = bytearray()
@@ -48,7 +51,7 @@ class Demultiplexer:
         self.stderr = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Takes raw bytes from the engine and returns those that belong to standard output."""
+        """Takes bytes of the engine's stream and returns those that belong to standard output."""
         self._inbox += chunk
         output = bytearray()
         while self._next_part():
@@ -73,7 +76,7 @@ class Demultiplexer:
 
 
 class ContainerStream:
-    """The byte stream to a container's worker, through the attached socket."""
+    """The byte stream to the worker in a container, through the attached socket."""
 
     def __init__(self, container: Container, limits: SandboxLimits) -> None:
         self._container, self._limits = container, limits
@@ -173,7 +176,7 @@ class ContainerStream:
 def open_container(
     backend: str, run: str, limits: SandboxLimits, image: str | None
 ) -> WorkerSandbox:
-    """Starts a container of a local image and returns the sandbox in it."""
+    """Starts a container of a local image and returns the sandbox in it. Raises SandboxError."""
     on = engine(backend)
     name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
     labels = {
@@ -208,7 +211,8 @@ def open_container(
 def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
     """Returns limits for each process of untrusted code, if nothing limits all of them together.
 
-    Podman does not pass on limits of open files; its user's processes are counted by user.
+    They are keyed by resource name, such as `NOFILE`. Podman does not pass on limits of open files;
+    its user's processes are counted by user.
     """
     bounds_by_name = {"NOFILE": 1024, "CORE": 0}
     bounds_by_name |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
@@ -229,6 +233,6 @@ def usable_image(name: str, on: Engine) -> Image:
         raise SandboxError(
             f"image {name} declares volumes {', '.join(image.volumes)}, whose size has no limit",
             kind="image",
-            hint="rebuild it without VOLUME",
+            hint="remove VOLUME from its Dockerfile and build it again",
         )
     return image

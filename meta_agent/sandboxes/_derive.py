@@ -46,20 +46,24 @@ Progress = Callable[[str], None]
 
 
 class Place(NamedTuple):
-    """The Python version of an image, and the folder of its packages."""
+    """An image's Python version, and the folder of its packages."""
 
     version: tuple[int, int]
-    packages: str  # where its packages lie, without the leading slash
+    packages: str  # the path of the folder, without the leading slash
 
 
 def read_requirements(path: Path) -> list[str]:
-    """Returns the requirements in a file, sorted. Raises ConfigError for any that could run
-    code.
+    """Returns the requirements in a file, sorted.
+
+    Raises ConfigError if the file names no package, or a line could run code.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the requirements file {path}: {error}") from error
+        raise ConfigError(
+            f"cannot read the requirements file {path}: {error}",
+            hint="give a readable text file with one package a line, such as openai==1.50.0",
+        ) from error
     stripped = [line.partition(" #")[0].strip() for line in lines]
     requirements = [line for line in stripped if line and not line.startswith("#")]
     for line in requirements:
@@ -70,7 +74,7 @@ def read_requirements(path: Path) -> list[str]:
 
 
 def check_requirement(line: str, where: str) -> None:
-    """Raises ConfigError for anything but a name, extras, versions and a marker."""
+    """Raises ConfigError unless a requirement has only a name, extras, versions and a marker."""
     if not _REQUIREMENT.fullmatch(line):
         raise ConfigError(
             f"{where}: {line!r} is not NAME, NAME==VERSION or the like",
@@ -88,9 +92,10 @@ def build_agent_image(
     progress: Progress = lambda line: None,
     force: bool = False,
 ) -> str:
-    """Builds the image `name` unless it is up to date; returns its id.
+    """Builds the image `name` with these packages unless it is up to date; returns its id.
 
-    pip searches the folder `wheels` before its index.
+    pip searches the folder `wheels` before its index. Raises ConfigError, PreflightError or
+    SandboxError if the image cannot be built.
     """
     from meta_agent.sandboxes import _engine
     from meta_agent.sandboxes._containers import usable_image
@@ -144,7 +149,7 @@ def _unpack(
     from meta_agent.sandboxes._process import stream_lines
 
     if find_spec("pip") is None:
-        raise PreflightError("this Python has no pip", hint=f"{sys.executable} -m ensurepip")
+        raise PreflightError("this Python has no pip", hint=f"run {sys.executable} -m ensurepip")
     argv = [sys.executable, "-m", "pip", "install", "--no-input", "--no-compile"]
     argv += ["--only-binary", ":all:", "--target", str(target), *_tags(place)]
     argv += ["--find-links", str(wheels.absolute())] if wheels else []
@@ -153,15 +158,18 @@ def _unpack(
         last = [*last, line][-FAILURE_LINES:]
         say(line)
     if not any(line.startswith("Successfully installed") for line in last):
-        raise SandboxError("pip did not install the packages:\n" + "\n".join(last), kind="image")
+        raise SandboxError(
+            "pip did not install the packages:\n" + "\n".join(last),
+            kind="image",
+            hint="correct the requirements, or give wheels: --wheels DIR",
+        )
 
 
 def _compile(packages: Path, place: Place, say: Progress) -> None:
-    """Compiles the packages to byte code; the image is read-only, so each attempt would compile
-    anew.
+    """Compiles the packages to byte code, since in a read-only image each attempt would do so.
 
-    Compiling runs nothing of the packages. Files carry no dates in the image, so the byte code is
-    not checked against them.
+    Compiling runs nothing of the packages. Files carry no dates in the image, so the byte
+    code is not checked against them.
     """
     from meta_agent.sandboxes._process import stream_lines
 
@@ -191,7 +199,7 @@ def _tags(place: Place) -> list[str]:
 
 
 def _pack(packages: Path, place: Place, archive: Path) -> None:
-    """Writes one tar: packages beside the image's own, and their scripts on its PATH."""
+    """Writes a tar with the packages in the image's folder and their scripts on its PATH."""
     scripts = packages / "bin"
     with tarfile.open(archive, "w") as tar:
         for script in sorted(path for path in scripts.glob("*") if path.is_file()):

@@ -56,7 +56,7 @@ _NATIVE: Final = "/v4.0.0/libpod/info"
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What `meta-agent doctor` shows about an engine: version, disk and control groups."""
+    """An engine's version, disk and control groups, as `meta-agent doctor` shows them."""
 
     version: str
     storage: Path
@@ -68,7 +68,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this machine; containers are started by its id."""
+    """A container image on this machine. Containers are started by its id."""
 
     id: str
     labels: Mapping[str, str]
@@ -76,15 +76,16 @@ class Image:
 
 
 class Engine:
-    """A client of one engine, `docker` or `podman`; it connects on first use."""
+    """A client of a container engine, `docker` or `podman`. It connects at the first use."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @contextlib.contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Turns the SDK's exceptions into SandboxError, with `doing` at the front of the
-        message.
+        """Turns the SDK's exceptions in a `with` block into SandboxError.
+
+        `doing` says what failed and begins the message.
         """
         try:
             yield
@@ -97,9 +98,7 @@ class Engine:
 
     @cached_property
     def api(self) -> Any:
-        """Returns the SDK's low-level client. Raises SandboxError if the engine cannot be
-        reached.
-        """
+        """Returns the SDK's low-level client. Raises SandboxError if the engine does not answer."""
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":
@@ -119,7 +118,7 @@ class Engine:
 
     @cached_property
     def bounds(self) -> frozenset[str]:
-        """Returns which of memory, pids and cpu the engine limits by control groups."""
+        """Returns those of memory, pids and cpu that the engine limits by control groups."""
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return EVERY_BOUND
         if self._native["cgroupVersion"] != "v2":
@@ -146,9 +145,7 @@ class Engine:
         return range(_PODMANS_FIRST_STRANGER, mapped)
 
     def seccomp(self, *, tracing: bool) -> list[str]:
-        """Returns the security option that limits a container's system calls, in this engine's
-        form.
-        """
+        """Returns the option that limits a container's system calls, in the engine's form."""
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
@@ -157,7 +154,7 @@ class Engine:
     def facts(self) -> EngineFacts:
         """Returns the engine's version, disk and control groups.
 
-        Raises `SandboxError(kind="engine")` if it cannot be reached.
+        Raises SandboxError of kind `engine` if the engine does not answer.
         """
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             facts = self.api.info()
@@ -195,7 +192,7 @@ class Engine:
     # --- images --------------------------------------------------------------------------------
 
     def find_image(self, name: str) -> Image | None:
-        """Returns the local image with that name or id, or None. Never pulls."""
+        """Returns the local image with that name or id, or None. It never pulls."""
         try:
             with self.errors(f"cannot look for image {name}"):
                 details = self.api.inspect_image(name)
@@ -224,27 +221,34 @@ class Engine:
         return image.id
 
     def load_image(self, archive: Path) -> None:
-        """Loads an image from a tar that `docker save` wrote."""
+        """Loads an image from a tar that `docker save` wrote. Raises SandboxError if that fails."""
         with self.errors(f"cannot load {archive.name}"), archive.open("rb") as stream:
             for answer in self.api.load_image(stream):
                 if "error" in answer:
                     raise SandboxError(
-                        f"cannot load {archive.name}: {answer['error']}", kind="image"
+                        f"cannot load {archive.name}: {answer['error']}",
+                        kind="image",
+                        hint="save the image again with `docker save`",
                     )
 
     def pull_image(self, name: str) -> None:
-        """Fetches an image from its registry; called only if the user asked for that."""
+        """Downloads an image from its registry. Callers do so only if the user asked for it."""
         repository, _, tag = name.partition("@") if "@" in name else _tagged(name)
         with self.errors(f"cannot pull {name}"):
             for answer in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
                 if "error" in answer:
-                    raise SandboxError(f"cannot pull {name}: {answer['error']}", kind="image")
+                    raise SandboxError(
+                        f"cannot pull {name}: {answer['error']}",
+                        kind="image",
+                        hint="check the name and the network, or load the image from a tar",
+                    )
 
     def derive_image(
         self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
     ) -> str:
-        """Creates an image from another one plus the files of a tar, without starting it; returns
-        its id.
+        """Creates an image from another image and the files of a tar; returns its id.
+
+        No container is started.
         """
         repository, _, tag = name.partition(":")
         with self.errors(f"cannot make image {name}"):
@@ -260,7 +264,7 @@ class Engine:
         return whole_id(str(done["Id"]))
 
     def labelled_images(self, label: str) -> list[tuple[str, str]]:
-        """Returns (id, name) of the local images that carry a label."""
+        """Returns the id and name of each local image that carries a label."""
         with self.errors("cannot list images"):
             rows = self.api.images(filters={"label": label})
         return [(row["Id"], short_name((row["RepoTags"] or [row["Id"]])[0])) for row in rows]
@@ -277,7 +281,7 @@ class Engine:
         return True
 
     def owned_containers(self, owner: str) -> list[tuple[str, str, dict[str, str]]]:
-        """Returns (id, name, labels) of all containers of one installation, running or not."""
+        """Returns id, name and labels of each container of an installation, running or not."""
         with self.errors("cannot list containers"):
             rows = self.api.containers(all=True, filters={"label": f"ma.owner={owner}"})
         return [(row["Id"], row["Names"][0].lstrip("/"), row["Labels"]) for row in rows]
@@ -321,9 +325,7 @@ def _check_listens(address: str | None) -> None:
 
 
 def _tagged(name: str) -> tuple[str, str, str]:
-    """Splits an image name into repository, colon and tag; a colon before the last slash is a
-    port's.
-    """
+    """Splits an image name into repository, colon and tag. A port's colon is no tag's."""
     head, colon, tag = name.rpartition(":")
     return (head, colon, tag) if colon and "/" not in tag else (name, "", "")
 
@@ -368,7 +370,7 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
 
 
 def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
-    """Returns the limits that go through control groups, as far as the engine supports them."""
+    """Returns the limits that the engine enforces through control groups, as host configuration."""
     memory = memory_mb << 20
     by_bound = {
         "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
@@ -379,16 +381,14 @@ def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any
 
 
 def command(program: str, limits: SandboxLimits) -> list[str]:
-    """Returns the container's command, which ends itself at its deadline even if the host is
-    gone.
-    """
+    """Returns the container's command, which ends at its deadline even if the host is gone."""
     deadline = f"{limits.deadline_sec:g}"
     return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """Everything in which one sandbox container differs from another."""
+    """The settings in which one sandbox container differs from another."""
 
     image_id: str
     name: str
@@ -408,7 +408,7 @@ ENVIRONMENT = {
 
 
 class Container:
-    """One container from creation to removal, with the stream to its first process."""
+    """A sandbox's container from creation to removal, with the stream to its first process."""
 
     def __init__(self, on: Engine, plan: ContainerPlan) -> None:
         self._on, self._api, self._plan = on, on.api, plan
@@ -463,14 +463,14 @@ class Container:
         return unwrap_socket(raw)
 
     def remove(self) -> None:
-        """Kills and removes the container with its volumes; does nothing if it is gone."""
+        """Kills and removes the container and its volumes; does nothing if it is gone."""
         with contextlib.suppress(NotFound), self._on.errors("cannot remove a sandbox container"):
             with contextlib.suppress(APIError):
                 self._api.kill(self.id)
             self._api.remove_container(self.id, v=True, force=True)
 
     def state(self) -> dict[str, Any]:
-        """Returns the engine's view of the container once it has stopped, or after two seconds."""
+        """Returns the engine's state of the container once it has stopped, or after two seconds."""
         with self._on.errors("cannot inspect a sandbox container"):
             for _ in range(40):
                 state: dict[str, Any] = self._api.inspect_container(self.id)["State"]
@@ -481,7 +481,7 @@ class Container:
 
 
 def unwrap_socket(raw: Any) -> socket.socket:
-    """Returns a plain socket in place of the SDK's wrapped one, whose layers are closed.
+    """Returns the plain socket inside the SDK's wrapper, whose layers are closed.
 
     Raises SandboxError if the engine is not local.
     """

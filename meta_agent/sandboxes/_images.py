@@ -34,14 +34,14 @@ Progress = Callable[[str], None]
 
 
 class SavedImage(NamedTuple):
-    """The id and tags of one image inside a tar of `docker save`."""
+    """The id and the tags of an image in a tar of `docker save`."""
 
     id: str
     tags: tuple[str, ...]
 
 
 class Images:
-    """Finds the images of one set of tasks by name."""
+    """Finds the images of a set of tasks by name, and loads or pulls them if needed."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Images:
         self._lock = threading.Lock()  # two tasks of one image load it once
 
     def find(self, name: str) -> str:
-        """Returns the id of the image with that name; loads or pulls it if needed.
+        """Returns the id of the image with that name; loads or pulls the image if needed.
 
-        Raises SandboxError if it cannot be had.
+        Raises SandboxError if the image is nowhere.
         """
         with self._lock:
             if name not in self._known:
@@ -124,7 +124,7 @@ class Images:
 def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) -> str:
     """Loads the image of a tar unless it is loaded already, and returns its id.
 
-    Raises SandboxError if the tar holds several images or none.
+    Raises SandboxError if the tar holds several images, or its image cannot be loaded.
     """
     from meta_agent.sandboxes import _engine
 
@@ -133,7 +133,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
     if len(saved) > 1:
         tags = ", ".join(tag for image in saved for tag in image.tags)
         raise SandboxError(
-            f"{path} holds {len(saved)} images ({tags}); save the one that is meant alone",
+            f"{path} holds {len(saved)} images ({tags}); save one image in a tar",
             kind="image",
         )
     if not saved:
@@ -150,7 +150,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
 
 
 def saved_images(path: Path) -> list[SavedImage]:
-    """Returns the images that a tar lists; [] for the tar of a plain file system.
+    """Returns the images that a tar lists; an empty list for the tar of a plain file system.
 
     Raises SandboxError if it cannot be read.
     """

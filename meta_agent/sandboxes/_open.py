@@ -29,7 +29,10 @@ from meta_agent.sandboxes._names import (
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """What `meta-agent doctor` shows about an engine; `problem` is empty if sandboxes can start."""
+    """An engine's state, as `meta-agent doctor` shows it.
+
+    Without a `problem`, sandboxes can start.
+    """
 
     version: str = ""
     image: str = BASE_IMAGE
@@ -51,9 +54,7 @@ class EngineStatus:
 
 
 def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
-    """Returns the state of an engine and an image; problems that a user can solve are part of
-    it.
-    """
+    """Returns the state of an engine and an image. A problem is returned and not raised."""
     try:
         return _look(name, image)
     except SandboxError as error:
@@ -84,7 +85,7 @@ def _look(name: str, image: str) -> EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackendChoice:
-    """A chosen backend and the reason for it, in one clause."""
+    """A chosen sandbox backend and the reason for it."""
 
     name: Backend
     reason: str
@@ -92,9 +93,7 @@ class BackendChoice:
 
 @cache
 def process_fences() -> frozenset[str]:
-    """Starts a process sandbox and returns the names of the protections that it has on this
-    machine.
-    """
+    """Starts a process sandbox and returns the names of its protections on this machine."""
     limits = SandboxLimits(deadline_sec=60)
     with open_sandbox("process", run="preflight", limits=limits) as sandbox:
         return sandbox.fences
@@ -108,12 +107,14 @@ def choose_backend(
     status: Callable[[str], EngineStatus] = engine_status,
     fences: Callable[[], frozenset[str]] = process_fences,
 ) -> BackendChoice:
-    """Returns the backend to use and why.
+    """Returns the sandbox backend to use, and why.
 
     Raises PreflightError, with the next command, if untrusted code cannot run safely here.
     """
     if requested not in ("auto", *BACKENDS):
-        raise ConfigError(f"--sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}")
+        raise ConfigError(
+            f"there is no --sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}"
+        )
     looked: list[EngineStatus] = []
     for name in CONTAINERS:
         if requested in ("auto", name):
@@ -164,9 +165,9 @@ def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = F
 def open_sandbox(
     backend: str, *, run: str, limits: SandboxLimits | None = None, image: str | None = None
 ) -> WorkerSandbox:
-    """Starts a sandbox. `run` labels it.
+    """Starts a sandbox and returns it. `run` labels it; `image` is for containers only.
 
-    `image` is for containers only: a local name or id, or `base`.
+    The image is a local name or id, or `base`. Raises SandboxError if the sandbox does not start.
     """
     limits = limits or SandboxLimits()
     check_run_name(run)
@@ -182,7 +183,10 @@ def open_sandbox(
 
 
 def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
-    """Returns the ids of those named images that are on this machine, by name; {} for a process."""
+    """Returns the ids of those named images that are on this machine, by name.
+
+    The result is empty for the process backend.
+    """
     if backend not in CONTAINERS:
         return {}
     from meta_agent.sandboxes._engine import engine
@@ -192,10 +196,10 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def held_image(backend: str, name: str, image_id: str) -> str:
-    """Returns `image_id` if that image is on this machine, or a text that says how to bring it.
+    """Returns `image_id` if that image is on this machine, or a text that says how to load it.
 
-    An id is the hash of an image's configuration: a saved image keeps it wherever it is loaded, and
-    a rebuilt one has another.
+    An id is the hash of an image's configuration: a saved image keeps it wherever it is loaded,
+    and a rebuilt one has another.
     """
     try:
         if image_ids(backend, [image_id]):
@@ -208,6 +212,6 @@ def held_image(backend: str, name: str, image_id: str) -> str:
 
 
 def check_run_name(run: str) -> None:
-    """Raises ConfigError unless a run's name can be part of a container's name."""
+    """Raises ConfigError if a run's name cannot be part of a container's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", run):
         raise ConfigError(f"run name {run!r}: use letters, digits, _ . - and at most 64 characters")

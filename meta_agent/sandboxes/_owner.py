@@ -1,8 +1,8 @@
-"""Whose sandbox is it, which user works in it, and is the process that opened it still alive?
+"""Identifies a sandbox's owner: the installation, the user in it, and the process that opened it.
 
-Promises: two installations (two users, two state folders) never share an identity. A holder counts
-as dead only if this machine can know it. Does not cover: a state folder copied to another machine
-that uses the same engine; there only the deadline label decides.
+Promises: two installations (two users, two state folders) never share an identity. A process counts
+as dead only if this machine can know it. Not covered: a state folder copied to another machine that
+uses the same engine; there only the deadline label decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _STRANGERS: Final = range(1 << 20, 1 << 21)
 
 
 def stranger_uid(among: range = _STRANGERS) -> int:
-    """Returns a random user id for untrusted code in one sandbox, so quotas by user are its own."""
+    """Returns a random user id for the untrusted code of one sandbox.
+
+    A user's limits then count this sandbox alone.
+    """
     return secrets.choice(among)
 
 
@@ -53,9 +56,7 @@ def _read_or_make(path: Path) -> str:
 
 
 def holder_mark() -> str:
-    """Returns a text that identifies this process for ever: boot, PID namespace, PID and start
-    time.
-    """
+    """Returns a text that identifies this process forever: boot, PID namespace, PID, start time."""
     return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
 
 

@@ -1,9 +1,9 @@
-"""Podman's service: it answers Docker's calls as an ordinary user, while this process lives.
+"""Podman's service, which answers Docker's calls as an ordinary user while this process lives.
 
-Promises: if `CONTAINER_HOST`, podman's own variable, names a service, that one is used. Otherwise
-one is started at the first call, on a socket in a folder that only this user may enter, and ends
-with this process. Does not cover: a service on another machine, which could not read the list of
-system calls.
+Promises: if `CONTAINER_HOST`, podman's own variable, names a service, that one is used.
+Otherwise one is started at the first call, on a socket in a folder that only this user may
+enter, and ends with this process. Not covered: a service on another machine, which could not
+read the list of system calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def address() -> str:
 
 
 def file_with(text: str) -> Path:
-    """Returns a file with that text; podman reads a file where Docker takes the text itself."""
+    """Returns a file with that text, since podman reads a file where Docker takes the text."""
     with _lock:
         return _written(text)
 

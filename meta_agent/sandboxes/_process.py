@@ -60,8 +60,8 @@ _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
 class ForkServer:
     """The process that sandboxes are forked from (`inside/forkserver`), and the socket to it.
 
-    Without it, starting an interpreter and importing the worker took two thirds of a sandbox's
-    start.
+    Without it, starting an interpreter and importing the worker took
+    two thirds of a sandbox's start.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """Sends an order and returns the answer.
+        """Sends an order to the fork server and returns its answer.
 
         Raises OSError if the order failed or the server is gone.
         """
@@ -105,7 +105,7 @@ class ForkServer:
         return reply
 
     def close(self) -> str:
-        """Ends the server and every sandbox that it forked; returns its last output."""
+        """Ends the server and every sandbox that it forked. Returns the server's last output."""
         errors = self.process.stderr
         with self._lock:
             if os.getpid() != self._owner or not errors or errors.closed:
@@ -122,7 +122,7 @@ _servers_lock = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """Returns this process's fork server; starts another if it has ended."""
+    """Returns this process's fork server, and starts another one if it has ended."""
     with _servers_lock:
         server = _servers.get(os.getpid())
         if server and server.process.poll() is not None:
@@ -133,7 +133,7 @@ def fork_server() -> ForkServer:
 
 
 class Forked:
-    """A sandbox's process, with the part of `subprocess.Popen`'s interface that is used."""
+    """A sandbox's process; it has the methods of `subprocess.Popen` that are used here."""
 
     def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
         self._server = fork_server()
@@ -142,8 +142,9 @@ class Forked:
         self._lock = threading.Lock()  # an end is told once
 
     def poll(self) -> int | None:
-        """Returns the exit code, or None while it runs; SIGKILL's if it ended with the fork
-        server.
+        """Returns the process's exit code, or None while it runs.
+
+        If it ended together with the fork server, the code is that of SIGKILL.
         """
         with self._lock:
             if self.returncode is None:
@@ -154,8 +155,9 @@ class Forked:
             return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
-        """Waits for the end and returns the exit code. Raises TimeoutExpired as `Popen.wait`
-        does.
+        """Waits for the end and returns the exit code.
+
+        Raises TimeoutExpired as `Popen.wait` does.
         """
         give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
         while (code := self.poll()) is None:
@@ -167,7 +169,7 @@ class Forked:
 
 
 class ProcessStream:
-    """The byte stream to a worker process, through pipes, and the way to kill it."""
+    """The byte stream to a worker process, through pipes, and the way to kill the process."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder, self._limits = folder, limits
@@ -267,14 +269,14 @@ def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a sandbox's folder, however deeply nested; what cannot be removed stays."""
+    """Removes a sandbox's folder, however deeply nested. Files that cannot be removed stay."""
     while _flatten(folder):
         pass
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _flatten(folder: Path) -> bool:
-    """Removes the folders inside, after what is inside them was moved up one level.
+    """Removes the inner folders, after moving up what is inside them by one level.
 
     So no path gets long and no stack deep. Returns whether a folder was moved.
     """
@@ -330,7 +332,10 @@ def _holds_packages(path: Path) -> bool:
 
 
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:
-    """Runs a trusted program and yields the lines of both its streams (`also`: see `start`)."""
+    """Runs a trusted program and yields the lines of its output and errors.
+
+    `also` names further environment variables that it gets, as in `processes.start`.
+    """
     with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
         assert child.stdout
         for line in child.stdout:
@@ -338,7 +343,7 @@ def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]
 
 
 def start_service(argv: Sequence[str], log: Path) -> Popen[bytes]:
-    """Starts a trusted program that is asked to end when this process does; it writes to `log`."""
+    """Starts a trusted program that writes to `log`, and that is asked to end with this process."""
 
     def start_it() -> Popen[bytes]:
         with log.open("wb") as file:
@@ -355,7 +360,7 @@ def start_service(argv: Sequence[str], log: Path) -> Popen[bytes]:
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """Returns all variables that a command sees; only PATH comes from the host."""
+    """Returns the environment variables of a command in a sandbox. PATH alone is the host's."""
     temp = folder / "tmp"
     return {
         "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}",
@@ -368,7 +373,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def kill_tree(child: Popen[bytes] | Forked) -> None:
-    """Kills a worker and everything below it, then reaps it.
+    """Kills a worker and everything that it started, and waits for its end.
 
     The worker adopts processes that left its session, so the tree is complete until the worker
     dies. The list is taken first, with the worker stopped so that it cannot start more.

@@ -1,8 +1,8 @@
 """Removes sandboxes whose owner is gone: after a kill -9, a power cut, a lost terminal.
 
 Promises: it touches only this installation's sandboxes, and of those only ones past their deadline
-or with a dead owner; it may be repeated. Does not cover: processes of the process backend, which
-the kernel ends with their parent; only their folders are left to remove.
+or with a dead owner; it may be repeated. Not covered: processes of the process backend, which the
+kernel ends with their parent; only their folders have to be removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
-    """Removes left-over folders, and containers of these engines; returns their names."""
+    """Removes abandoned sandboxes: folders, and containers of these engines.
+
+    Returns their names.
+    """
     removed = reap_folders(Path(tempfile.gettempdir()))
     for name in CONTAINERS:
         if name in backends:
@@ -34,9 +37,9 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes sealed images and snapshots that no container uses; a run makes them again.
+    """Removes sealed images and snapshots that no container uses; returns their names.
 
-    Returns names.
+    A run makes them again when it needs them.
     """
     from meta_agent.sandboxes import _engine
 
@@ -62,7 +65,7 @@ def _reap_containers(owner: str, backend: str) -> list[str]:
 def is_orphan(labels: Mapping[str, str], now: float) -> bool:
     """Returns True if a container is past its deadline or the process that opened it is dead.
 
-    Labels in another form decide nothing.
+    Labels in another form are ignored.
     """
     deadline = labels.get("ma.deadline", "")
     past = deadline.isdecimal() and now > int(deadline)
@@ -70,7 +73,7 @@ def is_orphan(labels: Mapping[str, str], now: float) -> bool:
 
 
 def reap_folders(temp: Path) -> list[str]:
-    """Removes folders of process sandboxes whose opening process is dead; returns their names."""
+    """Removes the folders of process sandboxes whose opening process is dead. Returns names."""
     from meta_agent.sandboxes._process import remove_folder
 
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]

@@ -40,10 +40,10 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """What a scan of an image found before it is sealed; paths are absolute."""
+    """The version history that a scan found in an image; paths are absolute."""
 
-    place: str  # where the repository is, links followed
-    names: tuple[str, ...]  # what lies in it
+    place: str  # the repository's folder, links followed
+    names: tuple[str, ...]  # of the files and folders in it
     history: tuple[str, ...]  # stores of history anywhere, and linked worktrees
 
     @property
@@ -54,7 +54,7 @@ class Sealing:
 
 
 def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
-    """Lists the version history in an image that an agent could read.
+    """Returns where an image holds version history that an agent could read.
 
     Raises SandboxError if the image cannot be scanned.
     """
@@ -92,7 +92,8 @@ def seal_image(
 ) -> str:
     """Returns the id of an image without the history that `scan_image` found; builds it once.
 
-    `hidden` names further paths that no agent may see.
+    `left_in_place` names files of the repository that stay in the image. `hidden` names
+    further paths that no agent may see.
     """
     from meta_agent.sandboxes import _engine
 
@@ -120,8 +121,7 @@ def seal_image(
 def _members(
     sealing: Sealing, left_in_place: set[str], hidden: Sequence[str]
 ) -> Iterator[tarfile.TarInfo]:
-    """Yields the tar entries that replace the repository's files by links and its history by empty
-    files.
+    """Yields the tar entries that hide a repository: links for files, empty files for history.
 
     Links come first. Whatever is below a replaced path is gone with it.
     """

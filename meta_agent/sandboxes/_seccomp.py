@@ -79,7 +79,10 @@ _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 
 
 def seccomp_profile(*, tracing: bool) -> str:
-    """Returns the list as JSON for an engine, or "" on a processor without one."""
+    """Returns the list of allowed system calls as JSON for an engine.
+
+    It is empty on a processor that has no list.
+    """
     if platform.machine() not in MACHINES:
         return ""
     return json.dumps(_profile(tracing), separators=(",", ":"))
@@ -114,8 +117,9 @@ def _machine(name: str, below: str) -> dict[str, Any]:
 
 
 def _where(name: str, index: int, op: str, value: int) -> dict[str, Any]:
-    """Returns a rule that allows a call if an argument equals a value (`MASKED_EQ`: has no such
-    bits).
+    """Returns a rule that allows a call if an argument equals a value.
+
+    With `MASKED_EQ` the argument must have none of the value's bits.
     """
     argument = {"index": index, "op": op, "value": value, "valueTwo": 0}
     return {"names": [name], "action": "SCMP_ACT_ALLOW", "args": [argument]}

@@ -18,15 +18,12 @@ from meta_agent.trackers._notify import ENDED, notify
 from meta_agent.trackers._tracker import Place, Tracker, by_trl, open_tracker
 
 PATIENCE_SEC: Final = 60.0
-"""How many seconds the end of a run waits for a slow listener.
-
-MLflow's first start can take as long.
-"""
+"""How many seconds the end of a run waits for a slow tracker or URL, such as MLflow's start."""
 _Tell = Callable[[Event], None]
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Raises PreflightError if a tracker's package is missing. Imports none of them."""
+    """Raises PreflightError if the package of a tracker is missing. It imports none of them."""
     for name in names:
         if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
@@ -39,7 +36,7 @@ def require_trackers(names: Sequence[str]) -> None:
 def listening(
     place: Place, names: Sequence[str], url: str | None, warn: Callable[[str], None]
 ) -> Iterator[_Tell]:
-    """Starts the trackers and the URL as listeners. Yields a function that sends them an event.
+    """Starts the trackers and the URL. Yields a function that sends each of them an event.
 
     At the end it waits up to `PATIENCE_SEC` for each. `warn` receives their errors.
     """

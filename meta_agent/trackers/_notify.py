@@ -17,9 +17,9 @@ ENDED: Final[Mapping[str, str]] = {
 
 
 def notify(url: str, run: str, event: str, text: str) -> None:
-    """Posts `{"run", "event", "text"}` to a URL; chat hooks show `text`.
+    """Posts `{"run", "event", "text"}` as JSON to a URL. Chat services show the `text`.
 
-    Raises errors of the connection.
+    Raises OSError if the URL does not answer.
     """
     body = json.dumps({"run": run, "event": event, "text": f"meta-agent {run} {text}"}).encode()
     request = urllib.request.Request(url, body, {"content-type": "application/json"})

@@ -29,5 +29,5 @@ class _Tensorboard:
 
 
 def open_tracker(place: Place) -> _Tensorboard:
-    """Opens a folder of TensorBoard event files for this run."""
+    """Opens a folder of TensorBoard event files for a run."""
     return _Tensorboard(place.folder / "tensorboard" / place.run)

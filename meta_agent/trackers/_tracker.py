@@ -22,7 +22,7 @@ _SAID: Final = ("domain", "policy", "meta_model", "strategy", "seed", "train_ste
 
 
 class Place(NamedTuple):
-    """A run for a tracker: its name, the folder for local files, and some of its settings."""
+    """What a tracker is told about a run: its name, a folder for local files, some settings."""
 
     run: str
     folder: Path
@@ -30,24 +30,24 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """Returns the place of a run, without any path, address or file of this machine."""
+        """Returns a run's place with those settings that name no path, address or file."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """One tracker of one run. A single thread calls it."""
+    """Sends the numbers of one run to an experiment tracker. A single thread calls it."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
-        """Records numbers of one training (`series`), or of the search (None)."""
+        """Records numbers of a training, which `series` names; None stands for the search."""
         ...
 
     def close(self) -> None:
-        """Ends all its runs."""
+        """Ends all runs that it opened in the tracker."""
         ...
 
 
 class PerSeries(ABC):
-    """A tracker whose client has a separate run for each series, and one for the search."""
+    """A tracker whose client has a separate run for each training, and one for the search."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -69,7 +69,7 @@ class PerSeries(ABC):
 
     @abstractmethod
     def _begun(self, series: str | None, name: str) -> Any:
-        """Begins a run of that name, or resumes it if an earlier process began it."""
+        """Opens a run of that name, which an earlier process may have opened before."""
 
 
 def _built_in(name: str, place: Place) -> Tracker:
@@ -84,7 +84,7 @@ TRACKERS: Final = Registry[Callable[[Place], Tracker]](
 
 
 def open_tracker(name: str, place: Place) -> Tracker:
-    """Begins the parent run of a tracker. Raises ConfigError if there is no such tracker."""
+    """Opens a tracker for a run. Raises ConfigError if there is no tracker of that name."""
     return TRACKERS[name](place)
 
 

@@ -36,5 +36,5 @@ class _Wandb(PerSeries):
 
 
 def open_tracker(place: Place) -> _Wandb:
-    """Opens the project `meta-agent` of the account that the `WANDB_*` variables name."""
+    """Opens the Weights & Biases project `meta-agent`, as the `WANDB_*` variables say."""
     return _Wandb(place)

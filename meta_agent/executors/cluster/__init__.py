@@ -26,10 +26,10 @@ def open_cluster(
     stopping: Callable[[], bool],
     silence_sec: float = 60.0,
 ) -> Executor:
-    """Opens an executor that runs units on the nodes at a Ray address.
+    """Returns an executor that runs units of work on the nodes of a Ray cluster.
 
-    An empty address makes this machine a cluster of one node. Raises PreflightError if there is no
-    such cluster or if no node has room.
+    A unit is a training or an evaluation. An empty address makes this machine a cluster of one
+    node. Raises PreflightError if there is no such cluster or if no node has room.
 
     Args:
         cpus: processors that a unit takes of its node.
@@ -38,7 +38,7 @@ def open_cluster(
         shared: a folder that all nodes see at this path.
         tell: receives messages about nodes.
         stopping: once it returns True, trainings that can save their state save it and end.
-        silence_sec: a node that does not answer for so long is given up.
+        silence_sec: after so many seconds without an answer, a node counts as lost.
     """
     from meta_agent.executors.cluster.dispatch import ClusterExecutor
 

@@ -23,7 +23,7 @@ from meta_agent.executors.cluster.node import Node
 
 
 class PlaceLost(Exception):  # noqa: N818 - an event, not a mistake
-    """A place died, hung or cannot be reached."""
+    """Raised when a place (an actor on a node) died, hung or cannot be reached."""
 
 
 class Needs(NamedTuple):
@@ -40,28 +40,28 @@ class Place:
         self._ray, self._actor, self.node = ray, actor, node
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
-        """Returns the versions and hashes of the node. Raises PlaceLost if it cannot be reached."""
+        """Returns the node's versions and hashes. Raises PlaceLost if it cannot be reached."""
         with _lost(self._ray):
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Begins a unit of work. `finished` takes what this returns."""
+        """Starts a unit of work in its folder. Pass what this returns to `finished`."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """Returns the hash of the unit's result, or None while the unit runs."""
+        """Returns the hash of the unit's result, or None if it still runs after `within_sec`."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the metrics of the unit after the first `count` rows."""
+        """Returns the unit's metric rows after the first `count`."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
     def end(self) -> None:
-        """Kills the actor, or has Ray kill it as soon as it can be reached."""
+        """Kills the actor, at once or as soon as Ray can reach it."""
         with suppress(Exception):
             self._ray.kill(self._actor, no_restart=True)
 
@@ -112,11 +112,11 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of all nodes together."""
+        """Returns the number of GPUs of all nodes together."""
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
-        """Starts a new place on that node."""
+        """Starts a new place (an actor that runs units of work) on that node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(

@@ -59,7 +59,7 @@ _LOOK_SEC: Final = 1.0
 
 
 class Reached(Protocol):
-    """The interface of a place (`_ray.Place`)."""
+    """A place on a node that runs units of work, as `_ray.Place` implements it."""
 
     node: str
 
@@ -71,7 +71,7 @@ class Reached(Protocol):
 
 
 class Nodes(Protocol):
-    """The interface of a cluster (`_ray.Cluster`)."""
+    """A cluster's nodes, as `_ray.Cluster` implements them."""
 
     def room(self, needs: Needs) -> dict[str, int]: ...
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Reached: ...
@@ -79,7 +79,10 @@ class Nodes(Protocol):
 
 
 class ClusterExecutor:
-    """Runs units on places of a cluster. A node calls `build(settings)` to make its apparatus."""
+    """Runs units of work on the nodes of a cluster, and repeats those whose node was lost.
+
+    A node calls `build(settings)` to make its apparatus.
+    """
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class ClusterExecutor:
             )
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """Runs a unit and returns its outcome. Its files are at `outputs` when this returns.
+        """Runs a unit of work and returns its outcome. Its files are at `outputs` then.
 
         Raises the unit's error, or InfrastructureError if the shared folder is gone.
         """
@@ -146,7 +149,7 @@ class ClusterExecutor:
         )
 
     def close(self) -> None:
-        """Ends every place."""
+        """Ends the work on every node, and the connection to the cluster."""
         for place in self._open:
             place.end()
         self._nodes.close()
@@ -308,7 +311,7 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Returns the facts that differ, in words; empty if none does."""
+    """Returns the facts that differ, in words; empty if all agree."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 

@@ -38,7 +38,7 @@ CHECKPOINTS, ROLLOUTS = "checkpoints", "rollouts"
 
 @cache
 def code_hash() -> str:
-    """Returns the sha256 over all files of this package."""
+    """Returns the SHA-256 of all files of this package."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
@@ -49,7 +49,7 @@ def code_hash() -> str:
 
 
 def facts(domain: Domain, probe: Path) -> dict[str, str]:
-    """Returns the facts that must agree on all machines.
+    """Returns the versions and hashes that must agree on all machines, by name.
 
     `probe` is a file in the shared folder. Its text shows that a machine sees the same folder.
     """
@@ -64,7 +64,7 @@ def facts(domain: Domain, probe: Path) -> dict[str, str]:
 
 
 def image_facts(images: Mapping[str, str]) -> dict[str, str]:
-    """Returns facts about the images of sandboxes: by name, its ID or the reason it is missing."""
+    """Returns facts about sandbox images, by name: the image's id, or why it is missing."""
     return {f"image {name}": held for name, held in images.items()}
 
 
@@ -76,7 +76,7 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """The trusted code of one place. `build` is `module:function` and is called with `settings`."""
+    """Runs units of work on a node. `build` is `module:function` and is called with `settings`."""
 
     def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")
@@ -92,11 +92,17 @@ class Node:
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
-        """Returns the metric rows after the first `count`. Any answer shows that it is alive."""
+        """Returns the metric rows after the first `count`.
+
+        Any answer shows that the node is alive.
+        """
         return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:
-        """Runs the unit of this dispatch. Returns the sha256 of its `result.json`."""
+        """Runs the unit of work in a folder.
+
+        Returns the SHA-256 of the `result.json` that it writes.
+        """
         self._rows.clear()
         place = Path(folder)
         try:
@@ -133,14 +139,17 @@ class Node:
 
 
 def error_to_json(error: MetaAgentError) -> JSON:
-    """Returns an error of this package as JSON, for its way to the driver."""
+    """Returns an error of this package as JSON, in which it travels to the driver."""
     more = {name: getattr(error, name) for name in ("kind", "reason") if hasattr(error, name)}
     name = type(error).__name__
     return {"type": name, "message": str(error), "hint": error.hint, "more": more}
 
 
 def error_from_json(record: Mapping[str, JSON]) -> MetaAgentError:
-    """Returns the error of `error_to_json`. A type that no node may raise is an IntegrityError."""
+    """Returns the error that `error_to_json` wrote.
+
+    A type that no node may raise becomes an IntegrityError.
+    """
     kinds = {"CandidateError": ("reason",), "SandboxError": ("kind",), "TrainingError": ()}
     plain = ("ConfigError", "PreflightError", "InfrastructureError", "Interrupted")
     kinds |= dict.fromkeys(plain, ())
