@@ -148,7 +148,8 @@ def _compare(
 
 def _two_files(names: list[str], by: str, as_json: bool) -> None:
     from meta_agent.core.errors import ConfigError
-    from meta_agent.studies import two_files
+    from meta_agent.reports.terminal import two_files
+    from meta_agent.studies.two_files import compare_files
 
     if len(names) != 2:
         raise ConfigError(
@@ -156,7 +157,7 @@ def _two_files(names: list[str], by: str, as_json: bool) -> None:
             hint="meta-agent compare A.jsonl B.jsonl --by task",
         )
     first, second = (Path(name).expanduser() for name in names)
-    document = two_files.compare_files((first, second), by)
+    document = compare_files((first, second), by)
     emit(as_json, lambda: document, lambda: two_files.table(document))
 
 

@@ -196,12 +196,14 @@ class _Forest:
         run = self._run
         try:
             self._plant()
-            for trial in range(run.config.generations):
+            trial = moves = 0
+            while moves < run.config.generations:
                 luck = Random(f"{run.config.seed}/{trial}")
                 move = self._way.next_move(self._nodes, luck)
                 if move is None or not self._pays(move, trial):
                     break
-                self._make(move, trial)
+                moves += self._make(move, trial)
+                trial += 1
         except BudgetError as reached:
             if run.config.budget is None:
                 raise
@@ -232,18 +234,21 @@ class _Forest:
             run.note("the search's share of the budget pays for no further candidate")
         return pays
 
-    def _make(self, move: Move, trial: int) -> None:
+    def _make(self, move: Move, trial: int) -> bool:
+        """Carries a move out. Returns False if nobody had an idea, which uses no generation up."""
         node, before = self._nodes[move.node], len(self._nodes)
         words = f"trial {trial}: {move.kind} on {node.version.id}"
         self._run.phase("bundle", f"{words}, {100 * node.clean:.1f} % clean")
         budget_left = attempts_left(self._run, f"g{trial}/before")
         make = {"idea": self._expand, "repair": self._repair}.get(move.kind, self._remix)
-        if not make(node, move, trial):
+        had_idea = make(node, move, trial)
+        if not had_idea:
             rest = node.open - frozenset(move.factors or node.open)
             self._nodes[node.number] = node._replace(open=rest)
         used = budget_left - attempts_left(self._run, f"g{trial}/after")
         if len(self._nodes) > before:
             self._nodes[before] = self._nodes[before]._replace(attempts=used)
+        return had_idea
 
     # --- the moves -------------------------------------------------------------------------------
 

@@ -15,19 +15,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-from rich.console import RenderableType
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import Pairs, row_of
 from meta_agent.core.gate.numbers.statistics import standard_error, t_quantile
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.readers.formats import read_rollouts
-from meta_agent.reports._format import percent, points
-from meta_agent.reports.sections import Section, Table, Words, present
-from meta_agent.reports.terminal.paint import painted
 
 BY: Final = ("task",)
 _ALPHA: Final = 0.025
@@ -102,30 +98,3 @@ def _score(rollout: Rollout) -> float | None:
         return rollout.total_reward if rollout.rewards else None
     success = row_of(rollout).success
     return None if success is None else float(success)
-
-
-def table(document: Mapping[str, Any]) -> RenderableType:
-    """Returns the comparison for a terminal."""
-    rows = [
-        (
-            Path(file["path"]).name,
-            str(file["tasks"]),
-            str(file["attempts"]),
-            str(file["lost"]),
-            "–" if file["score"] is None else percent(file["score"]),
-        )
-        for file in document["files"]
-    ]
-    gain = document["difference"]
-    interval = f"{points(gain['value'])} [{points(gain['low'])}, {points(gain['high'])}]"
-    lines = [
-        f"the second against the first: {interval} points on {document['tasks']} common tasks, "
-        f"better at {document['better_tasks']}, worse at {document['worse_tasks']}",
-        f"the smallest difference that these pairs show with 80 % power: "
-        f"{100 * document['smallest_shown']:.1f} points",
-        f"{document['only_in_one']} tasks are in one file only; attempts without a score are left "
-        "out",
-    ]
-    heading = ("file", "tasks", "attempts", "lost", "mean score")
-    files = Section([Table(heading, rows, numbers=range(1, 5), whole=(0,))])
-    return painted(present(files, Section([Words(line) for line in lines])))

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.studies.two_files import compare_files, table
+from meta_agent.reports.terminal.two_files import table
+from meta_agent.studies.two_files import compare_files
 
 
 def written(path: Path, outcomes: Sequence[tuple[str, bool]]) -> Path:

@@ -299,7 +299,6 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
     if run.terms:
         yield f"Search: each idea is {how}, alone on top of its version. {run.terms.words}"
-        yield _rounds(run, generation)
         yield _exam_terms(plan) if plan.race else _proof_terms(plan)
         return
     if plan.race:
