@@ -113,7 +113,8 @@ def standing(state: RunState) -> list[Section]:
         rows.append(("last sign of life", f"{duration(idle)} ago"))
     rows += [("waits for", f"a person: {decision.asks}") for decision in state.waiting]
     if state.owner and state.exit_reason is None:
-        rows += [("waits for", _wait_row(wait)) for wait in state.waits.waits[:3]]
+        by_subject = {wait.subject: wait for wait in reversed(state.waits.waits)}
+        rows += [("waits for", _wait_row(wait)) for wait in reversed(by_subject.values())]
     rows += [("in flight", open_step_text(step)) for step in state.open_steps]
     if words := progress(state):
         rows.append(("progress", words))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from meta_agent.core.errors import MetaAgentError, ProviderError
 from meta_agent.core.ledger import Ledger, waiting
 from meta_agent.core.ledger.waiting import Wait, Watch
+from meta_agent.core.protocols import Answerer, Call
 from meta_agent.core.workspace import init_workspace, open_workspace
 from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.providers._connection import Timeouts
@@ -32,7 +34,14 @@ from tests.training import _host
 
 from .conftest import Runner
 
-Screens = Callable[[], dict[str, Any]]
+ASKING = """
+import time
+def ask(args, channel):
+    channel.calls([{"kind": "model"}])
+    channel.wait()
+    time.sleep(100)
+OPERATIONS = {"ask": ask}
+"""
 PATIENT = Timeouts(connect_sec=1, silent_sec=60, total_sec=120)
 
 
@@ -141,6 +150,29 @@ def test_a_training_child_that_is_stopped(root: Path, meta_agent: Runner) -> Non
             wait = held_up(root, ledger, meta_agent)
     assert wait["kind"] == "training" and f"process {child.pid}" in wait["subject"]
     assert wait["command"].endswith(f"-p {child.pid}")
+
+
+def test_who_waits_for_this_process_is_not_waited_for(root: Path) -> None:
+    """A guest that has asked the host is silent until the host answers."""
+    asked, answers = threading.Event(), list[Callable[[], None]]()
+
+    def serve(calls: list[Call], answer: Answerer) -> None:
+        answers.append(lambda: answer([{"cid": call["cid"], "ok": 7} for call in calls]))
+        asked.set()
+
+    def subjects() -> list[str]:
+        return [wait.subject for wait in waiting.open_waits(time.time() + 9)]
+
+    with open_sandbox("process", run="test") as box:
+        box.install("asking", ASKING)
+        ask = partial(box.request, "ask", {}, timeout_sec=100, serve=serve)
+        with in_thread(ask, box.close):
+            asked.wait()
+            assert subjects() == []
+            answers[0]()
+            while subjects() == []:
+                time.sleep(0.05)
+            assert "`ask`" in subjects()[0]
 
 
 def test_patience_comes_from_the_wait_itself() -> None:

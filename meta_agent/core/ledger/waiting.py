@@ -67,6 +67,8 @@ class Wait:
     progress: str = ""
     usual_sec: float | None = None
     """The longest silence of such a wait that ended well; None if none has ended."""
+    owed: int = 0
+    """Answers that this process owes the other side, which waits for them meanwhile."""
 
     @property
     def patience_sec(self) -> float:
@@ -139,7 +141,7 @@ _innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=Non
 @contextmanager
 def waiting(
     kind: Kind, subject: str, *, limit_sec: float, advice: str, group: str = "", command: str = ""
-) -> Iterator[None]:
+) -> Iterator[Wait]:
     """Announces that this thread waits, for as long as the block lasts.
 
     Waits with the same kind and `group` are compared with each other.
@@ -150,7 +152,7 @@ def waiting(
         _open[number] = (wait, name)
     outer = _innermost.set((wait, name))
     try:
-        yield
+        yield wait
         moved()
     finally:
         _innermost.reset(outer)
@@ -165,16 +167,30 @@ def moved(progress: str = "") -> None:
     wait, name = current
     now = time.time()
     with _lock:
-        _usual[name] = max(_usual.get(name, 0.0), now - wait.moved_at)
+        if not wait.owed:
+            _usual[name] = max(_usual.get(name, 0.0), now - wait.moved_at)
         wait.moved_at = now
         wait.progress = progress or wait.progress
 
 
+def owe(wait: Wait, answers: int) -> None:
+    """Adds to the answers that this process owes; a negative number takes away what was answered.
+
+    The other side's silence counts from the last answer on.
+    """
+    with _lock:
+        wait.owed = max(0, wait.owed + answers)
+        wait.moved_at = time.time()
+
+
 def open_waits(now: float) -> list[Wait]:
-    """Returns the waits of this process that last longer than a beat, the most silent first."""
+    """Returns the waits of this process that last longer than a beat, the most silent first.
+
+    Waits of which the other side waits for this process are left out.
+    """
     with _lock:
         waits = [replace(wait, usual_sec=_usual.get(name)) for wait, name in _open.values()]
-    lasting = (wait for wait in waits if now - wait.since > BEAT_SEC)
+    lasting = (wait for wait in waits if now - wait.since > BEAT_SEC and not wait.owed)
     return sorted(lasting, key=lambda wait: wait.moved_at)
 
 

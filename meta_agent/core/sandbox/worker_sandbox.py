@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from meta_agent.core.errors import GuestError, SandboxError
-from meta_agent.core.ledger.waiting import waiting
+from meta_agent.core.ledger.waiting import Wait, moved, owe, waiting
 from meta_agent.core.parsing.strict import Budget
 from meta_agent.core.protocols import JSON, Answer, Answerer, Call, CallServer, ExecResult
 from meta_agent.core.sandbox.link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
@@ -286,10 +286,11 @@ class WorkerSandbox:
         while sent.reply is None:
             first = self._ahead.popleft()
             limit = deadline if first is sent else time.monotonic() + first.timeout_sec
-            first.reply = self._converse(first, limit)
+            with self._waiting(first) as wait:
+                first.reply = self._converse(first, limit, wait)
         return outcome(sent.reply)
 
-    def _waiting(self, sent: Sent) -> contextlib.AbstractContextManager[None]:
+    def _waiting(self, sent: Sent) -> contextlib.AbstractContextManager[Wait]:
         return waiting(
             "sandbox",
             f"{sent.subject or f'the operation `{sent.op}`'} in a sandbox ({self.backend})",
@@ -298,10 +299,11 @@ class WorkerSandbox:
             advice="Nothing to do: at its limit the sandbox is killed, and the run goes on.",
         )
 
-    def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
+    def _converse(self, sent: Sent, deadline: float, wait: Wait) -> dict[str, JSON]:
         def answer(answers: list[Answer], *, excused_sec: float = 0.0) -> None:
             nonlocal deadline
             deadline += excused_sec
+            owe(wait, -len(answers))
             try:
                 # What comes after the operation ended is dropped by the worker, by its id.
                 self._link.send({"id": sent.id, "answers": answers}, deadline)
@@ -310,8 +312,8 @@ class WorkerSandbox:
 
         budget, before = sent.budget, self._link.taken
         while True:
-            with self._waiting(sent):
-                frame = self._link.receive(deadline, budget)
+            frame = self._link.receive(deadline, budget)
+            moved()
             if sent.serve is refuse:  # then one budget is for all frames together
                 remaining = sent.budget.bytes - (self._link.taken - before)
                 budget = replace(budget, bytes=remaining)
@@ -321,7 +323,9 @@ class WorkerSandbox:
                 )
             if "calls" not in frame:
                 return frame
-            sent.serve(parse_calls(frame["calls"]), answer)
+            calls = parse_calls(frame["calls"])
+            owe(wait, len(calls))
+            sent.serve(calls, answer)
 
 
 def refuse(calls: list[Call], answer: Answerer) -> None:

@@ -25,7 +25,7 @@ from meta_agent.core.errors import (
     TrainingError,
 )
 from meta_agent.core.lab.training import TRAIN_STEP_SEC
-from meta_agent.core.ledger.waiting import moved, waiting
+from meta_agent.core.ledger.waiting import Wait, moved, waiting
 from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.training import _wire
 from meta_agent.policies.training._frames import FrameError
@@ -257,7 +257,7 @@ class PolicyChild:
             self._send(command)
             return self._receive(timeout_sec).get("ok")
 
-    def _waiting(self, subject: str, limit_sec: float, group: str) -> AbstractContextManager[None]:
+    def _waiting(self, subject: str, limit_sec: float, group: str) -> AbstractContextManager[Wait]:
         """Announces that this process waits for the child."""
         return waiting(
             "training",
