@@ -29,7 +29,7 @@ from meta_agent.core.processes import DEVNULL, STDOUT, TimeoutExpired, start
 _ABOUT: Final = "Runs of meta-agent in the workspace {root}. Begin with the tool `status`."
 _REFUSED_SEC: Final = 20.0
 """A run that is refused has ended by then, as a rule."""
-_SHOWN_CHARS: Final = 4000
+_OUTPUT_CHARS: Final = 4000
 _printing = threading.Lock()  # a process has one stdout, and tools may run side by side
 
 
@@ -109,8 +109,8 @@ def _runner(root: Path) -> Callable[..., str]:
             code: int | None = process.wait(_REFUSED_SEC)
         except TimeoutExpired:
             code = None
-        shown = Path(log).read_text("utf-8", "replace")[-_SHOWN_CHARS:]
-        return json.dumps({"pid": process.pid, "exit_code": code, "log": log, "output": shown})
+        text = Path(log).read_text("utf-8", "replace")[-_OUTPUT_CHARS:]
+        return json.dumps({"pid": process.pid, "exit_code": code, "log": log, "output": text})
 
     return evolve
 

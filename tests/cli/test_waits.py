@@ -245,7 +245,7 @@ def test_a_stopped_process_is_told_from_a_slow_one(
     with waiting_process(root) as process:
         while not status(root, meta_agent)["waits_for"]:
             time.sleep(0.05)
-        site = Site(open_workspace(root), None, token="t", decide=lambda *_: "")
+        site = Site(open_workspace(root), None)
         site.page()
         before = site.stamp()
         process.send_signal(signal.SIGSTOP)
