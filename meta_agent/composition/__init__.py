@@ -1,1 +1,1 @@
-"""Builds a run from settings: looks up its extensions and passes them to the core."""
+"""Builds a run from its settings: opens what they name and passes it to the core."""

@@ -1,6 +1,6 @@
 """Opens the model that writes tasks (`tasks synth --author`), recorded and capped like a run's.
 
-Promises: questions, answers and costs are stored beside the task file (`NAME.asked`). A search that
+Promises: questions, replies and costs are stored beside the task file (`NAME.asked`). A search that
 was interrupted asks nothing twice. The cap on money counts all searches for that file.
 """
 
@@ -23,20 +23,22 @@ _RUN: Final = "author"
 
 
 def asked_folder(out: Path) -> Path:
-    """Returns the folder that holds the questions and answers behind a task file."""
+    """Returns the folder for the questions and replies behind a task file."""
     return out.absolute().with_name(f"{out.stem}.asked")
 
 
 @contextmanager
 def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> Iterator[Author]:
-    """Yields the model that `config.meta_model` names, with a ledger beside `out`.
+    """Yields the model that writes tasks, which `config.meta_model` names.
 
-    Raises `ConfigError` before the model is called if it is not a model that can write tasks.
+    Its calls are recorded in a ledger beside `out`. Raises ConfigError before the first call if it
+    is not a model that can write tasks.
     """
     model = config.meta_model
     if not config.team_is_asked or model.startswith("replay:"):
         raise ConfigError(
-            f"--author {model} names no model: give PROVIDER/MODEL, vllm:PATH or scripted:FILE"
+            f"--author {model} names no model that can write tasks: give PROVIDER/MODEL, "
+            "vllm:PATH or scripted:FILE"
         )
     # Only the settings that say how models are asked matter here.
     config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})

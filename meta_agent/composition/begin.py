@@ -1,6 +1,7 @@
-"""`meta-agent init --domain mine`: writes a grader and three tasks, to begin your own domain.
+"""`meta-agent init --domain mine`: writes an example grader and three example tasks.
 
-It writes two files into a folder and never replaces a file: with tasks of yours it writes a grader.
+They are a start for a user's own domain. It never replaces a file: if the folder has
+tasks, it writes only a grader.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _WORDS: Final = {
     (GRADER,): f"your {TASKS} stays as it is; let {GRADER} grade its rows",
     (TASKS,): f"your {GRADER} stays as it is; replace {TASKS} with a few dozen tasks",
 }
-"""What is left to do, by the files that were written."""
+"""Maps the files that were written to a phrase on what the user does next."""
 
 
 def begin(folder: Path) -> dict[str, JSON]:
@@ -57,7 +58,7 @@ def begin(folder: Path) -> dict[str, JSON]:
     if not missing:
         raise ConfigError(
             f"{folder / GRADER} and {TASKS} exist and are not replaced",
-            hint=f"meta-agent tasks check {arguments}",
+            hint=f"check them: meta-agent tasks check {arguments}",
         )
     for name in missing:
         (folder / name).write_text(texts[name], encoding="utf-8")

@@ -55,13 +55,13 @@ TRAINING_FILES: Final[Mapping[Factor, str]] = {
     "data": "curriculum.py",
     "recipe": RECIPE_FILE,
 }
-"""The files of a shipped harness that say how a policy is trained."""
+"""Maps each factor of training (a part of a harness) to its file in a shipped harness."""
 Choose = Callable[[list["Start"]], "Start | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the owner says about an agent; an empty field is guessed from the agent's files."""
+    """A user's description of an agent. An empty field is guessed from the agent's files."""
 
     command: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Answers:
 
     @property
     def about_contract(self) -> bool:
-        """Returns True if one of the answers belongs into harness.toml."""
+        """Returns True if an answer belongs into harness.toml, the description of a harness."""
         return bool(self.command or self.editable or self.protected or self.image)
 
 
@@ -80,7 +80,7 @@ NO_ANSWERS: Final = Answers()
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One way to start the agent, and the file that suggests it."""
+    """A command that may start an agent, and the file that suggests it."""
 
     command: tuple[str, ...]
     why: str
@@ -88,12 +88,12 @@ class Start:
 
     @property
     def line(self) -> str:
-        """Returns the command as it is typed in a shell."""
+        """Returns the command as one types it in a shell."""
         return shlex.join(self.command)
 
 
 class Brought(NamedTuple):
-    """An imported agent as a harness, ready to be stored in a workspace."""
+    """An imported agent as a harness: its files, its commit message, and notes for the user."""
 
     files: dict[str, bytes]
     message: str
@@ -101,7 +101,7 @@ class Brought(NamedTuple):
 
 
 def is_brought(harness: str) -> bool:
-    """Returns True if a `--harness` is an imported agent and not a built-in harness."""
+    """Returns True if `--harness` names an agent to import and not a built-in harness."""
     return harness not in BUILT_IN_HARNESSES
 
 
@@ -114,10 +114,9 @@ def bring(
 ) -> Brought:
     """Reads an agent's files and returns them as a harness.
 
-    `training` holds the files of a shipped harness: those that say how a policy is trained are
-    written beside an agent that has none of its own.
-
-    Raises ConfigError if flags contradict its harness.toml, or if no way to start it is chosen.
+    If `training` is given and the agent does not say how a policy is trained, those files of a
+    shipped harness are added. Raises ConfigError if flags contradict its harness.toml, or if no
+    command to start it is chosen.
     """
     foreign = read_foreign(source, leave_out=answers.leave_out)
     files = dict(foreign.files)
@@ -153,7 +152,7 @@ def create_brought(
     tell: Callable[[str], None] = lambda _: None,
     training: Mapping[str, bytes] | None = None,
 ) -> HarnessRepo:
-    """Creates the harness repository of a workspace from an agent. Notes go to `tell`."""
+    """Creates a workspace's harness repository from an agent, and returns it. `tell` gets notes."""
     brought = bring(source, answers, choose=choose, training=training)
     for note in brought.notes:
         tell(note)
@@ -192,7 +191,8 @@ def _with_training(
 ) -> dict[str, bytes]:
     """Returns reward, filter, curriculum and recipe, and a harness.toml that names them.
 
-    A factor that the agent has already stays its own. So do files of the folder that lie there.
+    A factor (part of a harness) that the agent has already stays as it is. So
+    do existing files of the folder.
     """
     document: Any = tomlkit.parse(text)
     files: dict[str, bytes] = {}
@@ -214,13 +214,13 @@ def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Ch
         listed = "; ".join(f"{start.line} ({start.why})" for start in candidates) or "none"
         raise ConfigError(
             f"cannot tell how {source} is started; candidates: {listed}",
-            hint='say it: --command "python3 {harness}/FILE.py {prompt}"',
+            hint='give the command: --command "python3 {harness}/FILE.py {prompt}"',
         )
     return chosen
 
 
 def starts(files: Mapping[str, bytes]) -> list[Start]:
-    """Returns the possible commands to start an agent, as its files suggest."""
+    """Returns the commands that may start an agent, as its files suggest them."""
     declared = [*_scripts(files), *_modules(files)]
     if declared:
         return declared
@@ -232,7 +232,7 @@ def starts(files: Mapping[str, bytes]) -> list[Start]:
 
 
 def _scripts(files: Mapping[str, bytes]) -> list[Start]:
-    """Returns the scripts of a pyproject.toml. They run the imported files, not installed ones."""
+    """Returns commands for the scripts in a pyproject.toml. They run the imported files."""
     try:
         project = tomllib.loads(files.get("pyproject.toml", b"").decode("utf-8"))
         scripts = dict(project.get("project", {}).get("scripts", {}))
@@ -277,7 +277,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Runs a harness's contract tests, then its own `check` command; returns a result for each."""
+    """Runs a harness's contract tests, then its own `check` command. Returns all results."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

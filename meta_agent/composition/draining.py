@@ -1,7 +1,8 @@
-"""Stops a run on a signal, and names the reason why a run ended.
+"""Stops a run on a signal, and returns the reason why a run ended.
 
-After Ctrl-C or SIGTERM the run finishes and records the present step, or seals its training. A
-second Ctrl-C ends the process at once. In both cases the same command resumes the run.
+After Ctrl-C or SIGTERM the run finishes and records the present step, or saves the
+state of its training (a seal). A second Ctrl-C ends the process at once. In both cases
+the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _STOPPING: Final = (
 def draining() -> Iterator[threading.Event]:
     """Yields an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once.
 
-    Outside the main thread, signals are left alone.
+    Outside the main thread it does not touch signals.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -65,7 +66,7 @@ _REASONS: Final = {
 
 
 def exit_reason(error: BaseException) -> str:
-    """Returns the word under which the ledger records why a run ended."""
+    """Returns the word that the ledger records as the reason why a run ended."""
     if isinstance(error, MetaAgentError):
         return _REASONS.get(error.exit_code, "error")
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"

@@ -46,7 +46,7 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
     """Trains the harness on `main` for `config.train_steps` steps, without a search.
 
     Returns a report. The policy is measured before and after on the same search tasks. The gain is
-    that of one training seed: it describes these weights and proves nothing about others.
+    that of a single training seed: it describes these weights and proves nothing about others.
     """
     with open_run(config, display, purpose="train") as run:
         version = first_version(run)
@@ -86,7 +86,7 @@ def _on_search(run: Run, tree: HarnessTree, policy: Trained) -> Evaluated:
 
 
 def _gain(run: Run, tree: HarnessTree, before: Evaluated, after: Evaluated) -> Effect:
-    """The difference in clean success, paired by task, with its 95 % interval over tasks."""
+    """Returns the difference in clean success, paired by task, with its 95 % interval."""
     arms = (
         run.lab.rows(run.lab.arm_of(name, tree, {0: evaluation}))
         for name, evaluation in (("before", before), ("after", after))

@@ -40,9 +40,9 @@ from meta_agent.policies.training.devices import Device
 
 
 class Work(NamedTuple):
-    """The most attempts of a run, without those in the vault, and the most tokens in them.
+    """The largest number of attempts of a run, without those on the vault, and of their tokens.
 
-    No time follows from these: a conversation is mostly far below its ceiling.
+    No time follows from these: most conversations are far below the largest allowed.
     """
 
     attempts: int
@@ -51,14 +51,14 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The effective settings of a run, the sizes that follow from them, and the estimated cost."""
+    """A run's effective settings, the sizes that follow from them, and its estimated cost."""
 
     config: RunConfig
     plan: Plan
     estimate: Estimate
     placing: Placing
     work: Work | None
-    """What a policy whose weights are here would do; None for a model behind a server."""
+    """The attempts and tokens of an `hf:` policy; None for any other policy."""
 
     def to_json(self) -> dict[str, JSON]:
         memory = self.placing.memory
@@ -76,7 +76,8 @@ class Forecast:
 def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast:
     """Returns the forecast of a run. A replay is forecast with the settings of its recording.
 
-    `planned` are the GPUs of another machine, on which the run shall start.
+    `planned` holds the GPUs of another machine on which the run shall start. Raises the
+    errors that `evolve` would raise.
     """
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
@@ -106,7 +107,10 @@ def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:
 
 
 def _alpha_left(config: RunConfig) -> float:
-    """Returns the alpha that earlier claims of a workspace left. Creates no workspace."""
+    """Returns the alpha (allowed error) that a workspace's earlier claims left.
+
+    Creates no workspace.
+    """
     if not (config.workspace / SETTINGS_FILE).is_file():
         return ALPHA
     file = open_workspace(config.workspace).ledger_file
@@ -117,7 +121,7 @@ def _alpha_left(config: RunConfig) -> float:
 
 
 def _finite(value: JSON) -> JSON:
-    """Replaces infinite numbers by None: JSON has none, and a free model has no upper bound."""
+    """Returns JSON with None for infinite numbers, which JSON lacks and a price may have."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,8 +1,8 @@
 """Turns the Python arguments of `meta_agent.optimize` into settings and files.
 
 The files are written to `<workspace>/given/`. A function is written with everything that it uses:
-modules as imports, functions and classes of its module as source, plain values as literals. Not
-covered: values without a literal, such as sockets and data frames.
+modules as imports, functions and classes of its module as source, plain values as literals.
+Not covered: values without a literal, such as sockets and data frames.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ def config_of(
     workspace: Path | str | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """Returns the settings for these Python arguments, after writing the objects among them to
-    files.
+    """Returns the settings for these Python arguments, and writes objects among them to files.
 
     Raises ConfigError if an object cannot be written.
     """
@@ -117,7 +116,7 @@ def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str
 
 
 def _is_path(text: str) -> bool:
-    """Returns whether this is a path and no prompt: one word with a slash, or a folder.
+    """Returns True if a text is a path and not a prompt: one word with a slash, or a folder.
 
     A prompt can be too long for a path, which raises OSError.
     """
@@ -158,7 +157,7 @@ def _prompted(prompt: str) -> dict[str, str]:
 def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:
     """Returns the source of a module with these functions and everything that they use.
 
-    Raises ConfigError if a source cannot be read or a value has no literal.
+    Raises ConfigError if a function's source cannot be read or a value has no literal.
     """
     written: dict[str, str] = {}
     for name, function in functions.items():
@@ -197,7 +196,7 @@ def _collect(function: Any, written: dict[str, str]) -> None:
 
 
 def _inner_names(text: str) -> set[str]:
-    """Returns all names that the source reads, also in nested functions and classes."""
+    """Returns all names that the source reads, even in nested functions and classes."""
     return {
         node.id
         for node in ast.walk(parse_python(text))

@@ -22,9 +22,10 @@ def headline(
     resumed: bool,
     purpose: str = "",
 ) -> list[str]:
-    """Returns the lines that a run prints at its start.
+    """Returns the lines that a run prints at its start: its command, tasks, policy and sizes.
 
-    `purpose` names another command than `evolve`, such as "train"; its lines describe no search.
+    `purpose` is the name of another command than `evolve`, such as
+    "train". Its lines describe no search.
     """
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"

@@ -1,4 +1,4 @@
-"""Loads what a run starts with: its tasks, its workspace, and the harness in that."""
+"""Loads what a run starts with: its tasks, its workspace, and the workspace's harness."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def open_or_create(
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Workspace:
-    """Opens the workspace of these settings, or creates it.
+    """Opens the workspace of these settings, or creates it, and returns it.
 
-    `answers`, `choose` and `tell` are for imported agents.
+    `answers`, `choose` and `tell` are for an agent that is imported. Raises
+    ConfigError if the domain is unknown.
     """
     kind_of(config.domain)  # raises before a folder is created
 
@@ -66,7 +67,7 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
 
 
 def first_harness(config: RunConfig) -> HarnessTree | None:
-    """Returns the harness that a run would begin with, or None if it has yet to be imported."""
+    """Returns the harness that a run would start with, or None if it is yet to be imported."""
     if is_workspace(config.workspace):
         repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
         return repo.tree(repo.head())
@@ -74,7 +75,7 @@ def first_harness(config: RunConfig) -> HarnessTree | None:
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
-    """Returns the tasks and grader of these settings. Its sandboxes are labelled with `run`.
+    """Returns the tasks and grader of these settings. Their sandboxes are labelled with `run`.
 
     Raises ConfigError if a split lacks tasks or a task occurs twice.
     """
@@ -100,10 +101,10 @@ def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
 
 
 def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: None) -> RunConfig:
-    """Returns settings whose `tasks` are a file, if they name a public set.
+    """Returns the settings with a task file in place of the name of a public task set.
 
-    Makes that file. The set's domain is that of the settings, unless they name another. Where the
-    rows come from is written into `origin`, which the run stores.
+    It makes that file. The set's domain becomes that of the settings, unless they name one. The
+    source of the rows is recorded in `origin`.
     """
     task_set = named_tasks(str(config.tasks), config.python, tell) if config.tasks else None
     if task_set is None:
@@ -131,6 +132,6 @@ def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
 
 
 def base_policy(config: RunConfig) -> str:
-    """Returns the name of the policy before training; `nano` has other weights for each suite."""
+    """Returns the name of the policy before training. A suite has its own weights of `nano`."""
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

@@ -42,8 +42,8 @@ Grade = Callable[..., Any]
 class Result:
     """The outcome of a run. Rates are shares from 0 to 1, or None if not measured.
 
-    `before` and `after` are clean success on the vault's tasks, with the trainings of this run. A
-    fresh training may do worse.
+    `before` and `after` are clean success on the vault's tasks, with the trainings of this run.
+    A fresh training may do worse.
     """
 
     run: str
@@ -54,18 +54,18 @@ class Result:
     promoted: tuple[str, ...]
     harness_commit: str
     weights: Path | None
-    """The weights of a trained policy; None for a policy behind a server."""
+    """The folder of a trained policy's weights; None for a policy behind a server."""
     usd: float | None
     claim: str
-    """A sentence about what the evidence supports about the difference between before and after."""
+    """A sentence on what the evidence proves about the difference of `before` and `after`."""
     state: RunState = field(repr=False)
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the same document as `evolve --json` prints."""
+        """Returns the document that `evolve --json` prints."""
         return self.state.to_json()
 
     def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
-        """Writes the merged changes to a new branch of the repository `into`."""
+        """Writes the merged changes to a new branch of the git repository `into`."""
         from meta_agent.core.history import HarnessRepo, adopt_branch
         from meta_agent.core.workspace import open_workspace
 
@@ -133,11 +133,11 @@ def optimize(
     on_event: Callable[[Event], None] | None = None,
     **settings: Any,
 ) -> Result:
-    """Runs the loop, or resumes it, and returns its result.
+    """Runs the loop that improves an agent, or resumes it, and returns its result.
 
     Args:
-        tasks: rows (objects with a `prompt`), a file or folder of them, or a name of
-            `meta-agent tasks list`, such as `gsm8k`.
+        tasks: rows (objects with a `prompt`), a file or folder of them, or a name of `meta-agent
+        tasks list`, such as `gsm8k`.
         grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file that defines it.
         tools: `tools(task) -> [function, ...]`, the functions that the agent may call.
         agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.
@@ -163,7 +163,10 @@ def optimize(
 
 
 async def optimize_async(**arguments: Any) -> Result:
-    """Runs `optimize` in async code. If it is cancelled, the run stops after its current step."""
+    """Does what `optimize` does, in async code.
+
+    If cancelled, the run stops after its current step.
+    """
     stop, on_event = threading.Event(), arguments.pop("on_event", None)
     work = _Work(lambda: _run_with_display(stop, on_event, config_of(**arguments)))
     try:
@@ -176,7 +179,7 @@ async def optimize_async(**arguments: Any) -> Result:
 
 
 def run(config: RunConfig, display: Display, stop: threading.Event | None = None) -> Result:
-    """Runs the loop with complete settings, as `meta-agent evolve` does; returns its result."""
+    """Runs the loop with complete settings, as `meta-agent evolve` does. Returns its result."""
     from meta_agent.composition.evolve import evolve
 
     require_used(config)
@@ -184,7 +187,7 @@ def run(config: RunConfig, display: Display, stop: threading.Event | None = None
 
 
 def train(config: RunConfig, display: Display) -> JSON:
-    """Trains once without a search, as `meta-agent train` does; returns the report."""
+    """Trains once without a search, as `meta-agent train` does. Returns the report."""
     from meta_agent.composition.evolve import train_alone
 
     require_used(config)
@@ -192,7 +195,7 @@ def train(config: RunConfig, display: Display) -> JSON:
 
 
 def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast:
-    """Returns what a run would do and cost, as `evolve --dry-run` does. Contacts nobody."""
+    """Returns what a run would do and cost, as `evolve --dry-run` does. It contacts no server."""
     from meta_agent.composition.forecast import forecast as forecast_run
 
     require_used(config)

@@ -18,9 +18,10 @@ from meta_agent.sandboxes import reap
 
 
 def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
-    """Returns what a cluster node needs to carry out parts of a run; `open_cluster` calls it there.
+    """Returns what a cluster node needs to train and evaluate in a run.
 
-    Raises ConfigError if a training does not fit into the memory of this node.
+    `open_cluster` calls it on the node. Raises ConfigError if a training does not
+    fit into the memory of this node.
     """
     config = RunConfig.from_json(run_settings["config"])
     run, backend = run_settings["run"], run_settings["backend"]

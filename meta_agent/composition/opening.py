@@ -117,9 +117,7 @@ def _backend(config: RunConfig) -> Backend:
 
 
 def name_of(config: RunConfig, purpose: str = "") -> str:
-    """Returns a run's name, which is the same for the same settings; so these resume the same
-    run.
-    """
+    """Returns a run's name. Equal settings give equal names, so that they resume the same run."""
     return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
 
 
@@ -140,7 +138,7 @@ class _Began(NamedTuple):
         if row is not None and recording and row.config_hash != config.config_hash:
             raise ConfigError(
                 f"this workspace holds the run {run_id} itself; a replay needs another workspace",
-                hint="name another one, and the recording by its path: --workspace ANOTHER",
+                hint="use --workspace ANOTHER, and name the recording by its path",
             )
         now = recording.clock if recording else int(time.time())
         at = clock.outcome_as(Clock)["at"] if clock and clock.is_done else now
@@ -158,7 +156,7 @@ def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
         raise ConfigError(
             f"--meta-model {requested.meta_model}: {author} proposed in that run, and the sessions "
             "of a coding agent cannot be replayed",
-            hint="to check the run, use `meta-agent verify` in its own workspace",
+            hint="run `meta-agent verify` in the recording's workspace to check that run",
         )
     if author != "rules":
         return requested
@@ -174,7 +172,7 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
-    """Returns a recorded run's effective settings, with its models' names, and its name."""
+    """Returns a recorded run's effective settings, with the names of its models, and its name."""
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
     if recording:
@@ -335,7 +333,7 @@ def lab_settings(
     workspace: Workspace,
     workers: int,
 ) -> LabSettings:
-    """Returns the settings with which a run trains and evaluates."""
+    """Returns the settings of a run's lab, which trains and evaluates."""
     return LabSettings(
         run=run_id,
         base_policy=base_policy(config),

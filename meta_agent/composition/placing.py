@@ -39,7 +39,7 @@ class Placing(NamedTuple):
 
     workers: int
     devices: tuple[str, ...] = ()
-    """CUDA_VISIBLE_DEVICES of each child process. If empty, all children see all devices."""
+    """Each child process's CUDA_VISIBLE_DEVICES. If empty, all children see all devices."""
     memory: Memory | None = None
     """Predicted memory of a training on one device; None for a small policy."""
 
@@ -47,7 +47,7 @@ class Placing(NamedTuple):
 def train_settings(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings:
     """Returns how a child process loads and trains the policy of these settings.
 
-    `gpus` are the devices to plan for; None stands for those of this machine.
+    `gpus` are the devices to plan for; None means those of this machine.
     """
     if not config.policy.startswith(_HF):
         return TrainSettings(corrected=config.engines > 0)
@@ -82,8 +82,9 @@ def threads_of(config: RunConfig) -> int:
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Returns how many GPUs one training takes. A single engine shares the only GPU of a
-    training.
+    """Returns how many GPUs one training takes, with its engines.
+
+    A single engine shares the only GPU of a training.
     """
     if not config.policy.startswith(_HF):
         return 0
@@ -94,9 +95,9 @@ def gpus_of(config: RunConfig) -> int:
 def placing(config: RunConfig, domain: Domain, planned: list[Device] | None = None) -> Placing:
     """Returns how many trainings run at once, and on which devices.
 
-    Raises ConfigError if an `hf:` training does not fit into the memory of this machine, or of the
-    planned devices. With another executor, devices and memory are those of its nodes, and nothing
-    is refused here.
+    Raises ConfigError if an `hf:` training does not fit into the memory of this
+    machine, or of the planned devices. With another executor, devices and memory are
+    those of its nodes, which check them.
     """
     if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)
@@ -124,7 +125,7 @@ def placing(config: RunConfig, domain: Domain, planned: list[Device] | None = No
     if groups and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
             f"--jobs is {config.jobs}, but the engines on these GPUs serve one training at a time",
-            hint="give --jobs 1, or leave it out",
+            hint="use --jobs 1, or leave the flag out",
         )
     return Placing(config.jobs or places, groups, memory)
 
@@ -160,8 +161,9 @@ def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
-    """Returns the ids of a run's sandbox images by name, so that all machines use the same
-    images.
+    """Returns the ids of a run's sandbox images, by name.
+
+    All machines use the images with these ids.
     """
     image = parse_contract(repo.tree(repo.head())).image
     return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[image] * (image != "base")]))
@@ -170,7 +172,7 @@ def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
 EXECUTORS: Final = Registry[Callable[..., Executor]](
     "executor", registry.EXECUTORS, {"ray": open_cluster}
 )
-"""Executors by name. A factory takes the address and the arguments of `open_cluster`."""
+"""Factories of executors, by name. Each takes an address and the arguments of `open_cluster`."""
 
 
 def executor_of(
@@ -182,9 +184,7 @@ def executor_of(
     display: Display,
     stopping: Callable[[], bool],
 ) -> Executor | None:
-    """Returns the executor (such as a Ray cluster) that the settings name, or None for this
-    machine.
-    """
+    """Returns the executor that the settings name, such as a Ray cluster; None for this machine."""
     if config.executor == "local":
         return None
     settings = {

@@ -41,7 +41,7 @@ def preflight(config: RunConfig) -> None:
 
 
 def _require_installed(config: RunConfig) -> None:
-    """Raises an error for what can be told without starting a program."""
+    """Raises an error if something is missing that one can tell without starting a program."""
     require_supported(config)
     if config.is_local:
         require_training()
@@ -54,7 +54,7 @@ def _require_installed(config: RunConfig) -> None:
 def refusal(config: RunConfig, *, contacts: bool) -> MetaAgentError | None:
     """Returns the error with which `evolve` would refuse to start on this machine, or None.
 
-    Without `contacts`, no container engine and no coding agent is asked.
+    Without `contacts`, it asks no container engine and no coding agent.
     """
     try:
         _require_installed(config)
@@ -106,7 +106,7 @@ def require_supported(config: RunConfig) -> None:
 
 
 def _require_own_caps(config: RunConfig) -> None:
-    """Raises ConfigError for a cap that would count what a coding agent spends."""
+    """Raises ConfigError for a cap that cannot hold, because a coding agent's own login pays."""
     agent_cli(config.meta_model)
     for name, cap, by_role in (
         ("--max-usd", config.max_usd, config.role_max_usd),
@@ -123,7 +123,7 @@ def _require_own_caps(config: RunConfig) -> None:
 
 
 def require_limits(config: RunConfig, domain: Domain) -> None:
-    """Raises ConfigError for a limit of `--limits` that the policy cannot work with."""
+    """Raises ConfigError if the policy cannot work with a limit of `--limits`."""
     ceilings, window = domain.ceilings, None
     if config.limits.max_context_tokens:
         window = _window(config)
@@ -131,7 +131,7 @@ def require_limits(config: RunConfig, domain: Domain) -> None:
         raise ConfigError(
             f"max_context_tokens is {ceilings.max_context_tokens:,}, and {config.policy} reads at "
             f"most {window:,} tokens here",
-            hint=f"--limits max_context_tokens={window}",
+            hint=f"use --limits max_context_tokens={window}",
         )
     if config.limits.ceilings and ceilings.max_tokens_per_turn >= ceilings.max_context_tokens:
         raise ConfigError(
@@ -147,7 +147,7 @@ def require_limits(config: RunConfig, domain: Domain) -> None:
 
 
 def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -> None:
-    """Raises ConfigError if the harness needs a higher limit, or a model for its reward."""
+    """Raises ConfigError if a limit is below what the harness declares that it needs."""
     if tree is None:  # it has yet to be imported
         return
     contract, limits = parse_contract(tree), asdict(domain.ceilings)
@@ -163,7 +163,7 @@ def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -
             raise ConfigError(
                 f"the limit {name} is {limits[name]:,}, and the harness {contract.name} needs at "
                 f"least {least:,}",
-                hint=f"--limits {name}={least}",
+                hint=f"use --limits {name}={least}",
             )
 
 
@@ -197,13 +197,13 @@ def require_training() -> None:
 
 
 def _says_how(config: RunConfig) -> bool:
-    """Returns whether an imported harness has a `harness.toml` or is in the workspace already."""
+    """Returns True if an imported harness has a `harness.toml` or is in the workspace already."""
     folder = Path(config.harness)
     return is_workspace(config.workspace) or (folder / CONTRACT_FILE).is_file()
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the error for a harness that cannot attempt the built-in suites."""
+    """Returns the ConfigError to raise if a harness cannot attempt the built-in suites."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the nano suites are for harnesses with an entry "
         f"in their {CONTRACT_FILE}",
@@ -212,9 +212,10 @@ def needs_tasks(config: RunConfig) -> ConfigError:
 
 
 def backend_of(config: RunConfig) -> Backend:
-    """Returns the sandbox backend for these settings.
+    """Returns the name of the sandbox backend for these settings.
 
     Code counts as untrusted if a model edits the harness or agents act on the user's own tasks.
+    Raises PreflightError if untrusted code cannot run safely here.
     """
     return resolve_backend(
         config.sandbox,

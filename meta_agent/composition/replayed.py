@@ -1,4 +1,4 @@
-"""Records in the ledger that a run is a replay, of which recording, and how far it drifted."""
+"""Records in the ledger that a run is a replay, of which recording, and how far it differed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from meta_agent.llm_clients.asking.client import Client
 
 @contextmanager
 def telling_replay(run: Run) -> Iterator[None]:
-    """Records in the ledger, when the run ends or fails, which recording it replayed and how it
-    differed.
-    """
+    """Records in the ledger, after a replay, how its calls differed from the recording."""
     try:
         yield
     finally:

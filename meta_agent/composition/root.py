@@ -1,4 +1,4 @@
-"""The composition root: looks up extensions and passes them to the core."""
+"""The composition root: looks up a run's extensions and passes them to the core."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
 PROPOSERS: Final = Registry[Callable[[str, RunConfig], Proposer]](
     "proposer", registry.PROPOSERS, {}
 )
-"""Proposers of other packages. A factory takes the text after the colon, and the settings.
+"""Factories of other packages' proposers, which write a run's ideas.
 
-`proposer_of` opens the built-in ones: rules, coding agents, and the team of language models.
+Each takes the text after the colon of `--meta-model`, and the settings. `proposer_of` opens the
+built-in proposers: rules, coding agents, and the team of language models.
 """
 
 
 def sandboxes_of(
     backend: str, run: str, images: Mapping[str, str] = MappingProxyType({})
 ) -> SandboxOpener:
-    """Returns the function that opens a run's sandboxes.
+    """Returns a function that opens a run's sandboxes.
 
     `images` maps names of images to their ids at the start of the run; sandboxes use these ids.
     """
@@ -50,7 +51,7 @@ def extensions_of(
 ) -> Extensions:
     """Returns the extensions of a run, as its settings name them.
 
-    `ledger` records what a coding agent says that it spent.
+    `ledger` records what a coding agent reports that it spent.
     """
     return Extensions(proposer_of(config, run, models, ledger), evidence, proposers, reports)
 
@@ -58,9 +59,7 @@ def extensions_of(
 def proposer_of(
     config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
 ) -> Proposer:
-    """Returns the proposer that the settings name: rules, a coding agent, a team of models, or a
-    plug-in.
-    """
+    """Returns the proposer that the settings name: rules, a coding agent, models, or a plug-in."""
     if config.meta_model == RULES:
         return proposers.RulesAgent()
     if config.agent_is_asked:
@@ -86,7 +85,7 @@ def proposer_of(
 
 
 class _NoModels:
-    """Stands in for the models of a run that is only read. Raises ConfigError if called."""
+    """Stands in for the models of a run that is only read, and raises ConfigError if called."""
 
     def __init__(self, meta_model: str) -> None:
         self._meta_model = meta_model

@@ -32,16 +32,15 @@ _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
 
 
 POLICIES: Final = Registry[Callable[[str, RunConfig], Policies]]("policy", registry.POLICIES, {})
-"""Policies of other packages. A factory takes the text after the colon, and the settings.
+"""Factories of other packages' policies, which are not trained here.
 
-They are not trained here. `policies_of` opens the built-in ones.
+Each takes the text after the colon of `--policy`, and the settings. `policies_of` opens the
+built-in policies.
 """
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises PreflightError or ConfigError if a model server or script of these settings is
-    unusable.
-    """
+    """Raises PreflightError or ConfigError if a model server or a script of replies is unusable."""
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -81,7 +80,7 @@ def policies_of(
     devices: Sequence[str] = (),
     engines: Engines | None = None,
 ) -> Policies:
-    """Returns the policies that attempt tasks in a run; child processes take turns on `devices`."""
+    """Returns the policies that attempt a run's tasks. Child processes take turns on `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)
@@ -100,7 +99,7 @@ def policies_of(
 
 
 def _tells_tokens(config: RunConfig) -> bool:
-    """Returns whether the policy's server may return token ids: only self-hosted servers do."""
+    """Returns True if the policy's server may return token ids, as only self-hosted servers do."""
     provider = config.policy.replace(":", "/").partition("/")[0]
     runs_here = config.policy.startswith(PREFIX) or "policy" in config.base_urls
     return runs_here and provider in _OWN_PROTOCOL

@@ -16,7 +16,7 @@ from meta_agent.core.settings import flag_of
 
 
 class Use(NamedTuple):
-    """When a flag has an effect, as a test of the settings and in words."""
+    """A test of settings that says if a flag has an effect, and the same condition in words."""
 
     by: Callable[[RunConfig], bool]
     words: str
@@ -75,12 +75,12 @@ USES: Final[Mapping[str, Use]] = {
 
 
 def require_used(config: RunConfig) -> None:
-    """Raises ConfigError for the first flag on the command line that these settings do not use."""
+    """Raises ConfigError for the first flag on the command line that has no effect here."""
     if config.meta_model.startswith("replay:"):
         return
     for field, use in USES.items():
         if config.origin.get(field, "").startswith("command line") and not use.by(config):
             raise ConfigError(
                 f"{flag_of(field)} changes nothing here: it is for {use.words}",
-                hint="leave the flag out",
+                hint="leave that flag out",
             )

@@ -44,7 +44,7 @@ _DRAWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The smallest gain that is found with 80 % probability, as a share from 0 to 1."""
+    """The smallest gain that a run finds with 80 % probability, as a share from 0 to 1."""
 
     effect: float | None
     """None if no gain can be found."""
@@ -52,7 +52,7 @@ class Visible:
 
     @property
     def words(self) -> str:
-        """Returns the sentence that a run prints at its start and its end."""
+        """Returns the sentence about this gain that a run prints at its start and its end."""
         if self.effect is None:
             text = "this budget cannot see any gain, so none will be claimed"
         else:
@@ -65,7 +65,7 @@ class Visible:
 
 
 def declare(run: Run) -> None:
-    """Tells the user, and records, the smallest gain that this run is likely to find."""
+    """Shows and records the smallest gain that this run is likely to find."""
 
     def figure() -> JSON:
         return visible(run.config, held_claim(run) or run.plan).to_json()
@@ -81,7 +81,7 @@ def visible(config: RunConfig, plan: Plan) -> Visible:
 
 
 def _assumptions(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
-    """Returns the model of attempts and trainings if nothing was measured, and its reason."""
+    """Returns the assumed distribution of attempts and trainings, and its source in words."""
     if not plan.trains:
         more = f" and one more at {plan.extra}" if plan.extra else ""
         return _agents(), (
@@ -119,8 +119,9 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """Returns the smallest tried number of confirm tasks that would show a gain of `effect`, or
-    None.
+    """Returns the smallest tried number of confirm tasks that would show a gain of `effect`.
+
+    Returns None if none of them would.
     """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)
