@@ -73,9 +73,9 @@ acceptance: $(API_VENV)/.ready
 	@$(API_PIP) $(OURS) --force-reinstall .
 	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance $(PYTEST_ARGS)
 
-# The pages as a site, in site/. A dead link or a dead anchor fails.
+# The pages as a site, in site/. A dead link or a dead anchor fails, but not with --quiet, which hides warnings from --strict too.
 docs: $(DOCS_VENV)/.ready
-	$(DOCS_VENV)/bin/mkdocs build --quiet
+	$(DOCS_VENV)/bin/mkdocs build --strict
 
 # What the generator needs lies beside what $(VENV) has.
 $(DOCS_VENV)/.ready: pyproject.toml $(VENV)/.ready
