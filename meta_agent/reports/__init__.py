@@ -1,7 +1,7 @@
 """What people see of a run: progress, summaries and the HTML report, all from one reducer.
 
-`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `view/pages` and
-`view/terminal` draw a state (imported where they are used: they need jinja2 and rich).
+`reduce(ledger, run)` returns the `RunState`; `open_display()` shows progress. `run_sections` and
+its neighbours make sections of a state: `terminal.paint` prints them, `pages.html` makes a page.
 """
 
 from meta_agent.core.display import Display
