@@ -36,7 +36,7 @@ def test_status_says_what_a_parked_run_waits_for_and_the_next_command(
 
 def test_approve_alone_shows_the_question(meta_agent: Runner, parked: Path) -> None:
     shown = meta_agent("approve", cwd=parked).stdout
-    for part in ("g1/c2: may it be tested?", "swe/reward.py", "meta-agent approve g1/c2"):
+    for part in ("g1/c2: may it be tested?", "swe/recipe.py", "meta-agent approve g1/c2"):
         assert part in shown
     waiting = meta_agent("approve", "--json", cwd=parked).document["waiting"]
     assert [one["answer"] for one in waiting] == [None]

@@ -182,7 +182,7 @@ def test_before_a_test_the_question_shows_idea_change_and_cost(state: RunState) 
         "g1/c2: may it be tested?",
         "if the recipe counts tests",
         "signal.dead_group_ratio down by 0.1",
-        "swe/reward.py",
+        "swe/recipe.py",
         "$0.2387",
         "meta-agent approve g1/c2",
     ):
