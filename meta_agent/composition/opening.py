@@ -2,7 +2,7 @@
 
 `open_run` creates the workspace if there is none, resumes an unfinished run with the same settings,
 opens the run's models, and prints its first lines. A replay takes its name, clock and settings from
-the recording.
+its recording, which is an earlier run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from meta_agent.policies.training.serving.speaker import Speaker
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The settings that start the engines of one unit of work."""
+    """The settings that start the engines (vLLM servers) of one training or evaluation."""
 
     launch: Launch
     count: int

@@ -200,8 +200,8 @@ class Box:
                     archive += part
                     if len(archive) > limit_bytes:
                         raise SandboxError(
-                            f"{path} in a task's container exceeds {limit_bytes} bytes; the "
-                            "attempt's work is not read",
+                            f"{path} in a task's container exceeds {limit_bytes} bytes, so the "
+                            "attempt's work is not read; the agent must leave smaller files there",
                             kind="protocol",
                         )
         return bytes(archive)
@@ -369,8 +369,8 @@ def _build(
                 )
             if time.monotonic() > until:
                 raise SandboxError(
-                    f"cannot build {folder} within {timeout_sec:g} s; build it by hand and name "
-                    "the image",
+                    f"cannot build {folder} within {timeout_sec:g} s; build it with "
+                    "`docker build` and give the task the name of that image",
                     kind="image",
                 )
 

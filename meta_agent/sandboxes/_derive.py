@@ -137,7 +137,8 @@ def _place_in(image: str, engine: str) -> Place:
         (major, minor), packages = json.loads(answer.stdout)
     except ValueError as error:
         raise SandboxError(
-            f"{image} has no usable python3, install one in it: {error}", kind="image"
+            f"{image} has no usable python3; install Python in it, then build again: {error}",
+            kind="image",
         ) from error
     return Place((int(major), int(minor)), str(packages).lstrip("/"))
 

@@ -180,11 +180,11 @@ def _saved(entry: JSON) -> SavedImage:
     Its id is the hash of its configuration, which is a file name.
     """
     if not isinstance(entry, dict):
-        raise ValueError(f"its manifest holds {entry!r:.100}")
+        raise ValueError(f"its manifest holds {entry!r:.100}, which is no JSON object")
     config, tags = entry.get("Config"), entry.get("RepoTags") or []
     texts = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
     if not isinstance(config, str) or not texts:
-        raise ValueError(f"its manifest names an image as {entry!r:.200}")
+        raise ValueError(f"its manifest lacks an image's Config or RepoTags: {entry!r:.200}")
     digest = Path(config).name.removesuffix(".json")
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"its manifest names {config!r:.100}, which is no digest")

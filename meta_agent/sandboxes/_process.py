@@ -97,7 +97,8 @@ class ForkServer:
             answer = self._orders.recv(ANSWER_BYTES)
         if not answer:
             raise ConnectionError(
-                f"the fork server ended, the next sandbox starts another: {self.close()}"
+                "the process that forks sandboxes ended; the next sandbox starts another one: "
+                f"{self.close()}"
             )
         reply: dict[str, Any] = json.loads(answer)
         if "error" in reply:
@@ -312,7 +313,11 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
         stream = ProcessStream(folder, limits)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise SandboxError(f"cannot start a sandbox process: {error}", kind="start") from error
+        raise SandboxError(
+            f"cannot start a sandbox process: {error}",
+            kind="start",
+            hint="remove the cause and repeat the command, or use --sandbox docker",
+        ) from error
     return WorkerSandbox("process", stream)
 
 

@@ -74,7 +74,9 @@ def parse(text: str) -> Parsed:
     clean, warnings = _normalised(text)
     match = _FRONTMATTER.match(clean)
     if match is None:
-        raise UnreadableError("SKILL.md does not begin with frontmatter between --- lines")
+        raise UnreadableError(
+            "SKILL.md does not begin with frontmatter between --- lines; add it with a description"
+        )
     fields, more = _load(match[1])
     if not str(fields.get("description") or "").strip():
         raise UnreadableError("the frontmatter has no description; add one")

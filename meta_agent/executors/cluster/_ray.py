@@ -27,14 +27,14 @@ class PlaceLost(Exception):  # noqa: N818 - an event, not a mistake
 
 
 class Needs(NamedTuple):
-    """The processors and GPUs that a place takes of its node."""
+    """The processors and GPUs that a training or evaluation takes of its node."""
 
     CPU: int  # named as Ray names them
     GPU: int = 0
 
 
 class Place:
-    """An actor on a node of the cluster. It runs one unit of work at a time."""
+    """An actor on a node of the cluster, which runs one training or evaluation at a time."""
 
     def __init__(self, ray: Any, actor: Any, node: str) -> None:
         self._ray, self._actor, self.node = ray, actor, node
@@ -45,18 +45,18 @@ class Place:
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Starts a unit of work in its folder. Pass what this returns to `finished`."""
+        """Starts a training or evaluation in its folder. Pass what this returns to `finished`."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """Returns the hash of the unit's result, or None if it still runs after `within_sec`."""
+        """Returns the hash of the result, or None if the work still runs after `within_sec`."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the unit's metric rows after the first `count`."""
+        """Returns the work's metric rows after the first `count`."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
@@ -81,7 +81,9 @@ class Cluster:
 
     def __init__(self, address: str) -> None:
         if find_spec("ray") is None:
-            raise PreflightError("--executor ray needs Ray", hint=install("ray"))
+            raise PreflightError(
+                "--executor ray needs the package ray, which is not installed", hint=install("ray")
+            )
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         # 15 by default: beside other work on this machine, what Ray starts would starve.
         os.environ.setdefault("RAY_worker_niceness", "0")
@@ -98,7 +100,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise PreflightError(
                 f"no Ray cluster at {address or 'this machine'}: {str(error).strip()[:300]}",
-                hint="ray status --address ADDRESS; the same Python and Ray must run there",
+                hint="check it by ray status --address ADDRESS; Python and Ray must be the same",
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:

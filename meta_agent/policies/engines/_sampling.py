@@ -39,7 +39,7 @@ class Sampled(NamedTuple):
 
 
 class Knobs(NamedTuple):
-    """How each row of a batch is sampled."""
+    """The sampling settings (temperature, top-p) of each row of a batch."""
 
     temperature: torch.Tensor  # float32 [rows, 1]; 0 means greedy
     top_p: torch.Tensor  # float32 [rows, 1]

@@ -63,7 +63,10 @@ class TokenSession:
         self.text += text
 
     def record(self) -> TokenRecord | None:
-        """Returns the token row up to the last sampled token, or None if nothing was sampled."""
+        """Returns the tokens up to the last sampled one, with mask and log-probabilities.
+
+        Returns None if nothing was sampled.
+        """
         end = _last_one(self.mask)
         if end == 0:
             return None
@@ -79,7 +82,7 @@ class TokenSession:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The tokens that one call adds to a session."""
+    """The tokens that one model call adds to a rollout's conversation."""
 
     rendered: str
     new_ids: list[int]

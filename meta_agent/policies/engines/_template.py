@@ -68,7 +68,10 @@ class ChatTemplate:
             ) from None
         text = reply[1:].decode("utf-8", "replace")
         if reply[:1] == _FAILED:
-            raise ValueError(f"the model's chat template refuses this conversation: {text}")
+            raise ValueError(
+                f"the model's chat template refuses this conversation: {text}; change the "
+                "scaffold's messages, or use another model"
+            )
         return text
 
     def _harmful(self, what: str) -> ConfigError:

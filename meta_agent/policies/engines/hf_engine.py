@@ -1,13 +1,11 @@
 """Generation with any causal LM of transformers, with the same sessions and the same sampling.
 
 Promises: a conversation grows by messages (`conversation`): past ids stay, and only new messages
-are rendered. A template that cannot append a turn is refused when the engine is made. If it
-cannot render one conversation, that attempt fails. Random numbers are keyed as in the nano
-engine.
-
-How it is fast: equal contexts are read once, rows that have stopped leave the batch, and a copy of
-the model samples (`_decoder`).
-
+are rendered. A template that cannot append a turn is refused when the engine is made. If it cannot
+render one conversation, that attempt fails. Random numbers are keyed as in the nano engine, so they
+do not depend on the order of requests.
+It is fast because equal contexts are read once, rows that have stopped leave the batch, and a copy
+of the model samples (`_decoder`).
 Not covered: a cache between calls. Each call reads its whole context again; a GPU server such as
 vLLM is the gateway to use at scale.
 """
@@ -72,7 +70,10 @@ class HfEngine:
         return [replies[index] for index in range(len(requests))]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
+        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
+
+        None stands for a rollout without sampled tokens.
+        """
         return self._talks.finish(keys)
 
     def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:

@@ -72,7 +72,10 @@ class NanoEngine:
         return [reply for reply in replies if reply is not None]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
+        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
+
+        None stands for a rollout without sampled tokens.
+        """
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
         return self._talks.finish(keys)
 
@@ -154,7 +157,7 @@ class _Decoding:
         return len(self._draws.rows) > 0
 
     def take(self, logits: torch.Tensor) -> None:
-        """Samples one token for each live row, and retires the rows that stop."""
+        """Samples one token for each row that has not stopped, and removes the rows that stop."""
         self._last = self._draws.take(logits)
         if not self._draws.going.all():
             index = self._draws.keep(np.flatnonzero(self._draws.going))
@@ -162,7 +165,7 @@ class _Decoding:
             self._last = self._last[index]
 
     def batch(self) -> Batch:
-        """Returns the batch that feeds back the token which each live row sampled last."""
+        """Returns the batch that feeds back the token which each remaining row sampled last."""
         starts = self._lengths + (self._draws.step - 1)
         rows = len(starts)
         dense = rows == self._dense_slots

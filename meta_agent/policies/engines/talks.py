@@ -42,7 +42,10 @@ class Talks(Protocol):
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
+        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
+
+        None stands for a rollout without sampled tokens.
+        """
         ...
 
 

@@ -201,4 +201,9 @@ def _counted(text: str, counter: str) -> float:
 
 
 def _failure(kind: str, what: str) -> ProviderError:
-    return ProviderError(f"the engine failed: {what}", kind=kind, billed="no")
+    return ProviderError(
+        f"the engine failed: {what}",
+        kind=kind,
+        billed="no",
+        hint="lost attempts are repeated; if it happens again, read the engine's log",
+    )

@@ -43,7 +43,10 @@ class EngineGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns the token row of each; None if nothing was sampled."""
+        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
+
+        None stands for a rollout without sampled tokens.
+        """
         self._fleet.leave(keys)
         return self._talks.finish(keys)
 

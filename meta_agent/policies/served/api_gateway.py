@@ -38,7 +38,7 @@ _MAX_THREADS: Final = 32
 
 
 class ApiGateway:
-    """Asks one frozen model for one measurement; implements `protocols.Gateway`.
+    """Asks a frozen model for replies and records the calls under a label; implements `Gateway`.
 
     Args:
         client: asks, pays and records.
@@ -81,7 +81,10 @@ class ApiGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns their token rows; None if the server sent no ids."""
+        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
+
+        None stands for a rollout for which the server sent no token ids.
+        """
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)
@@ -212,11 +215,11 @@ def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
 
 
 class TokenRows:
-    """Collects the token rows of all rollouts in progress, by the key of the rollout.
+    """Collects the tokens (ids, mask, log-probabilities) of all rollouts in progress.
 
     The server reports for every call which ids it read and which it sampled. A call whose prompt
-    begins with all ids of the call before it extends the row. Any other call opens a new segment,
-    as in `_sessions`. After one call without ids the whole rollout has no row.
+    begins with all ids of the call before it extends the rollout's row of tokens. Any other call
+    opens a new segment, as in `_sessions`. After one call without ids the whole rollout has no row.
     """
 
     def __init__(self) -> None:
@@ -225,10 +228,7 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Adds one reply's tokens to its rollout's row.
-
-        If they are None, the rollout gets no row.
-        """
+        """Adds one reply's tokens to those of its rollout. None means that the rollout has none."""
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)
@@ -236,7 +236,7 @@ class TokenRows:
                 _extend(self._rows.setdefault(key, TokenSession()), tokens)
 
     def finish(self, key: str) -> TokenRecord | None:
-        """Returns the token row of an ended rollout, or None if one of its calls had no ids."""
+        """Returns an ended rollout's tokens, or None if the server sent no ids for one of its calls."""
         with self._lock:
             session = self._rows.pop(key, None)
             complete = key not in self._unknown

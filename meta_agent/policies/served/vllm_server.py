@@ -185,8 +185,8 @@ def serving(python: str, path: Path, name: str, context: int) -> list[str]:
 def cpu_options(context: int, sequences: int) -> list[str]:
     """Returns vLLM's options for a machine without GPU.
 
-    Prompts are read whole: vLLM 0.32 crashes on the CPU if a seeded request's prompt is read in
-    chunks.
+    Prompts are read whole, since vLLM 0.32 crashes on the CPU if a seeded request's
+    prompt is read in several chunks.
     """
     whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
     return ["--max-num-seqs", str(sequences), *whole]

@@ -39,7 +39,10 @@ class FrameChannel:
         """
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
-            raise FrameError(f"frame of {len(body)} bytes, limit {FRAME_LIMIT_BYTES}")
+            raise FrameError(
+                f"a frame of {len(body)} bytes cannot be sent, limit {FRAME_LIMIT_BYTES}; "
+                "use fewer or shorter rollouts in a step"
+            )
         unsent = memoryview(struct.pack("<I", len(body)) + body)
         deadline = _deadline(timeout_sec)
         while unsent:
@@ -58,11 +61,17 @@ class FrameChannel:
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > FRAME_LIMIT_BYTES:
-            raise FrameError(f"frame of {length} bytes, limit {FRAME_LIMIT_BYTES}")
+            raise FrameError(
+                f"the peer sent a frame of {length} bytes, limit {FRAME_LIMIT_BYTES}; its bytes "
+                "are not read, and the policy child is ended"
+            )
         try:
             return json.loads(self._read(length, deadline))
         except ValueError as error:
-            raise FrameError(f"frame of {length} bytes is not JSON: {error}") from error
+            raise FrameError(
+                f"the peer sent a frame of {length} bytes that is not JSON, and the policy child "
+                f"is ended: {error}"
+            ) from error
 
     def waits(self) -> bool:
         """Returns True if a frame or the end of file can be read without waiting."""
@@ -99,4 +108,4 @@ def _wait(fd: int, event: int, deadline: float | None) -> None:
     poll.register(fd, event)
     left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
     if not poll.poll(left_ms):
-        raise TimeoutError("the peer did not answer in time")
+        raise TimeoutError("the peer did not answer in time, and the policy child is ended")

@@ -20,8 +20,8 @@ in [0, 1], lengths are in tokens, times in seconds:
     staleness, stale_ratio    where an engine samples: events by which its weights were behind those
                               that are trained (mean over rows); rows dropped as too old
 
-Staleness and stop reasons are the host's: it knows why a rollout ended; TRL's truncation metric
-does not.
+The host adds staleness and stop reasons, since TRL's truncation metric does not say why a rollout
+ended.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
 
 
 def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
-    """Returns the metrics that are computed from one event's rows, which lie group after group."""
+    """Returns the metrics that follow from the rows, the rollouts that a step trains on.
+
+    `rows` holds the groups one after another.
+    """
     groups = [rows[start : start + group_size] for start in range(0, len(rows), group_size)]
     sampled = [
         logprob

@@ -131,7 +131,9 @@ def _check_names(values: Mapping[str, JSON]) -> None:
         )
     for name, choices in _CHOICES.items():
         if name in values and values[name] not in choices:
-            raise ConfigError(f"{name} {values[name]!r}: choose from {_listed(choices)}")
+            raise ConfigError(
+                f"{name} is {values[name]!r} in the recipe: choose from {_listed(choices)}"
+            )
     for name, least in _AT_LEAST.items():
         if name in values and not (_is_number(values[name]) and values[name] >= least):
             raise ConfigError(

@@ -112,7 +112,10 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Advantages:
-    """The advantages that TRL computed for one rollout event, with group weights, in row order."""
+    """The advantages that TRL computed for the rows of one rollout event, in their order.
+
+    They are already multiplied by the group weights.
+    """
 
     step: int
     values: list[float] = field(default_factory=list)
@@ -126,7 +129,9 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
     try:
         return parser(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FrameError(f"malformed {what}: {type(error).__name__}: {error}") from error
+        raise FrameError(
+            f"the peer sent a malformed {what}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def request_to_json(request: GenerateRequest) -> JSON:
@@ -193,7 +198,7 @@ def _call_from_json(value: JSON) -> JSON:
 
 
 def record_to_json(record: TokenRecord | None) -> JSON:
-    """Returns a rollout's token row as JSON, or None for none."""
+    """Returns a rollout's tokens, mask and log-probabilities as JSON; None for None."""
     if record is None:
         return None
     return {
@@ -207,10 +212,7 @@ def record_to_json(record: TokenRecord | None) -> JSON:
 
 
 def record_from_json(value: JSON) -> TokenRecord | None:
-    """Returns the token row that `record_to_json` wrote.
-
-    Raises ValueError if its lengths differ.
-    """
+    """Returns the tokens that `record_to_json` wrote. Raises ValueError if lengths differ."""
     if value is None:
         return None
     record = TokenRecord(
@@ -222,7 +224,9 @@ def record_from_json(value: JSON) -> TokenRecord | None:
         lost=int(value["lost"]),
     )
     if not len(record.completion_ids) == len(record.mask) == len(record.logprobs):
-        raise ValueError("completion_ids, mask and logprobs differ in length, and must not")
+        raise ValueError(
+            "completion_ids, mask and logprobs differ in length; this is a bug to report"
+        )
     return record
 
 
@@ -261,5 +265,5 @@ def row_from_json(value: JSON) -> Row:
 
 def _ints(values: Sequence[JSON]) -> list[int]:
     if not all(isinstance(value, int) for value in values):
-        raise TypeError("token ids and masks are integers")
+        raise TypeError("token ids and masks must be integers; this is a bug to report")
     return list(values)

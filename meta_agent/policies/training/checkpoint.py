@@ -156,12 +156,15 @@ def _read_manifest(path: Path) -> dict[str, JSON]:
     try:
         manifest = document((path / MANIFEST).read_bytes())
         if not isinstance(manifest, dict):
-            raise TypeError(f"{manifest!r:.100} is no object")
+            raise TypeError(f"{manifest!r:.100} is no JSON object")
         if manifest["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"schema_version {manifest['schema_version']}, not {SCHEMA_VERSION}")
+            raise ValueError(
+                f"schema_version {manifest['schema_version']}, not {SCHEMA_VERSION}, which this "
+                "version of meta-agent reads"
+            )
         for name in ("steps", "seed"):
             if type(manifest[name]) is not int:
-                raise ValueError(f"{name} is {manifest[name]!r:.40}")
+                raise ValueError(f"{name} is {manifest[name]!r:.40}, and must be an integer")
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(
             f"{path / MANIFEST} is not a manifest: {error}",

@@ -129,7 +129,7 @@ class Child:
         """Reports the progress of a model call, and ends it if the host asks for that."""
         if self._channel.waits():
             self._channel.receive()  # during a call it can only be `stop`
-            raise StoppedError("the host asked to stop")
+            raise StoppedError("the host asked to stop this model call, and its reply is dropped")
         now = time.monotonic()
         if now - self._reported_at >= _REPORT_SEC:
             self._reported_at = now

@@ -210,7 +210,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yields each tensor's name and sizes, from the headers of the weights."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ValueError("no .safetensors file")
+        raise ValueError("the folder has no .safetensors file")
     for path in files:
         with path.open("rb") as stream:
             header = header_of(stream)
@@ -223,7 +223,9 @@ def header_of(stream: BinaryIO) -> Mapping[str, Any]:
     """Returns the header of a .safetensors file. Raises ValueError if it is too long."""
     (length,) = struct.unpack("<Q", stream.read(8))
     if length > _HEADER_BYTES:
-        raise ValueError(f"{stream.name} has a header of {length} bytes")
+        raise ValueError(
+            f"{stream.name} has a header of {length} bytes, which is too long; save the model again"
+        )
     header: Mapping[str, Any] = json.loads(stream.read(length))
     return header
 

@@ -216,10 +216,10 @@ class _Loop:
     def provide(
         self, event: RolloutEvent, seal: Callable[[bool], None] = lambda requested: None
     ) -> list[Row]:
-        """Returns the rows of one event: tasks, rollouts, rewards and group weights.
+        """Makes the rollouts that the trainer asks for, and returns them as rows to train on.
 
-        `seal` is called at moments when loop and child agree. Its argument says whether the user
-        asked for a stop.
+        `seal` is called at moments when the states of loop and child agree. Its argument says
+        whether the user asked for a stop.
         """
         if self._begun is None:
             seal(False)
@@ -286,7 +286,7 @@ class _Loop:
         return rollouts
 
     def on_metrics(self, measured: StepMetrics) -> None:
-        """Records and reports a step's metrics, adding how the event's rollouts ended."""
+        """Records and reports a step's metrics, with the shares of how its rollouts ended."""
         row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
         share = self._share_in_rows()
         # Recorded replies quote lines of the metrics, so a share that is always 1 adds no column.
@@ -303,7 +303,7 @@ class _Loop:
             rollout.advantage = value
 
     def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
-        """Returns the loop's state between two events as JSON, and the rollouts that it holds."""
+        """Returns the loop's state as JSON, and the rollouts that it holds, to be sealed."""
         state = {name: getattr(self, name) for name in self._STATE}
         state["events"] = [len(event) for event in (*self._first, *self._last)]
         state["versions"] = self._overlap.versions
@@ -311,7 +311,7 @@ class _Loop:
         return state, [*self.remembered(), *(self._gathered or ())]
 
     def restore(self, sealed: Sealed) -> None:
-        """Restores what `state` returned, on a fresh loop."""
+        """Restores on a fresh loop what `state` returned before it was sealed."""
         rollouts = iter(sealed.rollouts)
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
@@ -331,7 +331,7 @@ class _Loop:
                 self._report(row)
 
     def remembered(self) -> list[Rollout]:
-        """Returns the rollouts of the first and of the last events, oldest first."""
+        """Returns the rollouts of the first and the last rollout events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
 
     def _stopped(self) -> bool:

@@ -52,16 +52,16 @@ class Measures(Publisher, Protocol):
 
 
 class Begun(NamedTuple):
-    """The rollouts of one event, which may still be in progress."""
+    """The rollouts for one event (a request of the trainer), which may still be in progress."""
 
     version: int  # optimiser steps done by the weights that sample them
     result: Callable[[], list[Rollout]]  # waits for them; raises what making them raised
 
 
 class Ages(NamedTuple):
-    """The ages of an event's rows: how many events their weights are behind the trained ones.
+    """How many events old the weights are that sampled each row.
 
-    `stale` returns True for a row that is too old to train on.
+    `stale` returns True for a rollout that is too old to train on.
     """
 
     stale: Callable[[Rollout], bool]
@@ -109,11 +109,11 @@ class Overlap:
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if the event may train on rows that this version (a step) sampled."""
+        """Returns True if rows of this version, a number of steps, may be trained on in the event."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Raises InfrastructureError if rows of this version would be too old to train on."""
+        """Raises InfrastructureError if weights of this version are too old for the event."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: those after step "
@@ -131,9 +131,9 @@ class Overlap:
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
-        """Returns the ages of an event's rows.
+        """Returns how many events old the weights are that sampled each of these rollouts.
 
-        `version` holds for rows whose policy is not in `versions`.
+        `version` holds for rollouts whose policy is not in `versions`.
         """
 
         def age(rollout: Rollout) -> int:

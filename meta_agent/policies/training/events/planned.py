@@ -22,9 +22,9 @@ def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
 
 
 def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
-    """Returns the planned rollouts of an event.
+    """Returns the planned rollouts for one event, which is the trainer's request for them.
 
-    A task that occurs twice gets other sample numbers.
+    A task that occurs twice gets other sample numbers the second time.
     """
     repeats: Counter[str] = Counter()
     plan = []
