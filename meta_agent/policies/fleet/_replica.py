@@ -149,9 +149,9 @@ class Replica:
 
     @contextmanager
     def still(self) -> Iterator[Routes | None]:
-        """Waits until no call is in progress, then yields the engine's routes and blocks new calls.
+        """Blocks new calls, waits for those in progress, and yields the engine's routes.
 
-        Yields None if no engine is up.
+        Yields None if no engine is up. New calls go on after the `with` block.
         """
         with self._changed:
             self._held = True

@@ -61,9 +61,9 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Returns the environment variables that give each engine its share of the CPU's cores.
+    """Returns the environment variable that gives each engine its share of the CPU's cores.
 
-    They are empty for a single engine, or if the user set OMP_NUM_THREADS. If every engine used all
+    There is none for a single engine, or if the user set OMP_NUM_THREADS. If every engine used all
     cores, waiting for one another would cost more than the work (`docs/log/`).
     """
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
@@ -97,7 +97,10 @@ class VllmEngine:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the server's parent, which ends the server when we die."""
+        """Returns the process id of the server's parent.
+
+        That process ends the server when this process dies.
+        """
         return self._process.pid
 
     def close(self) -> None:

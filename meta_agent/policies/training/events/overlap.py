@@ -109,7 +109,7 @@ class Overlap:
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if rows of this version, a number of steps, may be trained on in the event."""
+        """Returns True if the event may train on rows of this version, a number of steps."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
