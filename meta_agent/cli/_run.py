@@ -77,6 +77,7 @@ def evolve(
     "sandbox",
     "allow_unsafe_process",
     "threads",
+    *("models", "base_urls", "key_env", "max_usd", "max_tokens"),
     "log",
     "notify",
     "workspace",

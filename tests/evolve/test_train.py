@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.ledger import Ledger
+from meta_agent.core.resources import shipped_harness
 from meta_agent.reports import reduce
 from tests.models import _bpe
 
@@ -32,6 +33,32 @@ def test_a_training_is_measured_before_and_after_and_its_weights_are_adopted(
     adopted = cli("adopt", "--model", str(cli.folder / "model"))
     assert adopted.returncode == 0, adopted.stderr
     assert (cli.folder / "model" / "model.safetensors").is_file()
+
+
+def test_a_judge_grades_a_training_and_is_asked_each_question_once(tmp_path: Path) -> None:
+    judge = """
+
+def judge(rollouts):
+    return [f"How good is this? {r['messages'][-1]['content']}" for r in rollouts]
+
+
+def reward_group(rollouts):
+    return [{"liked": float(r["judged"] or 0) / 10} for r in rollouts]
+"""
+    for path, data in shipped_harness("nano/swe/seed").items():
+        file = tmp_path / "harness" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data + judge.encode() if path.endswith("/reward.py") else data)
+    (tmp_path / "judge.jsonl").write_text(
+        json.dumps({"conversation": "reward/*", "reply": {"content": "7"}}) + "\n"
+    )
+    cli = Cli(tmp_path)
+    argv = ["train", "--domain", "swe", "--profile", "tiny", "--train-steps", "1"]
+    argv += ["--harness", str(tmp_path / "harness"), "--sandbox", "process", "--allow-unsafe"]
+    done = cli(*argv, "--model", f"reward=scripted:{tmp_path}/judge.jsonl")
+    assert done.returncode == 0, done.stderr
+    records = list((cli.folder / "meta-agent-workspace" / "transcripts").rglob("reward/*.jsonl"))
+    assert records and all(len(path.read_text().splitlines()) == 1 for path in records)
 
 
 def test_a_local_model_stays_frozen_while_its_harness_evolves(tmp_path: Path) -> None:
