@@ -136,8 +136,8 @@ def optimize(
     """Runs the loop that improves an agent, or resumes it, and returns its result.
 
     Args:
-        tasks: rows (objects with a `prompt`), a file or folder of them, or a name of `meta-agent
-        tasks list`, such as `gsm8k`.
+        tasks: rows (objects with a `prompt`), a file or folder of them, or a name that
+            `meta-agent tasks list` prints, such as `gsm8k`.
         grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file that defines it.
         tools: `tools(task) -> [function, ...]`, the functions that the agent may call.
         agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.
