@@ -178,7 +178,8 @@ def _collect(function: Any, written: dict[str, str]) -> None:
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
         raise ConfigError(
-            f"{function!r} has no name, which a file needs", hint="define it with def, not lambda"
+            f"{function!r} has no name, and a file with its source needs one",
+            hint="define it with def, not lambda",
         )
     if name in written:
         return

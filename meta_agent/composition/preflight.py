@@ -89,7 +89,7 @@ def require_supported(config: RunConfig) -> None:
         raise ConfigError(
             f"--model reward={config.reward_judge} is for trainings on this machine, which holds "
             f"the keys, and not for --executor {config.executor}",
-            hint="leave one of them out",
+            hint="leave --executor or --model reward=... out",
         )
     if config.policy == "nano" and not config.train_steps:
         raise ConfigError(
@@ -118,7 +118,7 @@ def _require_own_caps(config: RunConfig) -> None:
                 "knows beforehand what a session costs",
                 hint=f"cap what this run asks itself: {name} policy=N"
                 if not config.trainable
-                else "leave it out",
+                else f"leave {name} out",
             )
 
 
@@ -155,7 +155,7 @@ def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -
     if config.trainable and not config.reward_judge and any(map(_JUDGE.search, rewards)):
         raise ConfigError(
             f"the reward of the harness {contract.name} asks a model, and none is named for it",
-            hint="--model reward=provider/model",
+            hint="use --model reward=provider/model",
         )
     limits["seconds"] = limits["wall_sec"]
     for name, least in contract.needs.items():

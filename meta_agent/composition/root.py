@@ -93,5 +93,5 @@ class _NoModels:
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         raise ConfigError(
             f"--meta-model {self._meta_model}: this run was opened without a model client",
-            hint="this is a bug if the run was not done; rules need no model: --meta-model rules",
+            hint="report a bug if the run was not finished; --meta-model rules needs no model",
         )

@@ -145,13 +145,13 @@ def choose_backend(
         )
     if code_by_llm and "unprivileged" not in fences():
         raise PreflightError(
-            "code written by an LLM never runs as root, and here a process sandbox has only that",
+            "code written by an LLM never runs as root, and a process sandbox has only root here",
             hint=f"run as another user than root, or {hint}; then --sandbox docker or podman",
         )
     if code_by_llm and "host" not in fences():
         raise PreflightError(
-            "code written by an LLM could read this machine's files: the kernel refuses a process "
-            "sandbox a root of its own",
+            "code written by an LLM could read this machine's files, because the kernel does not "
+            "let a process sandbox have its own root folder",
             hint=f"allow user namespaces, or {hint}; then --sandbox docker or podman",
         )
     return BackendChoice("process", reason)

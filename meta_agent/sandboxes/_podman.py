@@ -74,7 +74,9 @@ def _service() -> Path:
 
     if shutil.which("podman") is None:
         raise SandboxError(
-            "podman is not installed", kind="engine", hint="apt-get install podman uidmap catatonit"
+            "podman is not installed",
+            kind="engine",
+            hint="run apt-get install podman uidmap catatonit",
         )
     socket, log = _folder() / _PRIVATE / "socket", _folder() / _PRIVATE / "log"
     argv = ["podman", "system", "service", "--time", "0", f"unix://{socket}"]

@@ -28,7 +28,7 @@ def require_trackers(names: Sequence[str]) -> None:
         if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
                 f"--log {name}: {name} is not installed",
-                hint=f"{install(name)}, or leave it out",
+                hint=f"{install(name)}, or leave --log {name} out",
             )
 
 

@@ -111,8 +111,9 @@ class ClusterExecutor:
         self.width = sum(nodes.room(needs).values())
         if not self.width:
             raise PreflightError(
-                f"no node of the cluster has the {needs.CPU} CPUs and {needs.GPU} GPUs of a unit",
-                hint="ray status shows what the nodes have; --threads sets the CPUs of a unit",
+                f"no node of the cluster has the {needs.CPU} CPUs and {needs.GPU} GPUs that a "
+                "training takes",
+                hint="compare with ray status; --threads sets how many CPUs a training takes",
             )
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
@@ -129,7 +130,7 @@ class ClusterExecutor:
                 raise
             raise InfrastructureError(
                 f"the shared folder {self._shared} is gone: {error.filename} cannot be opened",
-                hint="mount it again here and on the nodes; then repeat the command, which resumes",
+                hint="mount it again here and on the nodes, then run the same command again",
             ) from error
 
     def _run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
@@ -145,7 +146,7 @@ class ClusterExecutor:
             folder = self._dispatch_folder(unit)
         raise InfrastructureError(
             f"{unit.name} was dispatched {MOST_DISPATCHES} times, and each time its node was lost",
-            hint="look at ray status and the memory of the nodes; the same command resumes",
+            hint="check ray status and the memory of the nodes, then run the same command again",
         )
 
     def close(self) -> None:
@@ -237,14 +238,14 @@ class ClusterExecutor:
             elif not self._open and time.monotonic() > until:
                 raise InfrastructureError(
                     "no node of the cluster is left" + self._refusals(),
-                    hint="start the nodes again; the same command resumes",
+                    hint="start the nodes again, then run the same command: it resumes",
                 )
 
     def _new_place(self) -> Reached | None:
         room = self._nodes.room(self._needs)
         if room and room.keys() <= self._refused.keys():
             raise PreflightError(
-                "every node of the cluster was refused" + self._refusals(),
+                "every node of the cluster differs from this machine" + self._refusals(),
                 hint="install the same versions on every node as here",
             )
         for node, most in room.items():

@@ -89,8 +89,8 @@ def room_for(rank: int) -> int:
     room = next((most for most in VLLM_RANKS if most >= rank), None)
     if room is None:
         raise ConfigError(
-            f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each training "
-            "onto what was trained adds its own rank",
+            f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each further "
+            "training adds its rank",
             hint="run adopt --model FOLDER without --adapter to hand over whole weights",
         )
     return room

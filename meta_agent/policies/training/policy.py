@@ -347,8 +347,9 @@ def _warm_start(suite: str) -> Path:
     path = _WARM_STARTS / suite
     if not path.is_dir():
         raise PreflightError(
-            f"no warm start for nano suite {suite!r} at {path}",
-            hint=f"python -m maintain.warmstart --suite {suite} --out {path}",
+            f"the first weights of the nano policy for the suite {suite!r} are not at {path}",
+            hint=f"install meta-agent again, or run python -m maintain.warmstart --suite {suite} "
+            f"--out {path}",
         )
     return path
 

@@ -116,9 +116,9 @@ class Overlap:
         """Raises InfrastructureError if weights of this version are too old for the event."""
         if not self.young(version, event):
             raise InfrastructureError(
-                f"the weights after step {event.step} could not be published: those after step "
-                f"{version} are served, and rows may be {self._most} events old (max_staleness)",
-                hint="run the same command again: it resumes from the last seal",
+                f"the weights after step {event.step} could not be published: the engine samples "
+                f"with those after step {version}, which --max-staleness {self._most} forbids",
+                hint="run the same command again: it resumes from the last saved step",
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
@@ -127,7 +127,7 @@ class Overlap:
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
                 f"the engine answered for none of {len(rollouts)} attempts: {why}",
-                hint="run the same command again: it resumes from the last seal",
+                hint="run the same command again: it resumes from the last saved step",
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
