@@ -4,7 +4,8 @@
 the attempts through the lab and the journal. A killed run therefore repeats at most the block in
 flight and decides the same. An accepted edit joins the branch `lead` if it keeps its place after
 fresh attempts and earns no veto that the version below it lacks. The proposer then reads that tip
-and writes the next edits for it.
+and writes the next edits for it. An edit that conflicts with the tip races as an alternative to it:
+if it is accepted, it replaces the edits that it conflicts with.
 
 One claim is made at the end. It compares the tip with the start at the run's whole alpha, on fresh
 attempts at tasks that no edit was read from or screened on. If the claim is proven, every member
@@ -84,6 +85,7 @@ def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found
         if course.race.over or not course.generation(generation):
             break
     course.race.finish()
+    course.conclude_replaced()
     course.repeat_start()
     tip = course.tip
     candidates = tuple(member.tested.candidate for member in tip.members)
@@ -101,6 +103,7 @@ class _Course:
         self._stands = {0: Stand(first)}
         self._bought: dict[int, list[tuple[Buy, Evaluated]]] = {0: []}
         self._gains: dict[int, float] = {}  # over its parent when it joined, by the race's model
+        self._joined: list[Member] = []
         self._shows, self._model = shows, Named()
         self._names = {0: "the start"}
         self.read: dict[int, Read] = {}
@@ -163,6 +166,15 @@ class _Course:
                 return record
         return None
 
+    def conclude_replaced(self) -> None:
+        """Records the verdicts of edits that joined once and are not in the best version now."""
+        members = {member.tested.candidate.id for member in self.tip.members}
+        for member in self._joined:
+            candidate = member.tested.candidate
+            if candidate.id not in members:
+                judged = _undecided("another edit took its place on the tip, or it was taken back")
+                conclude(self._run, member.collected, candidate, judged, member.reading)
+
     def repeat_start(self) -> None:
         """Repeats the first version's earliest attempts and notes whether the model has changed
         since.
@@ -216,10 +228,26 @@ class _Course:
         return None
 
     def _on_tip(self, member: Member) -> Stand:
-        """Merges the edit into the tip with `--no-ff`. Raises CandidateError on a conflict."""
-        tip, members = self.tip, (*self.tip.members, member)
-        commit = mixed(self._run, tip.version.commit, "", [member.tested.candidate]).commit
-        return Stand(Version(f"{self._first.id}+{len(members)}", commit), members)
+        """Merges the edit into the tip with `--no-ff`.
+
+        If the two conflict, it merges the edit into the newest version below, down to the one that
+        the edit was written for. Raises CandidateError if the edit fits none of them.
+        """
+        candidate = member.tested.candidate
+        conflict: CandidateError | None = None
+        for below in (self._stands[number] for number in reversed(self.race.trail)):
+            try:
+                commit = mixed(self._run, below.version.commit, "", [candidate]).commit
+            except CandidateError as error:
+                conflict = conflict or error
+            else:
+                members = (*below.members, member)
+                name = f"{self._first.id}+{max(len(members), len(self.race.trail))}"
+                return Stand(Version(name, commit), members)
+            if below.version.commit == candidate.base:
+                break
+        assert conflict is not None  # the trail holds at least the start
+        raise conflict
 
     def _contract_vetoes(self, member: Member, stand: Stand) -> Sequence[Finding]:
         """Returns the vetoes of the contract tests on a merge that is not the tested candidate."""
@@ -240,6 +268,7 @@ class _Course:
 
     def _join(self, member: Member, stand: Stand, number: int) -> None:
         run, candidate = self._run, member.tested.candidate
+        self._joined.append(member)
         record = {
             "candidate": candidate.id,
             "generation": candidate.generation,

@@ -175,14 +175,20 @@ def test_two_edits_of_one_round_meet_on_the_tip(
     assert lines[0] == "# more" and lines[-1] == "# better"
 
 
-def test_an_edit_that_does_not_fit_the_tip_is_not_tried(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("gain", "winner"), [(0.6, "g0/c2"), (0.1, "g0/c0")])
+def test_an_edit_that_conflicts_with_the_tip_races_in_its_place(
+    raced: Bench, monkeypatch: pytest.MonkeyPatch, gain: float, winner: str
 ) -> None:
     ideas(raced, monkeypatch, ["# better", "", "# more"])
+    raced.lab.script = marked({"# better": 0.3, "# more": gain})
     raced.run.config = FROZEN.model_copy(update={"candidates": 3, "generations": 1})
-    race(raced.run, first(raced))
-    (reason,) = verdicts(raced)["g0/c2"]["reasons"]
-    assert reason.startswith("does not fit what is on the tip")
+    found = race(raced.run, first(raced))
+    kinds = {name: row["kind"] for name, row in verdicts(raced).items()}
+    assert kinds.pop(winner) == kinds.pop("claim") == "PROMOTE"
+    assert set(kinds.values()) == {"INCONCLUSIVE"} and {"g0/c0", "g0/c2"} & kinds.keys()
+    text = raced.repo.tree(raced.repo.head()).files[AGENT].decode()
+    assert ("# more" in text, "# better" in text) == (winner == "g0/c2", winner == "g0/c0")
+    again(raced, found)
 
 
 def test_what_the_exam_cannot_prove_is_handed_over_as_unproven(
