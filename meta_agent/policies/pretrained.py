@@ -59,7 +59,7 @@ def pretrained_place(name: str) -> Path:
     if not folder.is_dir():
         raise ConfigError(
             f"the model {name} is not on this machine yet",
-            hint=f"run meta-agent models get {name}",
+            hint=f"meta-agent models get {name}",
         )
     return folder
 
