@@ -103,7 +103,7 @@ def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
     if context_tokens > window:
         raise ConfigError(
             f"--context-tokens is {context_tokens:,}, and the model takes at most {window:,}",
-            hint=f"use --context-tokens {window}",
+            hint=f"--context-tokens {window}",
         )
     return context_tokens
 

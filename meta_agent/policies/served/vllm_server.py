@@ -147,7 +147,7 @@ def require_vllm() -> str:
             return python
         raise PreflightError(
             f"{PYTHON_VARIABLE} names {python}, which is no Python with vLLM",
-            hint=f"run {python} -m pip install vllm",
+            hint=f"{python} -m pip install vllm",
         )
     if find_spec("vllm") is None:
         raise PreflightError(
