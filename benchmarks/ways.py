@@ -157,8 +157,10 @@ def _over(documents: list[Any], way: str) -> str:
     if not runs:
         return "–"
     proven = sum(run["standing"] == "proven" for run in runs)
-    clean = interval([[run["clean_success"]] for run in runs], "mean").to_json()
-    return f"{_percent(clean)}, {proven} of {len(runs)} proven"
+    clean = [[run["clean_success"]] for run in runs]
+    if len(runs) < 2:
+        return f"{100 * clean[0][0]:.1f}, {proven} of 1 proven"  # one unit has no interval
+    return f"{_percent(interval(clean, 'mean').to_json())}, {proven} of {len(runs)} proven"
 
 
 def _percent(figure: Any) -> str:

@@ -37,3 +37,5 @@ def test_the_table_has_a_row_for_every_way_and_says_what_is_missing() -> None:
     )
     assert "| `human` | 50.0 [40.0, 60.0], 0 of 5 proven | – |" in rows
     assert "| `full` | – | – |" in rows
+    (row,) = (row for row in table({"fault-swe-x": fault}) if row.startswith("| `tree`"))
+    assert row.endswith("| 100.0, 1 of 1 proven |"), "after the first fault there is no interval"
