@@ -51,7 +51,7 @@ FAULTS: Final = 12
 DESIGN: Final = RunConfig(
     generations=20, candidates=6, train_steps=2, budget=9400, sandbox="process", seed=1
 )
-TINY: Final = {"profile": "tiny", "train_steps": 1, "budget": 480, "generations": 2}
+TINY: Final = {"profile": "tiny", "train_steps": 1, "budget": 960, "generations": 2}
 
 
 class Part(NamedTuple):

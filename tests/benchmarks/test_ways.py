@@ -15,10 +15,10 @@ def test_all_is_declared_before_the_first_run_at_equal_attempts(tmp_path: Path) 
     assert suite.pieces() == ["swe/1", "swe/2"] and len(faults) == 2
     for part in parts:
         runs = list(part.comparison.runs())
-        assert {run.config.budget for run in runs} == {480}
+        assert {run.config.budget for run in runs} == {960}
         assert {run.condition for run in runs} >= set(WAYS)
         kept = json.loads((part.comparison.folder / "comparison.json").read_text())
-        assert kept["budget"] == 480 and kept["seeds"] == list(part.comparison.seeds)
+        assert kept["budget"] == 960 and kept["seeds"] == list(part.comparison.seeds)
     people = [run.condition for run in suite.comparison.runs() if run.condition not in WAYS]
     assert people[0] == "static" and people[1].startswith("human:")
 

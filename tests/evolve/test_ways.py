@@ -11,9 +11,9 @@ from tests.evolve.test_resume import end_like
 pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.timeout(900)]
 
 WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
-# A training of one step is 16 attempts here, and 64 to measure it.
+# A training of one step is 16 attempts here, and 64 to measure it; two fifths are for the search.
 SIZES = ("--profile", "tiny", "--train-steps", "1", "--candidates", "1", "--generations", "2")
-RUN = ("evolve", *SIZES, "--budget", "480", "--sandbox", "process")
+RUN = ("evolve", *SIZES, "--budget", "960", "--sandbox", "process")
 
 
 @pytest.mark.parametrize("name", WAYS)
