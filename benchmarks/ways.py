@@ -7,11 +7,11 @@ Declared before the first run, in `DESIGN` and in the `comparison.json` of every
   run for each strategy; the fault is the unit there;
 * the rules propose, so only the search differs; `human` is the competent harness, trained for the
   whole budget;
-* 9,400 attempts a run, the least at which two steps of training leave room for a proof.
+* 19,200 attempts a run and two steps a training: room for five to eight single ideas and a proof.
 
 A piece is one seed of a suite, or one fault: all strategies on it. Pieces resume where they ended,
 and any of them may run on another machine. The size is chosen so that all of them take at most four
-hours on two cores: 246 runs of about 115 seconds of one core. The results of all finished runs are
+hours on two cores: 246 runs of about 100 seconds of one core. The results of all finished runs are
 written after each piece.
 
     python benchmarks/ways.py --out DIR [--piece swe/1 ...] [--list] [--tiny]
@@ -49,7 +49,7 @@ WAYS: Final = (
 SEEDS: Final = 5
 FAULTS: Final = 12
 DESIGN: Final = RunConfig(
-    generations=20, candidates=6, train_steps=2, budget=9400, sandbox="process", seed=1
+    generations=20, candidates=6, train_steps=2, budget=19200, sandbox="process", seed=1
 )
 TINY: Final = {"profile": "tiny", "train_steps": 1, "budget": 960, "generations": 2}
 
