@@ -255,7 +255,7 @@ def tasks_mine(
 
     plan = Plan(count, 0, repeats, _jobs(jobs), any_message)
     with stdout_for_data():
-        package = read_package(path, tests=tests or (), sources=sources or ())
+        package = read_package(path, tests=tests or (), sources=sources or (), mined=True)
         factory = sandboxes(_backend(config), "tasks-mine")
         bench = Bench(package, factory, image, python, tuple(plugin or ()))
         result = mine(path, bench, out, plan, say)

@@ -38,7 +38,9 @@ def test_one_gpu_is_shared() -> None:
 def test_engines_that_leave_no_gpu_to_train_on_are_refused(
     found: int, count: int, each: int
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"need {count * each + 1}, and {found} are visible"):
+    with pytest.raises(
+        ConfigError, match=rf"need {count * each + 1} GPUs, and {found} are visible"
+    ):
         seats(GPUS[:found], count, each)
 
 

@@ -22,7 +22,7 @@ def test_obstacles_name_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_AGENT_VLLM_PYTHON", "/bin/false")
     settings = {"check": "learning", "place": ""}
     assert gpu.obstacle(gpu.Check(("smollm2",), settings)) == "not run: give --smollm2 FOLDER"
-    assert "/bin/false is no Python with vLLM" in gpu.obstacle(
+    assert "/bin/false, which is no Python with vLLM" in gpu.obstacle(
         gpu.Check(("vllm",), {"check": "vllm"})
     )
 

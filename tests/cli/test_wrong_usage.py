@@ -102,7 +102,6 @@ WRONG = (
     ("tasks mine nowhere --out x.jsonl", "cannot read nowhere"),
     ("tasks mine folder --out x.jsonl", "cannot read folder"),
     ("tasks mine file --out x.jsonl", "cannot read file"),
-    ("tasks mine folder --out folder", "--out folder is a folder"),
     ("tasks check bad.jsonl", "bad.jsonl:1: not JSON"),
     ("tasks check rows.jsonl --domain chess", "there is no domain 'chess'"),
     ("tasks check rows.jsonl --jobs 0", "Invalid value for '--jobs'"),

@@ -194,7 +194,7 @@ def test_an_engine_that_is_lost_again_and_again_ends_the_run(fleets: Fleets) -> 
 
     fleets.prepare = doomed
     fleets.started[0].die()
-    with pytest.raises(ProviderError, match="lost 3 times") as ended:
+    with pytest.raises(ProviderError, match="ended 3 times in a row") as ended:
         while lost(ask(asked, "task")):
             pass
     assert ended.value.halts and len(fleets.started) == 3

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.studies.demo import FOLDER, unpacked
+from meta_agent.studies.demo import DEFAULT, recording_folder, unpacked
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.loopback import refused_url
+
+FOLDER = recording_folder(DEFAULT)
 
 NANO = Path(str(resources.files("meta_agent.domains.nano") / "checkpoints/swe"))
 

@@ -44,7 +44,7 @@ Callers = Mapping[tuple[str, int], Sequence[str]]  # tests by path and line of a
 
 
 @dataclass(frozen=True, slots=True)
-class TestedFunction:
+class FunctionUnderTest:
     """A function that tests call. It begins at `first`, as its code object says."""
 
     path: str
@@ -75,21 +75,21 @@ class Author:
     model: str
 
     def opening(
-        self, package: Package, place: TestedFunction, callers: Callers, seed: int
+        self, package: Package, place: FunctionUnderTest, callers: Callers, seed: int
     ) -> list[Message]:
         """Returns the first question about a place."""
         return [{"role": "user", "content": _question(package, place, callers, seed)}]
 
-    def ask(self, messages: Sequence[Message], place: TestedFunction, turn: int) -> Message:
+    def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
         """Returns the next reply. Raises what a `ModelClient` raises."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message
 
 
-def places(package: Package, callers: Callers, seed: int) -> list[TestedFunction]:
+def places(package: Package, callers: Callers, seed: int) -> list[FunctionUnderTest]:
     """Returns functions that decide something, by turns of the files, as the seed orders them."""
-    turns: list[tuple[int, str, TestedFunction]] = []
+    turns: list[tuple[int, str, FunctionUnderTest]] = []
     for path in package.sources:
         functions = [p for p in _functions(path, package.tree[path]) if (path, p.first) in callers]
         functions.sort(key=lambda place: _draw(seed, place.topic))
@@ -97,7 +97,7 @@ def places(package: Package, callers: Callers, seed: int) -> list[TestedFunction
     return [place for _, _, place in sorted(turns, key=lambda row: row[:2])]
 
 
-def read_reply(text: str, source: bytes, place: TestedFunction) -> Reply:
+def read_reply(text: str, source: bytes, place: FunctionUnderTest) -> Reply:
     """Returns what a reply holds."""
     if decline := _DECLINE.search(text):
         return Reply(decline[1], declined=True)
@@ -118,7 +118,7 @@ def _draw(seed: int, name: str) -> str:
     return hashlib.sha256(f"{seed}\0{name}".encode()).hexdigest()
 
 
-def _functions(path: str, source: bytes) -> Iterator[TestedFunction]:
+def _functions(path: str, source: bytes) -> Iterator[FunctionUnderTest]:
     """Yields top-level functions and methods that decide something."""
     tree = parsed(source)
     bodies = [("", tree.body)] if tree else []
@@ -128,10 +128,10 @@ def _functions(path: str, source: bytes) -> Iterator[TestedFunction]:
                 bodies.append((f"{prefix}{node.name}.", node.body))
             elif isinstance(node, Def) and any(isinstance(n, _DECIDING) for n in ast.walk(node)):
                 first = min([node.lineno, *(line.lineno for line in node.decorator_list)])
-                yield TestedFunction(path, prefix + node.name, first, node.end_lineno or first)
+                yield FunctionUnderTest(path, prefix + node.name, first, node.end_lineno or first)
 
 
-def _fault(place: TestedFunction, before: bytes, after: bytes) -> Fault:
+def _fault(place: FunctionUnderTest, before: bytes, after: bytes) -> Fault:
     """Returns the lines between what both files begin with and what both end with."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     front = _alike(old, new)
@@ -146,7 +146,7 @@ def _alike(old: Sequence[bytes], new: Sequence[bytes]) -> int:
     return next((n for n, (before, after) in pairs if before != after), min(len(old), len(new)))
 
 
-def _question(package: Package, place: TestedFunction, callers: Callers, seed: int) -> str:
+def _question(package: Package, place: FunctionUnderTest, callers: Callers, seed: int) -> str:
     guide = resources.files("meta_agent.domains.tasks").joinpath("author.md").read_text("utf-8")
     instructions, _, tones = guide.partition("\n--- tones\n")
     voices = tones.strip().split("\n")

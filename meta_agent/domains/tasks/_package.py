@@ -83,8 +83,18 @@ class Package:
         return frozenset(path.parts[0].removesuffix(".py") for path in paths)
 
 
-def read_package(path: Path, *, tests: Sequence[str] = (), sources: Sequence[str] = ()) -> Package:
-    """Reads a package. `tests` and `sources` are patterns of paths, instead of the usual places."""
+def read_package(
+    path: Path, *, tests: Sequence[str] = (), sources: Sequence[str] = (), mined: bool = False
+) -> Package:
+    """Reads a package. `tests` and `sources` are patterns of paths, instead of the usual places.
+
+    Raises `ConfigError` if there is none, or if `mined` and `path` is no git repository.
+    """
+    label = path.resolve().name
+    if mined or (path / ".git").exists():
+        with foreign_history(path) as history:
+            head = history.head()
+            return package_of(history.tree(head), label, head, tests, sources)
     if path.is_file() and path.name.endswith(_ARCHIVES):
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
@@ -95,11 +105,6 @@ def read_package(path: Path, *, tests: Sequence[str] = (), sources: Sequence[str
             f"{path} is neither a folder nor a source distribution",
             hint="give a repository, a folder, or what `pip download --no-binary :all:` fetched",
         )
-    label = path.resolve().name
-    if (path / ".git").exists():
-        with foreign_history(path) as history:
-            head = history.head()
-            return package_of(history.tree(head), label, head, tests, sources)
     return package_of(read_folder(path), label, "", tests, sources)
 
 

@@ -24,8 +24,8 @@ from meta_agent.domains.swe import make_patch
 from meta_agent.domains.tasks._author import (
     TURNS,
     Author,
+    FunctionUnderTest,
     Reply,
-    TestedFunction,
     places,
     read_reply,
 )
@@ -167,7 +167,7 @@ class _Planting:
     def ask(self, author: Author) -> None:
         """Takes faults of a model, which is asked about one function after the other."""
 
-        def authored(place: TestedFunction) -> tuple[Fault | None, Measured]:
+        def authored(place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)
 
         candidates = iter(
@@ -224,7 +224,7 @@ class _Planting:
             return {}
         return {"refused": f"the grader does not believe its fix: {graded}"}
 
-    def _authored(self, author: Author, place: TestedFunction) -> tuple[Fault | None, Measured]:
+    def _authored(self, author: Author, place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
         if refused := self._unbelieved(place.path):
             return None, refused
         source = self.search.bench.package.tree[place.path]

@@ -15,12 +15,12 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import ROLES
 from meta_agent.domains.tasks import Bench, Plan, synthesize
-from meta_agent.domains.tasks._author import TestedFunction, read_reply
+from meta_agent.domains.tasks._author import FunctionUnderTest, read_reply
 from meta_agent.domains.tasks._issue import problem_of
 from tests.loopback import Brain, Call, Say, openai_server
 
 Benches = Callable[[Path], Bench]
-PLACE = TestedFunction("purse/coins.py", "largest", 13, 18)
+PLACE = FunctionUnderTest("purse/coins.py", "largest", 13, 18)
 OLD = "        if best is None or coin > best:\n            best = coin\n    return best\n"
 NEW = "        if not best or coin > best:\n            best = coin\n    return best\n"
 SCRIPT = "from purse.coins import largest\nprint(largest([-5], default=0))"
