@@ -116,5 +116,5 @@ def test_the_search_lets_the_real_weights_pass_a_format(tmp_path: Path) -> None:
     run = json.loads(ran.stdout)
     assert run["baseline"]["clean_success"] <= 1 / 12
     assert run["final"]["n"] == 12
-    edits = " ".join(candidate["statement"] for candidate in run["candidates"].values())
+    edits = " ".join(str(candidate["hypothesis"]) for candidate in run["candidates"])
     assert "worked example" in edits

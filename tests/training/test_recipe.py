@@ -46,7 +46,7 @@ def test_lora_settings(tmp_path: Path) -> None:
         ({"num_generations": 0}, "num_generations is 0"),
         ({"groups_per_step": True}, "groups_per_step"),
         ({"per_device_train_batch_size": 7}, "not a setting of the algorithm"),
-        ({"loss_type": "ppo"}, "loss_type 'ppo'"),
+        ({"loss_type": "ppo"}, "loss_type is 'ppo'"),
         ({"importance_sampling_level": "word"}, "importance_sampling_level"),
         ({"scale_rewards": "everything"}, "scale_rewards"),
         ({"optim": "my_optimizer"}, "optim"),

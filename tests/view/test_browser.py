@@ -106,7 +106,7 @@ def test_the_report_draws_without_complaints_and_asks_nobody(page: Path, proxy: 
         "all 4 96,663 $0.2387 + unknown (1 call without a price)",
         "path_outside_allowlist",
         "a person: APPROVE (merge)",
-        "waits for a person g1/c2: may it be tested?",
+        "waits for a person: g1/c2: may it be tested?",
         "2 requests differ from the recorded one",
         "a capable model",
     ):
