@@ -22,6 +22,7 @@ from meta_agent.composition.preflight import (
 from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import declared
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
@@ -77,8 +78,14 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     """Returns the forecast of a run. A replay is forecast with the settings of its recording.
 
     `planned` holds the GPUs of another machine on which the run shall start. Raises the
-    errors that `evolve` would raise.
+    errors that `evolve` would raise, and ConfigError if the run would not use such GPUs.
     """
+    if planned and (not config.policy.startswith("hf:") or config.executor != "local"):
+        raise ConfigError(
+            "--for plans an hf: policy on one machine, and this run has "
+            f"--policy {config.policy} and --executor {config.executor}",
+            hint="leave --for out, or give --policy hf:PATH",
+        )
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
     require_supported(config)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meta_agent.composition import placing
+from meta_agent.composition.forecast import forecast
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.nano import NanoSwe
@@ -131,3 +132,9 @@ def test_a_card_that_there_is_not_lists_those_that_there_are(name: str) -> None:
     with pytest.raises(ConfigError, match="names no card") as refused:
         planned(name)
     assert "h100" in refused.value.hint
+
+
+@pytest.mark.parametrize("settings", [{}, {"policy": "hf:x", "executor": "ray"}])
+def test_a_run_without_use_for_planned_gpus_says_so(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="--for plans an hf: policy"):
+        forecast(RunConfig(**settings), planned("h100"))

@@ -96,7 +96,7 @@ def _work(work: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
         attempts, tokens = work
         yield "attempts", f"at most {attempts:,}, and those at vault tasks"
         yield "tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"
-        yield "hours", "not measured for this model on this machine"
+        yield "hours", "not measured for this model and machine"
 
 
 def _candidates(estimate: Estimate) -> str:
