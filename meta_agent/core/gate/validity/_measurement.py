@@ -30,7 +30,7 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Vetoes a comparison if one arm lost more than chance explains: hard tasks may lack."""
+    """Vetoes a comparison if one arm lost more than chance explains: hard tasks may be missing."""
     lost, n = _counts(baseline), _counts(candidate)
     p = two_proportion_p(lost[0], lost[1], n[0], n[1])
     gap = abs(_share(*n) - _share(*lost))
