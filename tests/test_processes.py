@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,14 @@ OTHERS = ("DATABASE_URL", "AWS_PROFILE", "VLLM_API_KEY", "NCCL_TOKEN", "PIP_PASS
 
 
 def environment_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    shown = Path(f"/proc/{pid}/environ")
+    for _ in range(
+        1000
+    ):  # the kernel shows nothing until a program that just started has its stack
+        if text := shown.read_text(errors="replace"):
+            return text
+        time.sleep(0.01)
+    return ""
 
 
 def of_a_grader(tmp_path: Path) -> str:
@@ -45,7 +53,8 @@ def of_a_policy_child(tmp_path: Path) -> str:
 
 
 def of_a_model_server(tmp_path: Path) -> str:
-    server = ServerProcess([sys.executable, "-c", "input()"], {}, tmp_path / "log")
+    waits = "import time; time.sleep(60)"  # a program that has ended shows no environment
+    server = ServerProcess([sys.executable, "-c", waits], {}, tmp_path / "log")
     try:
         return environment_of(server.pid)
     finally:

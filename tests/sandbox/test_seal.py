@@ -127,8 +127,9 @@ def test_a_worktree_inside_is_told_relative_to_the_repository(leaky: Leaky) -> N
 def test_sealed_images_that_nothing_uses_are_removed_on_request(
     leaky: Leaky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    label = "ma.sealed-test"  # other tests seal images at the same time
+    label = "ma.sealed-test"  # other tests seal images and take snapshots at the same time
     monkeypatch.setattr("meta_agent.sandboxes._reap.SEALED_LABEL", label)
+    monkeypatch.setattr("meta_agent.sandboxes._reap.SNAPSHOT_LABEL", "ma.snapshot-test")
     (tmp_path / "root").mkdir()
     packed(tmp_path / "root", archive := tmp_path / "layer.tar")
     names = [f"meta-agent-test-sealed:{mark}" for mark in ("used", "free")]
