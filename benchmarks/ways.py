@@ -51,6 +51,13 @@ FAULTS: Final = 12
 DESIGN: Final = RunConfig(
     generations=20, candidates=6, train_steps=2, budget=19200, sandbox="process", seed=1
 )
+LABELS, PANEL, GAP, TOP, LINE, FOOT = 90, 250, 30, 40, 22, 24  # pixels of the figure
+STYLE: Final = """
+text { font: 12px sans-serif; fill: #57606a; } .name { font-weight: bold; }
+.tick { text-anchor: middle; fill: #8b949e; } .grid { stroke: #8b949e; stroke-width: .4; }
+path { stroke-width: 3; fill: none; } .way { stroke: #57606a; fill: #57606a; }
+.own { stroke: #1a7f37; fill: #1a7f37; }
+"""
 TINY: Final = {"profile": "tiny", "train_steps": 1, "budget": 960, "generations": 2}
 
 
@@ -127,6 +134,7 @@ def write(out: Path, parts: list[Part]) -> None:
             write_csv(documents[name], out / f"{name}.csv")
     (out / "ways.json").write_text(json.dumps(documents, indent=1))
     (out / "ways.md").write_text("\n".join(table(documents)) + "\n")
+    (out / "ways.svg").write_text(figure(documents))
 
 
 def table(documents: Mapping[str, JSON]) -> Iterator[str]:
@@ -138,6 +146,47 @@ def table(documents: Mapping[str, JSON]) -> Iterator[str]:
     for way in (*WAYS, "static", "human"):
         cells = [_cell(_arm(documents[suite], way)) for suite in suites]
         yield f"| `{way}` | {' | '.join(cells)} | {_over(faults, way)} |"
+
+
+def figure(documents: Mapping[str, JSON]) -> str:
+    """Returns an SVG: for each suite with runs and each way the mean and its 95 % interval."""
+    suites = {
+        name: document
+        for name, document in documents.items()
+        if not name.startswith("fault-") and any(arm["runs"] for arm in document["arms"].values())
+    }
+    ways = (*WAYS, "static", "human")
+    wide, high = LABELS + len(suites) * (PANEL + GAP), TOP + LINE * len(ways) + FOOT
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
+    title = "<title>Clean success on the vault by way to search, with 95 % intervals</title>"
+    names = [_text(4, TOP + LINE * row, way) for row, way in enumerate(ways)]
+    panels = [
+        mark
+        for column, (suite, document) in enumerate(suites.items())
+        for mark in _panel(LABELS + column * (PANEL + GAP), suite, document, ways)
+    ]
+    return "\n".join([f"{head}{title}<style>{STYLE}</style>", *names, *panels, "</svg>"]) + "\n"
+
+
+def _panel(left: int, suite: str, document: JSON, ways: tuple[str, ...]) -> Iterator[str]:
+    yield _text(left, 14, f"nano-{suite}, clean success in %", "name")
+    bottom = TOP + LINE * len(ways) - 10
+    for percent in range(0, 101, 25):
+        x = left + PANEL * percent / 100
+        yield f'<path class="grid" d="M{x:g} {TOP - 14}V{bottom}"/>'
+        yield _text(x, bottom + 16, str(percent), "tick")
+    for row, way in enumerate(ways):
+        arm = _arm(document, way)
+        if arm and arm["runs"]:
+            ends = [left + PANEL * arm["mean"][end] for end in ("low", "value", "high")]
+            y = TOP + LINE * row - 4
+            css = "own" if way == "full" else "way"
+            yield f'<path class="{css}" d="M{ends[0]:.1f} {y}H{ends[2]:.1f}"/>'
+            yield f'<circle class="{css}" cx="{ends[1]:.1f}" cy="{y}" r="4"/>'
+
+
+def _text(x: float, y: float, text: str, css: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}" class="{css}">{text}</text>'
 
 
 def _arm(document: Any, way: str) -> Any:

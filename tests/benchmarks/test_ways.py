@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from ways import WAYS, declared, table
+from ways import WAYS, declared, figure, table
 
 
 def test_all_is_declared_before_the_first_run_at_equal_attempts(tmp_path: Path) -> None:
@@ -39,3 +40,13 @@ def test_the_table_has_a_row_for_every_way_and_says_what_is_missing() -> None:
     assert "| `full` | – | – |" in rows
     (row,) = (row for row in table({"fault-swe-x": fault}) if row.startswith("| `tree`"))
     assert row.endswith("| 100.0, 1 of 1 proven |"), "after the first fault there is no interval"
+
+
+def test_the_figure_has_a_panel_for_each_suite_that_was_run() -> None:
+    share = {"value": 0.5, "low": 0.4, "high": 0.6}
+    ran: dict[str, Any] = {name: {"runs": 5, "mean": share} for name in WAYS}
+    waits: dict[str, Any] = {name: {"runs": 0} for name in WAYS}
+    drawn = figure({"swe": {"arms": ran}, "math": {"arms": waits}, "fault-swe-x": {"arms": ran}})
+    root = ElementTree.fromstring(drawn)
+    assert len(root.findall("{*}circle")) == len(WAYS)
+    assert "nano-swe" in drawn and "nano-math" not in drawn and "fault" not in drawn
