@@ -1,7 +1,8 @@
 """Weights, harness, or both: a real model on a task that its format hides, at equal attempts.
 
 SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object
-(`examples/extraction`). Three ways spend the same number of attempts:
+(`examples/extraction`), or answers public tasks (`--tasks reasoning-gym:...`). Three ways spend the
+same number of attempts:
 
     weights   one long training under the shipped harness
     harness   the search with frozen weights
@@ -9,9 +10,10 @@ SmolLM2-135M-Instruct reads a sentence and has to reply with one JSON object
               harness that it hands over, with the other half
 
 Each is measured on the same vault tasks before and after. Strict success is the grader's: the whole
-reply is the object. Lenient success also takes an object with text around it.
+reply is the answer. Lenient success also takes an answer with text around it.
 
     python benchmarks/real_model.py --out DIR [--budget 640] [--seeds 0,1,2] [--ways weights,both]
+        [--tasks reasoning-gym:NAME:PARAMETER=VALUE [--python PYTHON]]
 
 A second call goes on where the first one stopped. Not covered: a search that trains each idea.
 """
@@ -69,6 +71,7 @@ class Bench:
     """The runs of one seed."""
 
     out: Path
+    tasks: Sequence[str]  # the flags that name them
     seed: int
     budget: int
     threads: int
@@ -95,8 +98,15 @@ class Bench:
     def evolve(self, place: Path, harness: Path, budget: int, *settings: str) -> RunState:
         """Makes or resumes one run, and returns its state."""
         command = [sys.executable, "-m", "meta_agent", "evolve", "--policy", "smollm2"]
-        command += ["--tasks", f"{EXAMPLE / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
-        command += ["--workspace", f"{place}", "--harness", f"{harness}", "--seed", f"{self.seed}"]
+        command += [
+            *self.tasks,
+            "--workspace",
+            f"{place}",
+            "--harness",
+            f"{harness}",
+            "--seed",
+            f"{self.seed}",
+        ]
         command += ["--threads", f"{self.threads}", "--precision", "bfloat16"]
         command += ["--budget", f"{budget}", *settings]
         environment = {**os.environ, "OMP_NUM_THREADS": f"{self.threads}"}
@@ -134,13 +144,17 @@ def unpack(workspace: Path, commit: str, folder: Path) -> Path:
 
 
 def lenient(workspace: Path) -> float:
-    """Returns the share of the final vault attempts with the right object anywhere in a reply."""
-    gold = {row["prompt"]: row["gold"] for row in rows()}
+    """Returns the share of the final vault attempts with the right answer anywhere in a reply."""
     store = RolloutStore(workspace / "rollouts")
     shards = [shard for name in store.names() if "-vault-" in name and (shard := store.find(name))]
     newest = max(shards, key=lambda shard: (store.directory / shard.rows.path).stat().st_mtime)
-    attempts = store.read(newest)
-    return sum(_holds(attempt.messages, gold) for attempt in attempts) / len(attempts)
+    attempts = list(store.read(newest))
+    if "lenient" in attempts[0].outcome_detail:
+        right = [attempt.outcome_detail.get("lenient") == 1 for attempt in attempts]
+    else:
+        gold = {row["prompt"]: row["gold"] for row in rows()}
+        right = [_holds(attempt.messages, gold) for attempt in attempts]
+    return sum(right) / len(right)
 
 
 def _holds(messages: Sequence[Message], gold: dict[str, Any]) -> bool:
@@ -163,11 +177,16 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=640)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--ways", default="weights,harness,both")
+    parser.add_argument("--tasks", default="", help="of a public generator; else the JSON task")
+    parser.add_argument("--python", default="", help="that has reasoning-gym, if it is another")
     parser.add_argument("--threads", type=int, default=1, help="of one run; two runs fit beside")
     asked = parser.parse_args()
     write_start(asked.out)
+    tasks = ["--tasks", f"{EXAMPLE / 'tasks.jsonl'}", "--grade", f"{EXAMPLE / 'grader.py'}"]
+    if asked.tasks:
+        tasks = ["--tasks", asked.tasks, *(["--python", asked.python] if asked.python else [])]
     for seed in map(int, asked.seeds.split(",")):
-        bench = Bench(asked.out, seed, asked.budget, asked.threads)
+        bench = Bench(asked.out, tasks, seed, asked.budget, asked.threads)
         for way in asked.ways.split(","):
             print(json.dumps(bench.row(way)), flush=True)
 
