@@ -3,8 +3,8 @@
 Promises: it loads nothing and imports no torch. Sizes come from `config.json` and the headers of
 the weights. The activations of a layer are within 6 % of what was measured on the blocks of
 Qwen3-4B in float32. The rest is counted, and not yet compared with a whole training on a GPU.
-Not covered: what an allocator loses between blocks, the runtime's own few hundred megabytes, and
-mixtures of experts, whose activations depend on the router.
+Not covered: what an allocator loses between blocks, and mixtures of experts, whose activations
+depend on the router.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _HEADER_BYTES: Final = 64 << 20
 _TILE_TOKENS, _TILE_WORDS = 4096, 32768  # of TRL's fused head
 _KEPT_BYTES: Final = 2 << 30
 """A pass with more activations than this computes them again in the backward pass."""
+_RUNTIME_BYTES: Final = 320 << 20
+"""What Python, torch and TRL hold before a model is loaded; a CUDA context is about as large."""
 _TILES = 4  # of logits: products, probabilities and their gradients
 
 
@@ -53,6 +55,7 @@ class Memory(NamedTuple):
     activations: int
     logits: int
     engine: int  # the weights of a child that samples beside it
+    runtime: int
     per_token: int
     """Bytes of activations per token; a pass has `tokens_per_pass` or the longest row's tokens."""
 
@@ -115,7 +118,9 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     if not settings.trains:  # one layer at a time, without gradients
         logits = 4 * _TILES * min(_TILE_WORDS, shape.words) * min(_TILE_TOKENS, tokens)
         per_token = short * _layer(shape)
-        return Memory(short * shape.parameters, 0, 0, per_token * tokens, logits, 0, per_token)
+        return Memory(
+            short * shape.parameters, 0, 0, per_token * tokens, logits, 0, _RUNTIME_BYTES, per_token
+        )
     held = short if settings.lora_rank and not trained else 4
     adapters = settings.lora_rank * shape.adapted
     steps_on = adapters or shape.parameters
@@ -137,6 +142,7 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
         activations=max(per_token * tokens, short * shape.layers * _layer(shape) * short_pass),
         logits=4 * (_TILES * tile + head),
         engine=weights if settings.max_staleness else 0,
+        runtime=_RUNTIME_BYTES,
         per_token=per_token,
     )
 
