@@ -96,10 +96,26 @@ def _code(source: bytes, name: str, failure: Failure) -> str:
     head = [ast.unparse(node) for node in imports if node.names]
     values = failure.parameters.items()
     parameters = [f"{name} = {value}" for name, value in values if name in names]
-    text = source.decode("utf-8", "replace").splitlines()
-    body = text[nodes[0].lineno - 1 : nodes[-1].end_lineno]
     blank = [""] if head else []
-    return "\n".join([*dict.fromkeys(head), *blank, *parameters, textwrap.dedent("\n".join(body))])
+    return "\n".join([*dict.fromkeys(head), *blank, *parameters, *_dedented(source, nodes)])
+
+
+def _dedented(source: bytes, nodes: Sequence[ast.stmt]) -> list[str]:
+    """Returns the lines of statements at the margin. Lines within a string stay as they are."""
+    margin = nodes[0].col_offset
+    parts = (part for node in nodes for part in ast.walk(node))
+    strings = (part for part in parts if isinstance(part, ast.Constant | ast.JoinedStr))
+    inside = {
+        line
+        for string in strings
+        for line in range(string.lineno + 1, (string.end_lineno or 0) + 1)
+    }
+    lines = enumerate(source.decode("utf-8", "replace").splitlines(), start=1)
+    return [
+        line if number in inside or line[:margin].strip() else line[margin:]
+        for number, line in lines
+        if nodes[0].lineno <= number <= (nodes[-1].end_lineno or 0)
+    ]
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,15 @@ def test_a_text_shows_what_the_plainest_test_does_and_how_it_fails(tmp_path: Pat
     assert "test_total" not in text and "assert total(coins, start=2)" not in text
     del failures["tests/test_coins.py::test_total"]
     assert "amount = 8\nwanted = [5]\nassert change(" in issue_text(package, package.tree, failures)
+
+
+def test_a_text_with_a_long_string_is_a_script_that_runs(tmp_path: Path) -> None:
+    suite = 'def test_shown():\n    text = """\\\na:\n  1\n"""\n    assert text == ""\n'
+    package = read_package(written(tmp_path / "purse", FILES))
+    failure = Failure("AssertionError", "assert 1", (6,), {})
+    text = issue_text(package, {"t.py": suite.encode()}, {"t.py::test_shown": failure})
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert code == 'text = """\\\na:\n  1\n"""\nassert text == ""\n'
 
 
 @pytest.mark.parametrize("lines", [(), (2,)])
