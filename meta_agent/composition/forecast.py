@@ -7,6 +7,7 @@ they follow from the settings and the workspace.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import declared
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
-from meta_agent.core.protocols import JSON, Domain
+from meta_agent.core.protocols import JSON, Domain, Role
 from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
 from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (
@@ -37,6 +38,8 @@ from meta_agent.llm_clients.asking.estimate import (
     estimate,
     too_coarse,
 )
+from meta_agent.llm_clients.asking.measured import Taken, conversations_of
+from meta_agent.llm_clients.asking.prices import Price
 from meta_agent.policies.training.devices import Device
 
 
@@ -97,7 +100,8 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
-    spending = estimate(config, plan, prices_in_use(config), least)
+    prices = prices_in_use(config)
+    spending = estimate(config, plan, prices, least, _taken(config, prices))
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
@@ -111,6 +115,16 @@ def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:
         return None
     attempts = config.budget or declared(plan, tree)
     return Work(attempts, attempts * domain.ceilings.max_context_tokens)
+
+
+def _taken(
+    config: RunConfig, prices: Mapping[Role, Price | None]
+) -> Mapping[Role, Sequence[Taken]]:
+    """Returns what the workspace's recorded conversations took. Creates no workspace."""
+    if not (config.workspace / SETTINGS_FILE).is_file():
+        return {}
+    folder = open_workspace(config.workspace).transcripts
+    return conversations_of(folder, config.model_of, prices)
 
 
 def _alpha_left(config: RunConfig) -> float:

@@ -1,14 +1,19 @@
 """The forecast: counts that follow from the plan, ranges, what a cap buys, what can be proven."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from meta_agent.core.chat import ChatReply, Usage
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.plan import Plan, plan_for
+from meta_agent.core.protocols import Message
+from meta_agent.llm_clients.asking._digest import Question
 from meta_agent.llm_clients.asking.client import roles_in_use
 from meta_agent.llm_clients.asking.estimate import (
     Detectable,
@@ -16,7 +21,9 @@ from meta_agent.llm_clients.asking.estimate import (
     Range,
     estimate,
 )
+from meta_agent.llm_clients.asking.measured import conversations_of, interval
 from meta_agent.llm_clients.asking.prices import price_of
+from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts
 
 GPT = price_of("openai/gpt-5", stated={})
 KNOWN = Detectable(0.05, "known")
@@ -134,3 +141,58 @@ def test_too_coarse_a_plan_warns_and_names_what_helps(frozen: RunConfig) -> None
     assert forecast(frozen, small, least=Detectable(0.2, "known")).warnings == ()
     (nothing,) = forecast(frozen, small, least=Detectable(None, "known")).warnings
     assert "can prove nothing; what helps: more tasks" in nothing
+
+
+# --- what was measured ---------------------------------------------------------------------------
+
+
+def recorded(root: Path, lengths: Sequence[int], model: str = "openai/gpt-5") -> None:
+    """Records attempts of so many replies each, of 1,000 tokens in and 100 out."""
+    transcripts = Transcripts(root / "g0-run")
+    transcripts.write_manifest({"run_id": "g0-run", "models": {"policy": model}})
+    reply = ChatReply("ls", "stop", Usage(1000, 100, cached_tokens=500), model)
+    for sample, turns in enumerate(lengths):
+        messages: list[Message] = [{"role": "user", "content": "mend it"}]
+        for turn in range(turns):
+            question = Question({"model": model}, messages, [])
+            name = f"policy/v0/t1/{sample}"
+            transcripts.append(Exchange(name, turn, "policy", question, reply, 1.0))
+            messages = [*messages, reply.message, {"role": "user", "content": "go on"}]
+
+
+def test_five_measured_attempts_narrow_the_forecast(frozen: RunConfig, tmp_path: Path) -> None:
+    recorded(tmp_path, [6, 7, 8, 9, 10])
+    taken = conversations_of(tmp_path, frozen.model_of, {"policy": GPT})
+    plan = plan_for(frozen)
+    assumed, measured = (
+        estimate(frozen, plan, {"policy": GPT}, KNOWN, rows).roles["policy"] for rows in ({}, taken)
+    )
+    assert (assumed.measured, measured.measured) == (0, 5)
+    assert measured.usd and assumed.usd
+    assert measured.usd.high / measured.usd.low < assumed.usd.high / assumed.usd.low / 5
+    most = measured.conversations.high
+    assert 8 * most < measured.calls.high < 11 * most
+    # 1.25 dollars a million tokens in, a tenth of that from the cache, 10 a million out.
+    assert measured.usd.high / measured.calls.high == pytest.approx(
+        (500 * 1.25 + 500 * 0.125 + 100 * 10) / 1e6
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "model"), [([4, 4], "openai/gpt-5"), ([4, 4, 4, 4], "openai/other")]
+)
+def test_few_attempts_or_those_of_another_model_narrow_nothing(
+    frozen: RunConfig, tmp_path: Path, lengths: list[int], model: str
+) -> None:
+    recorded(tmp_path, lengths, model)
+    assert conversations_of(tmp_path, frozen.model_of, {"policy": GPT}) == {}
+
+
+def test_nine_of_ten_runs_lie_in_the_interval() -> None:
+    random = np.random.default_rng(0)
+    inside = 0
+    for _ in range(400):
+        lengths = random.lognormal(2.0, 0.5, size=5 + 60)
+        low, high = interval(lengths[:5].tolist(), 60)
+        inside += low <= lengths[5:].sum() <= high
+    assert 0.8 <= inside / 400 <= 0.98

@@ -1,7 +1,8 @@
 """What a run will probably cost, and the smallest gain that it could prove, before it starts.
 
-Conversations follow from the plan; how long a conversation is, is assumed. Both are ranges. The low
-end takes most of the input from the provider's cache, the high end none of it.
+Conversations follow from the plan. How long a conversation is, is assumed until the workspace holds
+a few; from then on it is measured (`measured.py`). Both are ranges. Of an assumption the low end
+takes most of the input from the provider's cache, the high end none of it.
 
 Does not cover: what a model will really write. This is a forecast; `--max-usd` is the limit.
 """
@@ -9,8 +10,9 @@ Does not cover: what a model will really write. This is a forecast; `--max-usd` 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meta_agent.core.chat import Usage
@@ -19,6 +21,7 @@ from meta_agent.core.harness.recipe import Recipe
 from meta_agent.core.protocols import JSON, Role
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._roles import unasked
+from meta_agent.llm_clients.asking.measured import Taken, interval
 from meta_agent.llm_clients.asking.prices import Price
 
 if TYPE_CHECKING:
@@ -84,6 +87,8 @@ class RoleEstimate:
     usd: Range | None
     """None: the price is unknown."""
     price_source: str | None
+    measured: int = 0
+    """How many recorded conversations the figures rest on; 0: they are assumed."""
 
     @property
     def tokens(self) -> Range:
@@ -112,7 +117,11 @@ class Estimate:
 
 
 def estimate(
-    config: RunConfig, plan: Plan, prices: Mapping[Role, Price | None], least: Detectable
+    config: RunConfig,
+    plan: Plan,
+    prices: Mapping[Role, Price | None],
+    least: Detectable,
+    taken: Mapping[Role, Sequence[Taken]] = MappingProxyType({}),
 ) -> Estimate:
     """Returns the forecast for these settings.
 
@@ -121,9 +130,13 @@ def estimate(
         plan: its sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
         least: the minimum detectable effect.
+        taken: what recorded conversations of each role took, for roles that have some.
     """
     asking = {} if config.meta_model.startswith(REPLAY) else prices
-    roles = {role: _of_role(config, plan, role, price) for role, price in asking.items()}
+    roles = {
+        role: _of_role(config, plan, role, price, taken.get(role, ()))
+        for role, price in asking.items()
+    }
     planned = plan.generations * config.candidates
     bought = _bought(config, planned, roles)
     warnings = (
@@ -145,10 +158,34 @@ def estimate(
     )
 
 
-def _of_role(config: RunConfig, plan: Plan, role: Role, price: Price | None) -> RoleEstimate:
-    habits, drafts = ASSUMED[role], plan.generations * config.candidates
-    usual_rows = Recipe().rows_per_step
-    conversations = {
+def _of_role(
+    config: RunConfig, plan: Plan, role: Role, price: Price | None, taken: Sequence[Taken]
+) -> RoleEstimate:
+    conversations = _conversations(config, plan, role)
+    model, source = config.model_of(role), price.source if price else None
+    if taken:
+        calls, read, written = (
+            _measured([float(row[column]) for row in taken], conversations) for column in range(3)
+        )
+        amounts = [row.usd for row in taken if row.usd is not None]
+        usd = _measured(amounts, conversations) if price else None
+        return RoleEstimate(model, conversations, calls, read, written, usd, source, len(taken))
+    habits = ASSUMED[role]
+    calls = conversations.times(habits.exchanges)
+    return RoleEstimate(
+        model,
+        conversations,
+        calls,
+        calls.times(habits.input_tokens),
+        calls.times(habits.output_tokens),
+        calls.times(_usd_of_call(habits, price)) if price else None,
+        source,
+    )
+
+
+def _conversations(config: RunConfig, plan: Plan, role: Role) -> Range:
+    drafts, usual_rows = plan.generations * config.candidates, Recipe().rows_per_step
+    return {
         "analyst": Range(plan.generations, plan.generations),
         "proposer": Range(drafts, drafts),
         "reviewer": Range(drafts, drafts),
@@ -156,16 +193,10 @@ def _of_role(config: RunConfig, plan: Plan, role: Role, price: Price | None) -> 
         # At most one question an attempt of the trainings, if a reward asks at all.
         "reward": Range(0, config.budget or (2 + 2 * drafts) * plan.steps * usual_rows),
     }.get(role) or Range(*plan.policy_conversations)
-    calls = conversations.times(habits.exchanges)
-    return RoleEstimate(
-        config.model_of(role),
-        conversations,
-        calls,
-        calls.times(habits.input_tokens),
-        calls.times(habits.output_tokens),
-        calls.times(_usd_of_call(habits, price)) if price else None,
-        price.source if price else None,
-    )
+
+
+def _measured(amounts: Sequence[float], conversations: Range) -> Range:
+    return Range(interval(amounts, conversations.low)[0], interval(amounts, conversations.high)[1])
 
 
 def _usd_of_call(habits: Habits, price: Price) -> Range:

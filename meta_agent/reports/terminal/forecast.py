@@ -17,7 +17,7 @@ from meta_agent.reports.sections import Facts, Section, Table, Words, present
 from meta_agent.reports.terminal.paint import painted
 from meta_agent.reports.terminal.text import settings_table
 
-_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "price from")
+_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "based on", "price from")
 
 
 def forecast(
@@ -54,7 +54,8 @@ def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
     for role, calls in estimate.roles.items():
         price = calls.price_source or "price unknown"
         sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
-        yield role, calls.model, *sizes, money(calls.usd), price
+        basis = f"{calls.measured} measured" if calls.measured else "assumed"
+        yield role, calls.model, *sizes, money(calls.usd), basis, price
 
 
 def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
@@ -62,6 +63,13 @@ def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
         yield "model calls", span(estimate.calls)
         yield "tokens", span(estimate.tokens)
         yield "price", money(estimate.usd)
+        if not any(role.measured for role in estimate.roles.values()):
+            yield (
+                "",
+                "nothing is measured yet. To narrow the range, start the run, press Ctrl-C once "
+                "after five attempts and ask again; the same command then goes on and pays for "
+                "nothing twice",
+            )
     else:
         yield "model calls", "none: no model behind a server is asked"
     yield "candidates", _candidates(estimate)
