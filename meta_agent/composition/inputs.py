@@ -11,6 +11,7 @@ from meta_agent.composition.preflight import backend_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import HarnessRepo
+from meta_agent.core.loop.plan import UNPROVEN
 from meta_agent.core.protocols import Domain, HarnessTree
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.task_splits import Limited, as_used, lacking, sizes
@@ -87,7 +88,8 @@ def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
     request = options_of(config, sandbox=sandbox or backend_of(config), run=run)
     task_set = open_domain(request)
     domain = as_used(task_set, trainable=config.trainable)
-    if shortage := lacking(sizes(domain), trainable=config.trainable):
+    pooled = not config.trainable and config.strategy not in UNPROVEN
+    if shortage := lacking(sizes(domain), trainable=config.trainable, pooled=pooled):
         raise ConfigError(
             f"{config.tasks or config.domain} has {shortage}",
             hint='add rows, or give them a "split" of train, search, confirm or vault',

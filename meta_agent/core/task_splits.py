@@ -163,8 +163,15 @@ def sizes(domain: Domain) -> dict[str, int]:
     return {split: len(domain.tasks(split)) for split in SPLITS}
 
 
-def lacking(counts: Mapping[str, int], *, trainable: bool) -> str:
-    """Returns what a task set lacks for a run, to print after "it has", or "" for nothing."""
+def lacking(counts: Mapping[str, int], *, trainable: bool, pooled: bool) -> str:
+    """Returns what a task set lacks for a run, to print after "it has", or "" for nothing.
+
+    `pooled` says that a small set is used in halves, so that no split needs tasks of its own.
+    """
+    rest = counts.get("search", 0) + counts.get("confirm", 0)
+    if pooled and 0 < rest < SMALL:
+        enough = rest + counts.get("train", 0) > 1
+        return "" if enough else "one task outside the vault; a run needs two at least"
     optional = {*(() if trainable else ("train",))}
     optional |= {"vault"} if sum(counts.values()) < SMALL else set()
     needed = [split for split in SPLITS if split not in optional]

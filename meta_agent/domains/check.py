@@ -117,7 +117,9 @@ def _subjects(name: str, domain: Domain) -> Subjects:
 def _as_a_set(domain: Domain, notes: tuple[str, ...]) -> dict[str, Any]:
     """Says what keeps `evolve` from the set (`lacks`), and notes it for policies that train."""
     lacks, trained = (
-        lacking(sizes(as_used(domain, trainable=trainable)), trainable=trainable)
+        lacking(
+            sizes(as_used(domain, trainable=trainable)), trainable=trainable, pooled=not trainable
+        )
         for trainable in (False, True)
     )
     more = (f"a policy that is trained is refused: it has {trained}",)

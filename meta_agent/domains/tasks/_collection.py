@@ -79,7 +79,7 @@ class Made:
     @property
     def lacks(self) -> str:
         """Says why no run can be made of the set; empty if one can."""
-        return lacking(self.manifest["splits"], trainable=False)
+        return lacking(self.manifest["splits"], trainable=False, pooled=True)
 
     def to_json(self) -> dict[str, JSON]:
         """Returns the document of `--json`."""
