@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -52,7 +53,7 @@ def forecast(
 
 def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
     for role, calls in estimate.roles.items():
-        price = calls.price_source or "price unknown"
+        price = Path(calls.price_source or "price unknown").name  # of a file the name says enough
         sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
         basis = f"{calls.measured} measured" if calls.measured else "assumed"
         yield role, calls.model, *sizes, money(calls.usd), basis, price
