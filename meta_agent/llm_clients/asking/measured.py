@@ -50,9 +50,9 @@ def conversations_of(
             names.setdefault(_kind(name), []).append(name)
         for name in (name for alike in names.values() for name in alike[:_MOST]):
             exchanges = transcripts.read(name)
-            role = exchanges[0].role if exchanges else None
-            if role in prices and models.get(role) == model_of(role):
-                taken[role].append(_taken(exchanges, prices[role]))
+            for role in {exchange.role for exchange in exchanges} & prices.keys():
+                if models.get(role) == model_of(role):
+                    taken[role].append(_taken(exchanges, prices[role]))
     return {role: rows for role, rows in taken.items() if len(rows) >= FEWEST}
 
 
