@@ -1,6 +1,6 @@
 """Issue texts: made of a failing test, or a model's report that is compared with its script.
 
-A text of ours shows what a test does up to the statement that fails, and how that fails. Two runs
+A text of ours shows what tests do up to the statement that fails, and how that fails. Two runs
 failed as it says. A model's report has one script, which ran beside the package alone, twice the
 same on the faulty tree, and one block of output, which is what it gave there. On the sound tree the
 script gives something else. No text holds a line of the fix, a path of the source or the name of a
@@ -41,9 +41,15 @@ _UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxEr
 _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\b")
 
 
-def issue_text(package: Package, tree: Tree, failures: Mapping[str, Failure]) -> str:
-    """Returns the shortest text that shows one of the failures; empty if no test can be shown."""
-    texts = []
+def issue_text(
+    package: Package, tree: Tree, failures: Mapping[str, Failure], *, every: bool = False
+) -> str:
+    """Returns the shortest text that shows one of the failures; empty if no test can be shown.
+
+    With `every` one failure of each other test function follows: a commit may mend several
+    symptoms, and all of its tests decide. A function that cannot be shown is left out.
+    """
+    by_function: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for test, failure in failures.items():
         path, name = plain_name(test)
         try:
@@ -53,8 +59,14 @@ def issue_text(package: Package, tree: Tree, failures: Mapping[str, Failure]) ->
         message = scrubbed(failure.message).strip()
         if code.count("\n") < _MOST_LINES and len(message) <= SHOWN_CHARS:
             prefix = "" if message.startswith(failure.kind) else f"{failure.kind}: "
-            texts.append(_text(package, code, prefix + message))
-    return min(texts, key=lambda text: (len(text), text), default="")
+            by_function.setdefault((path, name), []).append((code, prefix + message))
+    shortest = (min(symptoms, key=_length) for symptoms in by_function.values())
+    symptoms = sorted(shortest, key=_length)[: None if every else 1]
+    return _text(package, symptoms) if symptoms else ""
+
+
+def _length(symptom: tuple[str, str]) -> tuple[int, tuple[str, str]]:
+    return sum(map(len, symptom)), symptom
 
 
 def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str, Failure]:
@@ -122,13 +134,15 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _text(package: Package, code: str, error: str) -> str:
+def _text(package: Package, symptoms: Sequence[tuple[str, str]]) -> str:
     about = f"{package.name} {package.version}".strip()
-    title = textwrap.shorten(error.split("\n")[0], _TITLE_CHARS, placeholder=" ...")
-    return (
-        f"{package.name}: {title}\n\nWith {about} this should pass:\n\n```python\n{code}\n```\n\n"
-        f"It ends with\n\n```\n{error}\n```\n"
-    )
+    title = textwrap.shorten(symptoms[0][1].split("\n")[0], _TITLE_CHARS, placeholder=" ...")
+    openings = [f"With {about} this should pass:", *["This should pass too:"] * (len(symptoms) - 1)]
+    parts = [
+        f"{opening}\n\n```python\n{code}\n```\n\nIt ends with\n\n```\n{error}\n```\n"
+        for opening, (code, error) in zip(openings, symptoms, strict=True)
+    ]
+    return "\n".join([f"{package.name}: {title}\n", *parts])
 
 
 # --- reports that a model wrote ----------------------------------------------------------------

@@ -78,9 +78,11 @@ class Comparison:
         """Returns how tests fail on the faulty tree, as two runs report it alike."""
         return same_failures(probe, self.bench.probe(self.faulty, only=tests), tests)
 
-    def issue(self, failures: Mapping[str, Failure], fixed_lines: Sequence[str]) -> Measured:
-        """Returns the text that shows the failures, or why there is none."""
-        text = issue_text(self.bench.package, self.sound, failures)
+    def issue(
+        self, failures: Mapping[str, Failure], fixed_lines: Sequence[str], *, every: bool = False
+    ) -> Measured:
+        """Returns the text that shows one failure or `every` one, or why there is none."""
+        text = issue_text(self.bench.package, self.sound, failures, every=every)
         if not text:
             return {"refused": "no failing test can be shown"}
         if gives_away(text, fixed_lines):

@@ -193,7 +193,7 @@ class _Trial:
         failures = comparison.failures(probe, measured["fail"])
         if names := self._only_in_fix(failures):
             return measured | {"refused": _FEATURE, "why": ", ".join(sorted(names))}
-        return measured | comparison.issue(failures, self.fix.added_lines)
+        return measured | comparison.issue(failures, self.fix.added_lines, every=True)
 
     def _only_in_fix(self, failures: Mapping[str, Failure]) -> set[str]:
         """Returns names that failures complain of and that only the fix has, or changed."""

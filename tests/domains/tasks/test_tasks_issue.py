@@ -79,6 +79,20 @@ def test_a_text_with_a_long_string_is_a_script_that_runs(tmp_path: Path) -> None
     assert code == 'text = """\\\na:\n  1\n"""\nassert text == ""\n'
 
 
+def test_a_text_of_a_commit_shows_the_symptom_of_every_test(tmp_path: Path) -> None:
+    """A hidden test of a symptom that no text names would fail whoever mends what is named."""
+    package = read_package(written(tmp_path / "purse", FILES))
+    suite = b"def test_add():\n    assert 1 == 2\n\n\ndef test_take():\n    assert 30 == 4\n"
+    failures = {
+        "t.py::test_take": Failure("AssertionError", "assert 30 == 4", (6,), {}),
+        "t.py::test_add": Failure("AssertionError", "assert 1 == 2", (2,), {}),
+    }
+    text = issue_text(package, {"t.py": suite}, failures, every=True)
+    assert re.findall(r"```python\n(.*)\n```", text) == ["assert 1 == 2", "assert 30 == 4"]
+    assert "This should pass too:" in text
+    assert "30 == 4" not in issue_text(package, {"t.py": suite}, failures)
+
+
 @pytest.mark.parametrize("lines", [(), (2,)])
 def test_a_failure_elsewhere_has_no_text(lines: tuple[int, ...]) -> None:
     failure = {"t.py::test_two": Failure("ValueError", "no", lines, {})}
