@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from meta_agent.core.protocols import JSON, Message, Role
+from meta_agent.core.protocols import JSON, Message, Role, Rollout, ToolEvent
 
 ChatStop = Literal["stop", "tool_calls", "length", "refusal"]
 Effort = Literal["low", "medium", "high"]
@@ -26,6 +26,43 @@ Effort = Literal["low", "medium", "high"]
 
 REFUSED: Final = "the model server refuses the request"
 """Begins the failure of a rollout whose request a model server refused."""
+
+
+AGENT_TOOL: Final = "agent"
+"""Names the one recorded event of an agent that ran as a command: the command itself."""
+
+
+def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
+    """Returns the tool calls of an attempt in order.
+
+    An agent that ran as a command calls tools of its own, which no environment records. They are
+    read from its conversation: what the model wrote, and what the agent says came of it.
+    """
+    if all(event.tool != AGENT_TOOL for event in rollout.tool_events):
+        return rollout.tool_events
+    results = {
+        message.get("tool_call_id"): str(message.get("content") or "")
+        for message in rollout.messages
+        if message.get("role") == "tool"
+    }
+    replies = [message for message in rollout.messages if message.get("role") == "assistant"]
+    first = max(0, rollout.turns - len(replies))
+    return [
+        ToolEvent(turn, *_named(call.get("function") or {}), results.get(call.get("id"), ""), True)
+        for turn, reply in enumerate(replies, first)
+        for call in reply.get("tool_calls") or ()
+    ]
+
+
+def _named(function: Mapping[str, JSON]) -> tuple[str, dict[str, JSON]]:
+    """Returns the name and the arguments of a call; arguments that are no object as text."""
+    arguments = function.get("arguments")
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        value = None
+    usable = isinstance(value, dict)
+    return str(function.get("name")), value if usable else {"arguments": str(arguments)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,20 @@ def test_tool_calls_by_the_protocol_are_read_by_their_names() -> None:
     assert found["argument_changed"] == 0.0
 
 
+def test_nothing_is_wrong_with_an_agent_that_runs_as_a_command() -> None:
+    """It has tools of its own. The one recorded event is its command, which no model wrote."""
+    function = {"name": "bash", "arguments": '{"command": "cat a.py"}'}
+    calls = [{"id": "c0", "type": "function", "function": function}]
+    messages = [user("mend it"), {**own(""), "tool_calls": calls}]
+    messages += [{**tool("x = 1"), "tool_call_id": "c0"}, own("done")]
+    ended = ToolEvent(1, "agent", {"command": "mini --task {prompt}"}, "[exit 0]", True)
+    made = attempt(turns=2, messages=messages, tool_events=[ended])
+    found = audit([made], {"t0": {"problem": "mend it", "tools": ["view", "edit"]}})
+    assert found.quoted() == {}
+    assert found.metrics()["reply_silent"] == pytest.approx(1 / 2)
+    assert (found.metrics()["task_unseen"], found.metrics()["argument_coverage"]) == (0.0, 1.0)
+
+
 def test_the_scaffold_that_ends_an_attempt_before_any_limit() -> None:
     short = attempt(turns=2, stop_reason="returned")
     limit = attempt(stop_reason="returned")

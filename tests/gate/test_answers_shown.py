@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from meta_agent.core.gate import inspect_seen, near_overlap, seen_of
 from meta_agent.core.gate.validity._special import special_cases
-from meta_agent.core.protocols import Outcome, Rollout
+from meta_agent.core.protocols import Outcome, Rollout, ToolEvent
 from tests.gate._records_shown import (
     EDITS_FIRST,
     EXAMPLES,
@@ -69,6 +70,44 @@ def test_an_answer_is_found_wherever_it_was_shown(name: str) -> None:
     assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
     beside = seen_of((LEAKS[name](i) for i in range(60)), views)
     assert {f.severity for f in inspect_seen(beside, baseline=beside)} == {"warn"}
+
+
+def _brought(index: int, *turns: tuple[str, str], opening: str = ISSUE) -> Rollout:
+    """An attempt by an agent that ran as a command: its calls stand in its conversation only."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": opening}]
+    for number, (command, result) in enumerate(turns):
+        function = {"name": "bash", "arguments": json.dumps({"command": command})}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        messages += [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": result},
+        ]
+    ended = ToolEvent(len(turns) - 1, "agent", {"command": "mini --task ..."}, "[exit 0]", True)
+    return rollout(index, ended, messages=messages, turns=len(turns))
+
+
+WRITTEN = ("cat > shop/basket.py <<'E'\n" + SHOWN + "\nE", "")
+STANDS_ALREADY = ("git log --oneline | head -3; cat shop/invoice.py", "940d375 the task\n" + SHOWN)
+
+
+def test_an_agent_that_looks_at_its_own_diff_copies_nothing() -> None:
+    assert not inspected(lambda i: _brought(i, WRITTEN, ("git diff", PATCH)))
+    assert not inspected(lambda i: _brought(i, STANDS_ALREADY, WRITTEN))
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda i: _brought(i, WRITTEN, opening=ISSUE + PATCH),
+        lambda i: _brought(i, ("git log -p -3", SHOWN), WRITTEN),
+        lambda i: _brought(i, ("git log --oneline -p", SHOWN), WRITTEN),
+        lambda i: _brought(i, ("cat notes.txt", PATCH), WRITTEN),
+    ],
+)
+def test_an_answer_that_such_an_agent_was_shown_is_found(attempt: Callable[[int], Rollout]) -> None:
+    views = {f"t{index:04d}": ISSUE for index in range(60)}
+    found = inspect_seen(seen_of((attempt(i) for i in range(60)), views))
+    assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
 
 
 def test_where_replies_are_never_calls_none_is_missed() -> None:

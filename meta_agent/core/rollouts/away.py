@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from meta_agent.core.capabilities import AwayEnvironment, WitnessEnvironment
+from meta_agent.core.chat import AGENT_TOOL
 from meta_agent.core.errors import BudgetError, IntegrityError
 from meta_agent.core.protocols import Sandbox, ToolEvent
 from meta_agent.core.rollouts._attempt import BYTES_PER_TOKEN, Attempt
@@ -91,7 +92,7 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
     """Collects the work of a command from its sandbox, records how it ended, and ends the row."""
     event = ToolEvent(
         max(0, attempt.turn - 1),
-        "agent",
+        AGENT_TOOL,
         {"command": " ".join(end.argv)[:500]},
         end.summary,
         end.exit_code == 0,

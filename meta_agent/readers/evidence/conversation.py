@@ -33,6 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from meta_agent.core.chat import AGENT_TOOL, tool_calls_of
 from meta_agent.core.evidence import Mean
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, Message, Rollout, ToolEvent
@@ -63,7 +64,7 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
     """
     changes = {view.turn: view for view in rollout.views}
     events: dict[int, list[ToolEvent]] = defaultdict(list)
-    for event in rollout.tool_events:
+    for event in tool_calls_of(rollout):
         events[event.turn].append(event)
     calls: list[Exchange] = []
     whole, next_shown = list(rollout.messages), None
@@ -136,7 +137,10 @@ class Conversation:
             results += [event.result for event in call.events]
 
     def _add_task(self, rollout: Rollout, call: Exchange) -> None:
-        inputs = [leaf for leaf in _leaves(self.tasks.get(rollout.task_key, {})) if leaf]
+        task = dict(self.tasks.get(rollout.task_key, {}))
+        if any(event.tool == AGENT_TOOL for event in rollout.tool_events):
+            task.pop("tools", None)  # a command brings tools of its own
+        inputs = [leaf for leaf in _leaves(task) if leaf]
         if not inputs:
             return
         text = "\n".join(map(_text, call.context))

@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from meta_agent.core.chat import tool_calls_of
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import Rollout, ToolEvent
 
@@ -40,6 +41,11 @@ LOOKS: Final[Mapping[str, re.Pattern[str]]] = {
 _AT_HEAD: Final = re.compile(
     r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*(?:show|cat-file)\s+(?:-\S+\s+|blob\s+)*(?:HEAD|@)?:\S+"
 )
+_ONE_LINE_LOG: Final = re.compile(
+    r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*log\b(?=[^|;&\n]*--oneline)"
+    r"(?![^|;&\n]*\s(?:-[pucmLSG]|--patch|--cc|--full-diff))[^|;&\n]*"
+)
+"""Titles of commits only. What else the same command shows is no look at the history."""
 _APPLIED: Final = re.compile(r"\bgit\s+(?:-\S+\s+)*(?:apply|am)\b|\bpatch\s+(?:-|<)")
 _DIFF: Final = re.compile(r"^(?:@@ |diff --git |\+\+\+ )", re.MULTILINE)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -119,7 +125,7 @@ def _first_turns(rollout: Rollout, submission: set[str]) -> tuple[dict[str, int]
     """
     typed: dict[str, int] = {}
     returned: dict[str, int] = {}
-    for event in rollout.tool_events:
+    for event in tool_calls_of(rollout):
         for line in _literal(submission - typed.keys(), _words(event)):
             typed[line] = event.turn
         for line in _literal(submission - typed.keys() - returned.keys(), event.result):
@@ -131,7 +137,7 @@ def _first_turns(rollout: Rollout, submission: set[str]) -> tuple[dict[str, int]
 
 
 def _in_results(rollout: Rollout, submission: set[str], familiar: set[str]) -> Iterator[Copy]:
-    events = rollout.tool_events
+    events = tool_calls_of(rollout)
     typed = [_literal(submission, _words(event)) for event in events]
     written_paths: set[str] = set()
     for at, event in enumerate(events):
@@ -149,7 +155,7 @@ def _in_results(rollout: Rollout, submission: set[str], familiar: set[str]) -> I
 
 
 def _look(event: ToolEvent, written_paths: set[str]) -> str | None:
-    words = _AT_HEAD.sub("", _words(event))
+    words = _ONE_LINE_LOG.sub("", _AT_HEAD.sub("", _words(event)))
     for kind, pattern in LOOKS.items():
         if any(
             kind != "tests" or _path(m.group()) not in written_paths

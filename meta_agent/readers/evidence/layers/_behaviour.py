@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from meta_agent.core.chat import tool_calls_of
 from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import Rollout, ToolEvent
 from meta_agent.readers.evidence._roles import passed_tests, role_of
@@ -37,7 +38,7 @@ class Story:
 
 def story_of(rollout: Rollout) -> Story:
     """Returns the story of a rollout from its tool events."""
-    events = rollout.tool_events
+    events = tool_calls_of(rollout)
     roles = tuple(role_of(event.tool) or event.tool for event in events)
     edits = [i for i, role in enumerate(roles) if role == "edit"]
     tests = [i for i, role in enumerate(roles) if role == "test"]
@@ -85,7 +86,7 @@ class BehaviourLayer:
         self.counts["cut_replies"] += rollout.cut_replies
         self.stops[rollout.stop_reason] += 1
         self._add_flags(rollout)
-        self._add_calls(rollout.tool_events)
+        self._add_calls(tool_calls_of(rollout))
         self._add_story(rollout, story_of(rollout))
         self._add_tokens(rollout)
 
@@ -121,7 +122,7 @@ class BehaviourLayer:
         c["retried"] += story.retried
         c["ended_red"] += story.last_test_passed is False
         c["submitted_red"] += story.last_test_passed is False and story.submitted
-        c["acting_turns"] += len({event.turn for event in rollout.tool_events})
+        c["acting_turns"] += len({event.turn for event in tool_calls_of(rollout)})
         c["turns"] += rollout.turns
         if story.first_edit_turn is not None:
             self.first_edit.add(float(story.first_edit_turn))
