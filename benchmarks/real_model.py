@@ -149,6 +149,7 @@ def lenient(workspace: Path) -> float:
     shards = [shard for name in store.names() if "-vault-" in name and (shard := store.find(name))]
     newest = max(shards, key=lambda shard: (store.directory / shard.rows.path).stat().st_mtime)
     attempts = list(store.read(newest))
+    right: list[bool]
     if "lenient" in attempts[0].outcome_detail:
         right = [attempt.outcome_detail.get("lenient") == 1 for attempt in attempts]
     else:
