@@ -101,7 +101,7 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     prices = prices_in_use(config)
-    spending = estimate(config, plan, prices, least, _taken(config, prices))
+    spending = estimate(config, plan, prices, least, _recorded_amounts(config, prices))
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
@@ -117,7 +117,7 @@ def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:
     return Work(attempts, attempts * domain.ceilings.max_context_tokens)
 
 
-def _taken(
+def _recorded_amounts(
     config: RunConfig, prices: Mapping[Role, Price | None]
 ) -> Mapping[Role, Sequence[Taken]]:
     """Returns what the workspace's recorded conversations took. Creates no workspace."""

@@ -48,21 +48,27 @@ def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
     replies = [message for message in rollout.messages if message.get("role") == "assistant"]
     first = max(0, rollout.turns - len(replies))
     return [
-        ToolEvent(turn, *_named(call.get("function") or {}), results.get(call.get("id"), ""), True)
+        ToolEvent(
+            turn,
+            *_name_and_arguments(call.get("function") or {}),
+            results.get(call.get("id"), ""),
+            True,
+        )
         for turn, reply in enumerate(replies, first)
         for call in reply.get("tool_calls") or ()
     ]
 
 
-def _named(function: Mapping[str, JSON]) -> tuple[str, dict[str, JSON]]:
+def _name_and_arguments(function: Mapping[str, JSON]) -> tuple[str, dict[str, JSON]]:
     """Returns the name and the arguments of a call; arguments that are no object as text."""
     arguments = function.get("arguments")
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         value = None
-    usable = isinstance(value, dict)
-    return str(function.get("name")), value if usable else {"arguments": str(arguments)}
+    if not isinstance(value, dict):
+        value = {"arguments": str(arguments)}
+    return str(function.get("name")), value
 
 
 @dataclass(frozen=True, slots=True)

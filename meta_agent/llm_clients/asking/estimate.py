@@ -165,7 +165,8 @@ def _of_role(
     model, source = config.model_of(role), price.source if price else None
     if taken:
         calls, read, written = (
-            _measured([float(row[column]) for row in taken], conversations) for column in range(3)
+            _measured(list(column), conversations)
+            for column in zip(*(row[:3] for row in taken), strict=True)
         )
         amounts = [row.usd for row in taken if row.usd is not None]
         usd = _measured(amounts, conversations) if price else None

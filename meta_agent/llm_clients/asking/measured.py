@@ -52,7 +52,7 @@ def conversations_of(
             exchanges = transcripts.read(name)
             for role in {exchange.role for exchange in exchanges} & prices.keys():
                 if models.get(role) == model_of(role):
-                    taken[role].append(_taken(exchanges, prices[role]))
+                    taken[role].append(_amounts(exchanges, prices[role]))
     return {role: rows for role, rows in taken.items() if len(rows) >= FEWEST}
 
 
@@ -76,7 +76,7 @@ def _kind(name: str) -> str:
     return first if first == "policy" else rest.rpartition("/")[2].rstrip("0123456789")
 
 
-def _taken(exchanges: Sequence[Exchange], price: Price | None) -> Taken:
+def _amounts(exchanges: Sequence[Exchange], price: Price | None) -> Taken:
     usages = [exchange.reply.usage for exchange in exchanges]
     return Taken(
         len(usages),
