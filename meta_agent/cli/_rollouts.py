@@ -56,15 +56,16 @@ def report_on_files(
     """Runs `meta-agent report --rollouts`: the health of rollouts of other tools."""
     import shlex
 
-    from meta_agent.readers.formats import by_our_names, read_rollouts
+    from meta_agent.readers.formats import read_rollouts
 
     arguments = [word for path in files for word in ("--rollouts", str(path))]
     arguments += ["--map", fields] if fields else []
     arguments += ["--solved-at", f"{solved_at:g}"] if solved_at is not None else []
     arguments += ["--format", format_name] if format_name else []
-    with by_our_names(files, fields, over=Pulse("rows named anew").over) as mapped:
-        reading = read_rollouts(*mapped, format_name=format_name, over=Pulse("rows read").over)
-        _report_on(reading, solved_at, as_json, page, shlex.join(arguments))
+    reading = read_rollouts(
+        *files, format_name=format_name, fields=fields, over=Pulse("rows read").over
+    )
+    _report_on(reading, solved_at, as_json, page, shlex.join(arguments))
 
 
 def _report_on(

@@ -16,7 +16,7 @@ from typing import Any
 
 from meta_agent.core.errors import MetaAgentError
 from meta_agent.readers.evidence import read_foreign
-from meta_agent.readers.formats import by_our_names, judged, read_rollouts
+from meta_agent.readers.formats import judged, read_rollouts
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:
@@ -107,8 +107,8 @@ def main(
     parser.add_argument("--solved-at", type=float, help="rewards of at least this mean solved")
     options = parser.parse_args(argv)
     try:
-        with by_our_names(options.files, options.map) as files:
-            report = read_foreign(judged(read_rollouts(*files), options.solved_at))
+        rollouts = read_rollouts(*options.files, fields=options.map)
+        report = read_foreign(judged(rollouts, options.solved_at))
         status, document = checked(watched, beside, report.to_json())
     except (MetaAgentError, ValueError, OSError) as error:
         status, document = 3, {"answer": "it could not be looked at", "not_looked_at": [str(error)]}

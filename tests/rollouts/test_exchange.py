@@ -17,6 +17,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Rollout, TokenRecord
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.readers.formats import FORMATS, absent, read_rollouts, sniff
+from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import Placed
 from meta_agent.readers.formats._row import Row, RowError
 
@@ -283,7 +284,8 @@ def test_no_value_anywhere_crashes_a_reader(case: tuple[str, Any]) -> None:
     for placed in found.expand(whole) if found.expand else (whole,):
         if isinstance(placed.value, dict):
             with suppress(RowError):
-                found.read(Row(placed.value), lambda _: None).absent()
+                draft = found.read(Row(placed.value), lambda _: None)
+                assert isinstance(draft, Draft) and draft.absent() is not None
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.readers.evidence import read_foreign
-from meta_agent.readers.formats import by_our_names, read_rollouts
+from meta_agent.readers.formats import read_rollouts
 from meta_agent.reports import reduce
 from meta_agent.reports.foreign_sections import foreign_page
 from meta_agent.reports.pages.html import rendered, write_html, write_page
@@ -125,8 +125,7 @@ def test_the_page_of_foreign_rollouts_does_what_no_text_in_it_says(
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fields = ",".join(f"{name}={name}" for name in rows[0])
-    with by_our_names([tmp_path / "rows.jsonl"], fields) as mapped:
-        found = read_foreign(read_rollouts(*mapped))
+    found = read_foreign(read_rollouts(tmp_path / "rows.jsonl", fields=fields))
     page = foreign_page(found, [said], "--rollouts rows.jsonl")
     write_page(rendered(page), tmp_path / "page.html")
     dom, console = dom_of(tmp_path / "page.html", proxy)

@@ -66,20 +66,26 @@ _SMITH_PYTEST: Final = "pytest --disable-warnings --color=no --tb=no --verbose"
 # Lines that change only the shell's own state, and lines that print a mark.
 _SETS_UP: Final = re.compile(r"\s*(?:source|\.|conda activate|export|unset|cd|ulimit|nvm use)\s")
 _PRINTS: Final = re.compile(r"\s*(?::|echo)")
+_OPPOSITES: Final = {
+    "new file mode ": "deleted file mode ",
+    "deleted file mode ": "new file mode ",
+    "rename from ": "rename to ",
+    "rename to ": "rename from ",
+}
 _HUNK: Final = re.compile(r"@@ -(\d+(?:,(\d+))?) \+(\d+(?:,(\d+))?) @@(.*)")
 
 Own = dict[str, Any]
 """The fields of a `SweRow` that a set fills by rules of its own."""
 
 
-def own_fields(fields: Fields, tests: tuple[str, ...]) -> Own:
-    """Returns what a row says by the rules of its set. `tests` is its FAIL_TO_PASS.
+def own_fields(fields: Fields) -> Own:
+    """Returns what a row says by the rules of its set.
 
     Raises `ConfigError` for an unknown set, and for a field that the set needs and the row lacks.
     """
     dialect = dialect_of(fields)
     usual = {"dialect": dialect, "image": _image(fields), "patch": fields.optional_text("patch")}
-    return {**usual, "source": None, "run": None, **_SETS[dialect](fields, tests)}
+    return {**usual, "source": None, "run": None, **_SETS[dialect](fields)}
 
 
 def dialect_of(fields: Fields) -> str:
@@ -112,24 +118,17 @@ def _image(fields: Fields) -> str | None:
     return fields.optional_text("image", "image_name", "docker_image")
 
 
-def _swe_bench_4(fields: Fields) -> Own:
-    image_id = fields.text("instance_id").lower().replace("__", "_1776_")
-    return _by_repository(f"swebench/sweb.eval.x86_64.{image_id}:latest", fields)
-
-
-def _swe_gym(fields: Fields) -> Own:
-    image_id = fields.text("instance_id").lower().replace("__", "_s_")
-    return _by_repository(f"xingyaoww/sweb.eval.x86_64.{image_id}:latest", fields)
-
-
-def _by_repository(image: str, fields: Fields) -> Own:
-    repo = fields.text("repo")
+def _by_repository(fields: Fields, registry: str, separator: str) -> Own:
+    repo, image_id = fields.text("repo"), fields.text("instance_id").lower()
+    image = f"{registry}/sweb.eval.x86_64.{image_id.replace('__', separator)}:latest"
     command, parser = _COMMANDS.get(repo, _PYTEST)
     if repo == "django/django" and fields.text("version", "") == "1.9":
         command = "./tests/runtests.py --verbosity 2"
     files = test_files(fields.text("test_patch", ""))
     if repo == "django/django":
-        files = tuple(_dotted(name) for name in files)
+        files = tuple(
+            name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in files
+        )
     run = OfficialRun(" ".join((command, *files)), parser, _CONDA)
     return {"image": _image(fields) or image, "source": _testbed(), "run": run}
 
@@ -138,10 +137,6 @@ def test_files(test_patch: str) -> tuple[str, ...]:
     """Returns the files that a test patch touches, without data files."""
     files = re.findall(r"^diff --git a/.* b/(.*)$", test_patch, re.MULTILINE)
     return tuple(name for name in files if not name.endswith(_NOT_TESTS))
-
-
-def _dotted(path: str) -> str:
-    return path.removesuffix(".py").removeprefix("tests/").replace("/", ".")
 
 
 def _testbed(**changes: Any) -> SourceSpec:
@@ -178,10 +173,10 @@ def commands_of(script: str) -> OfficialRun | None:
     return OfficialRun(command, "", "\n".join(prelude))
 
 
-def _swe_smith(fields: Fields, tests: tuple[str, ...]) -> Own:
+def _swe_smith(fields: Fields) -> Own:
     """Returns the fields of a row whose `patch` is the bug. Its fix is the same diff reversed."""
     bug = fields.text("patch")
-    files = tuple(sorted({test.split("::", 1)[0] for test in tests}))
+    files = tuple(sorted({test.split("::", 1)[0] for test in fields.texts("FAIL_TO_PASS")}))
     run = OfficialRun(f"{_SMITH_PYTEST} {' '.join(files)}", "parse_log_pytest_v2", _CONDA)
     return {
         "image": fields.text("image_name"),
@@ -213,20 +208,13 @@ def reversed_patch(text: str) -> str:
             turned.append(f"--- {_moved(line[4:], 'b/', 'a/')}")
             turned.append(f"+++ {_moved(before, 'a/', 'b/')}")
         else:
-            turned.append(_opposite(line))
+            mark = next(filter(line.startswith, _OPPOSITES), "")
+            turned.append(_OPPOSITES.get(mark, "") + line.removeprefix(mark))
     return "\n".join(turned)
 
 
 def _moved(name: str, prefix: str, other: str) -> str:
     return name if name.startswith("/dev/null") else other + name.removeprefix(prefix)
-
-
-def _opposite(line: str) -> str:
-    for first, second in (("new file mode ", "deleted file mode "), ("rename from ", "rename to ")):
-        for mark, opposite in ((first, second), (second, first)):
-            if line.startswith(mark):
-                return opposite + line.removeprefix(mark)
-    return line
 
 
 def _swe_rebench(fields: Fields) -> Own:
@@ -275,12 +263,12 @@ def _parser(fields: Fields, config: Mapping[str, JSON], default: str | None) -> 
     return value
 
 
-_SETS: Final[Mapping[str, Callable[[Fields, tuple[str, ...]], Own]]] = {
-    "swe-bench": lambda fields, tests: {},
-    "swe-bench-4": lambda fields, tests: _swe_bench_4(fields),
-    "swe-bench-5": lambda fields, tests: _swe_bench_5(fields),
-    "swe-gym": lambda fields, tests: _swe_gym(fields),
+_SETS: Final[Mapping[str, Callable[[Fields], Own]]] = {
+    "swe-bench": lambda fields: {},
+    "swe-bench-4": lambda fields: _by_repository(fields, "swebench", "_1776_"),
+    "swe-bench-5": _swe_bench_5,
+    "swe-gym": lambda fields: _by_repository(fields, "xingyaoww", "_s_"),
     "swe-smith": _swe_smith,
-    "swe-rebench": lambda fields, tests: _swe_rebench(fields),
-    "swe-rebench-v2": lambda fields, tests: _swe_rebench_v2(fields),
+    "swe-rebench": _swe_rebench,
+    "swe-rebench-v2": _swe_rebench_v2,
 }

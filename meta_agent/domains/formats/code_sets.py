@@ -162,8 +162,8 @@ def _called(program: str, code: str) -> list[str]:
     defined = {node.name for node in ast.walk(solution) if isinstance(node, kinds)}
     loaded = [node.id for node in ast.walk(tests) if isinstance(node, ast.Name)]
     if not code:
-        defined = {n.func.id for n in ast.walk(tests) if _is_plain_call(n)}  # type: ignore[attr-defined]
-        defined -= set(dir(builtins))
+        calls = [node.func for node in ast.walk(tests) if isinstance(node, ast.Call)]
+        defined = {func.id for func in calls if isinstance(func, ast.Name)} - set(dir(builtins))
     return [name for name in dict.fromkeys(loaded) if name in defined]
 
 
@@ -174,10 +174,6 @@ def _stated(assertion: str) -> tuple[Case, ...]:
     if not isinstance(test, ast.Compare) or [type(op) for op in test.ops] != [ast.Eq]:
         return ()
     return (Case(ast.unparse(test.left), ast.unparse(test.comparators[0])),)
-
-
-def _is_plain_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
 # --- inputs and outputs --------------------------------------------------------------------------
@@ -272,13 +268,17 @@ def _code_contests(fields: Fields) -> CodeRow:
     for name in ("public_tests", "private_tests", "generated_tests"):
         tests = fields.nested(name)
         if tests is not None and tests.row.get("input"):
-            pairs = {"inputs": tests.row["input"], "outputs": tests.row.get("output")}
-            cases += _pairs(pairs)[1]
+            cases += _pairs({"inputs": tests.row["input"], "outputs": tests.row.get("output")})[1]
         n_shown = len(cases) if name == "public_tests" else n_shown
     if not cases:
         raise RefusedRowError("no tests in inputs and outputs")
     if fields.row.get("input_file") or fields.row.get("output_file"):
         raise RefusedRowError("it reads or writes a file instead of standard input and output")
+    limit, solutions = fields.row.get("memory_limit_bytes"), fields.row.get("solutions")
+    gold: tuple[str, ...] = ()
+    if isinstance(solutions, dict):  # language 3 is Python 3
+        pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
+        gold = tuple(text for language, text in pairs if language in (3, "PYTHON3"))
     return _row(
         fields,
         "code-contests",
@@ -287,18 +287,10 @@ def _code_contests(fields: Fields) -> CodeRow:
         kind="stdio",
         cases=tuple(cases),
         examples=tuple(cases[:n_shown]),
-        gold=tuple(_python_solutions(fields)),
+        gold=gold,
         time_sec=_seconds(fields.row.get("time_limit")),
-        memory_mb=_megabytes(fields.row.get("memory_limit_bytes")),
+        memory_mb=min(4096, max(1024, limit >> 20 if isinstance(limit, int) else 0)),
     )
-
-
-def _python_solutions(fields: Fields) -> Iterator[str]:
-    """Yields the solutions in Python 3, which is language 3 in that set."""
-    solutions = fields.row.get("solutions")
-    if isinstance(solutions, dict):
-        pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
-        yield from (text for language, text in pairs if language in (3, "PYTHON3"))
 
 
 def _livecodebench(fields: Fields) -> CodeRow:
@@ -315,7 +307,7 @@ def _livecodebench(fields: Fields) -> CodeRow:
         raise RefusedRowError("no tests, or tests of several types")
     metadata = _object(fields, "metadata")
     functional = kinds == {"functional"}
-    cases = tuple(_functional(t) if functional else _plain(t) for t in tests)
+    cases = tuple(_case(test, functional) for test in tests)
     if functional and not metadata.get("func_name"):
         raise RefusedRowError("functional tests without metadata.func_name")
     return _row(
@@ -332,16 +324,14 @@ def _livecodebench(fields: Fields) -> CodeRow:
     )
 
 
-def _plain(test: Mapping[str, JSON]) -> Case:
-    return Case(str(test.get("input", "")), str(test.get("output", "")))
-
-
-def _functional(test: Mapping[str, JSON]) -> Case:
-    """Returns a case whose arguments stand one a line, each as JSON."""
+def _case(test: Mapping[str, JSON], functional: bool) -> Case:
+    """Returns a test. The arguments of a function stand one a line, each as JSON."""
+    given, expected = str(test.get("input", "")), str(test.get("output", ""))
+    if not functional:
+        return Case(given, expected)
     try:
-        lines = str(test.get("input", "")).split("\n")
-        arguments = [document(line) for line in lines if line.strip()]
-        return Case(arguments, document(str(test.get("output", ""))))
+        arguments = [document(line) for line in given.split("\n") if line.strip()]
+        return Case(arguments, document(expected))
     except ValueError as problem:
         raise RefusedRowError("a functional test that is not JSON") from problem
 
@@ -356,11 +346,6 @@ def _seconds(value: JSON) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         return DEFAULT_TIME_SEC
     return min(_MAX_TIME_SEC, max(DEFAULT_TIME_SEC, 2 * float(value)))
-
-
-def _megabytes(value: JSON) -> int:
-    stated = int(value) >> 20 if isinstance(value, int) and value > 0 else 0
-    return min(4096, max(1024, stated))
 
 
 # (name, the fields that tell it, reader): the first form whose fields are all there, and of several

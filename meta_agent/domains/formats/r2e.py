@@ -82,16 +82,16 @@ def _patch(fields: Fields) -> str | None:
     try:
         commit = document(value) if isinstance(value, str) else value
         diffs = [(str(diff["header"]["file"]["path"]), diff) for diff in commit["file_diffs"]]
-        texts = [_file_diff(path, diff) for path, diff in diffs if _is_fix(path, relevant)]
+        texts = [
+            _file_diff(path, diff)
+            for path, diff in diffs
+            if (path in relevant if relevant else path.endswith(".py") and "test" not in path)
+        ]
     except (ValueError, KeyError, TypeError) as problem:
         raise fields.error(
             "parsed_commit_content", "a commit with file_diffs, their hunks and lines"
         ) from problem
     return "".join(texts) or None
-
-
-def _is_fix(path: str, relevant: frozenset[str]) -> bool:
-    return path in relevant if relevant else path.endswith(".py") and "test" not in path
 
 
 def _file_diff(path: str, diff: Mapping[str, JSON]) -> str:

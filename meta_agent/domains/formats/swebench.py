@@ -51,7 +51,7 @@ def _row(fields: Fields) -> SweRow:
         raise fields.error("instance_id", "letters, digits, '.', '_' and '-', at most 200")
     if not tests:
         raise fields.error("FAIL_TO_PASS", "at least one test that the fix makes pass")
-    by_set = own_fields(fields, tests)
+    by_set = own_fields(fields)
     by_set["source"] = _source(fields) or by_set["source"]
     repo, statement = fields.text("repo"), fields.text("problem_statement")
     explicit = explicit_split(fields)

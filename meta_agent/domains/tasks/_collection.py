@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, SPLITS, Split
@@ -100,11 +100,38 @@ class Made:
         ]
 
 
-class Collection:
-    """Accepts and refuses tasks in the order in which they come."""
+class Search:
+    """Accepts and refuses candidates in the order in which they come, and writes the task set.
 
-    def __init__(self, out: Path, count: int, progress: Progress) -> None:
-        self._out, self._count, self._progress = out, count, progress
+    `journal` has what an interrupted search has measured.
+    """
+
+    def __init__(self, bench: Bench, out: Path, plan: Plan, progress: Progress) -> None:
+        """Makes the folder of the task file.
+
+        Raises `ConfigError` if there can be no such file, or if the image lacks what tests need.
+        """
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
+        if out.is_dir():
+            raise ConfigError(
+                f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
+            )
+        self.bench, self.plan = bench.checked(), plan
+        self._out, self._progress = out, progress
+        package = self.bench.package
+        if self.bench.warning:
+            progress(self.bench.warning)
+        settings: dict[str, JSON] = {
+            **{"package": package.sha256, "tests": package.tests, "sources": package.sources},
+            **{"patterns": package.patterns, "repeats": plan.repeats, "python": bench.python},
+            **{"image": bench.image, "plugins": bench.plugins, "all": plan.any_message},
+        }
+        self.journal = Journal(out, settings)
+        if self.journal.resumed:
+            progress(f"using {self.journal.resumed} measurements of an interrupted search")
         self.refused: Counter[str] = Counter()
         self.rows: list[dict[str, JSON]] = []
         self.flaky: set[str] = set()
@@ -117,7 +144,7 @@ class Collection:
 
     @property
     def full(self) -> bool:
-        return len(self.rows) >= self._count
+        return len(self.rows) >= self.plan.count
 
     def refuse(self, label: str, reason: str, why: str = "") -> None:
         """Counts a candidate that makes no task."""
@@ -130,21 +157,22 @@ class Collection:
         self.tried += 1
         self.flaky.update(measured.get("flaky", ()))
         reason = measured.get("refused", "")
-        accepted = None if reason else draft()
-        reason = reason or self._repetition(accepted, measured)
-        if accepted is None or reason:
+        if reason:
             self.refuse(label, reason, measured.get("why", ""))
             return False
-        package = accepted.bench.package
+        task = draft()
+        if reason := self._repetition(task, measured):
+            self.refuse(label, reason)
+            return False
+        package = task.bench.package
         self._archives[package.archive_name] = package.archive
-        self.rows.append(_row(accepted, measured, self._folder.name))
+        self.rows.append(_row(task, measured, self._folder.name))
         tests = len(measured["fail"])
-        self._progress(f"[{len(self.rows)}/{self._count}] {label}: {tests} tests decide")
+        self._progress(f"[{len(self.rows)}/{self.plan.count}] {label}: {tests} tests decide")
         return True
 
-    def _repetition(self, draft: Draft | None, measured: Measured) -> str:
+    def _repetition(self, draft: Draft, measured: Measured) -> str:
         """Says why a task is too much like an accepted one; empty if it is not."""
-        assert draft is not None
         issue = f"issue {measured['issue']}"
         lines = semantic_key(draft.bench.package.name, draft.patch, "")
         if issue in self._topics or lines in self._topics:
@@ -156,7 +184,10 @@ class Collection:
         return ""
 
     def write(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the set; `method` goes into the manifest. Raises `ConfigError` without tasks."""
+        """Writes the set and forgets the journal. `method` goes into the manifest.
+
+        Raises `ConfigError` if there is no task.
+        """
         for module, count in self._missing.most_common(1):
             self.advice = self.hint = (
                 f"{count} candidates lack the module {module}; build an image with it (meta-agent "
@@ -166,11 +197,14 @@ class Collection:
             raise ConfigError(
                 f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=self.hint
             )
-        refused = dict(sorted(self.refused.items()))
-        flaky = sorted(self.flaky)
+        refused, flaky = dict(sorted(self.refused.items())), sorted(self.flaky)
         manifest = self._written(
-            {"tried": self.tried, "refused": refused, "flaky": flaky, **method}
+            {
+                **{"tried": self.tried, "refused": refused, "flaky": flaky, **method},
+                **{"repeats": self.plan.repeats, "held": list(self.bench.in_image)},
+            }
         )
+        self.journal.close()
         return Made(
             *(self._out, len(self.rows), self.tried, refused, tuple(flaky), manifest, self.advice)
         )
@@ -204,50 +238,6 @@ class Collection:
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
         manifest_path(self._out).write_text(text, encoding="utf-8")
         return manifest
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Where the tests of a search run, what it has measured, and what it has accepted."""
-
-    bench: Bench
-    plan: Plan
-    journal: Journal
-    collection: Collection
-
-    @classmethod
-    def opened(cls, bench: Bench, out: Path, plan: Plan, progress: Progress) -> Self:
-        """Makes the folder of the task file and reads what an interrupted search has measured.
-
-        Raises `ConfigError` if there can be no such file, or if the image lacks what tests need.
-        """
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
-        if out.is_dir():
-            raise ConfigError(
-                f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
-            )
-        bench, package = bench.checked(), bench.package
-        if bench.warning:
-            progress(bench.warning)
-        settings: dict[str, JSON] = {
-            **{"package": package.sha256, "tests": package.tests, "sources": package.sources},
-            **{"patterns": package.patterns, "repeats": plan.repeats, "python": bench.python},
-            **{"image": bench.image, "plugins": bench.plugins, "all": plan.any_message},
-        }
-        journal = Journal(out, settings)
-        if journal.resumed:
-            progress(f"using {journal.resumed} measurements of an interrupted search")
-        return cls(bench, plan, journal, Collection(out, plan.count, progress))
-
-    def written(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the task set. Raises `ConfigError` if it has no task."""
-        counted = {"repeats": self.plan.repeats, "held": list(self.bench.in_image)}
-        task_set = self.collection.write({**method, **counted})
-        self.journal.close()
-        return task_set
 
 
 def manifest_path(tasks: Path) -> Path:

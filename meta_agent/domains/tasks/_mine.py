@@ -104,16 +104,15 @@ def mine(repository: Path, bench: Bench, out: Path, plan: Plan, progress: Progre
     `bench` has the package of the newest commit. Raises `ConfigError` if no commit makes a task.
     """
     with foreign_history(repository, deep=True) as history:
-        search = Search.opened(bench, out, plan, progress)
+        search = Search(bench, out, plan, progress)
         if not plan.any_message:
-            search.collection.hint = "--any-message also tries commits that name no fix"
+            search.hint = "--any-message also tries commits that name no fix"
         if (repository / ".git" / "shallow").is_file():
-            hint = "the clone is shallow; git fetch --unshallow brings older fixes"
-            search.collection.hint = hint
-            progress(hint)
+            search.hint = "the clone is shallow; git fetch --unshallow brings older fixes"
+            progress(search.hint)
         _measure_commits(search, read_fixes(history, any_message=plan.any_message))
     package = bench.package
-    return search.written({"by": "mine", "package": package.name, "head": package.commit})
+    return search.write({"by": "mine", "package": package.name, "head": package.commit})
 
 
 def _measure_commits(search: Search, fixes: Iterator[Fix | str]) -> None:
@@ -124,7 +123,7 @@ def _measure_commits(search: Search, fixes: Iterator[Fix | str]) -> None:
             if isinstance(fix, Fix):
                 yield fix
             else:
-                search.collection.refused[fix] += 1
+                search.refused[fix] += 1
 
     def measured(fix: Fix) -> Measured:
         def measure() -> Measured:
@@ -145,10 +144,10 @@ def _measure_commits(search: Search, fixes: Iterator[Fix | str]) -> None:
             origin = {"by": "mine", "commit": fix.commit.id, "subject": fix.commit.subject}
             return Draft(bench, key, patch, make_patch(fix.before, fix.tests), "", origin)
 
-        search.collection.decide(f"{commit.id[:12]} {commit.subject[:60]}", measurement, draft)
-        if search.collection.full:
+        search.decide(f"{commit.id[:12]} {commit.subject[:60]}", measurement, draft)
+        if search.full:
             return
-    search.collection.advice = EXHAUSTED
+    search.advice = EXHAUSTED
 
 
 def _bench_of(bench: Bench, fix: Fix) -> Bench:

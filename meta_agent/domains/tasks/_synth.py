@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from meta_agent.core.errors import BudgetError, ConfigError
-from meta_agent.core.protocols import JSON, Message
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.swe import make_patch
 from meta_agent.domains.tasks._author import (
     TURNS,
@@ -29,7 +29,7 @@ from meta_agent.domains.tasks._author import (
     places,
     read_reply,
 )
-from meta_agent.domains.tasks._bench import Bench, Failure, Probe
+from meta_agent.domains.tasks._bench import Bench, Probe
 from meta_agent.domains.tasks._collection import (
     EXHAUSTED,
     Draft,
@@ -41,7 +41,7 @@ from meta_agent.domains.tasks._collection import (
 )
 from meta_agent.domains.tasks._faults import Fault, faults
 from meta_agent.domains.tasks._issue import problem_of
-from meta_agent.domains.tasks._journal import Journal, ahead
+from meta_agent.domains.tasks._journal import ahead
 from meta_agent.domains.tasks._measure import (
     BAD,
     Comparison,
@@ -50,6 +50,7 @@ from meta_agent.domains.tasks._measure import (
     together,
     without_results,
 )
+from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._source import (
     UnreachableError,
     is_edit,
@@ -85,25 +86,26 @@ def synthesize(
 
     Raises `ConfigError` if the suite gives no results, or if no fault makes a task.
     """
-    search = Search.opened(bench, out, plan, progress)
+    search = Search(bench, out, plan, progress)
     package = search.bench.package
-    sound = _read_sound(search.bench, plan.repeats, search.journal)
+    sound = _read_sound(search)
     progress(f"{len(sound.stable.passing)} stable tests call {len(sound.callers)} functions")
-    hint = "does the suite test behaviour? --tests and --sources choose other files"
-    search.collection.hint = hint
-    search.collection.flaky |= sound.stable.flaky
+    search.hint = "does the suite test behaviour? --tests and --sources choose other files"
+    search.flaky |= sound.stable.flaky
     planting = _Planting(search, sound)
     planting.plant() if author is None else planting.ask(author)
-    method: dict[str, JSON] = {
-        **{"by": "synth", "package": f"{package.name} {package.version}".strip()},
-        **{"seed": plan.seed, "wanted": plan.count},
-        **({"author": author.model} if author else {}),
-    }
-    return search.written(method)
+    return search.write(
+        {
+            **{"by": "synth", "package": f"{package.name} {package.version}".strip()},
+            **{"seed": plan.seed, "wanted": plan.count},
+            **({"author": author.model} if author else {}),
+        }
+    )
 
 
-def _read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
+def _read_sound(search: Search) -> Sound:
     """Runs the sound tree repeatedly, and once more with its calls traced."""
+    bench, journal = search.bench, search.journal
 
     def suite() -> JSON:
         report = bench.suite(bench.package.tree)
@@ -126,7 +128,7 @@ def _read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
             )
         return [dict(probe.results), {test: sorted(calls) for test, calls in probe.calls.items()}]
 
-    runs = [journal.once(f"sound {number}", suite) for number in range(repeats)]
+    runs = [journal.once(f"sound {number}", suite) for number in range(search.plan.repeats)]
     results, calls = journal.once("traced", traced)
     stable = together([*runs, results])
     callers: dict[tuple[str, int], tuple[str, ...]] = {}
@@ -144,9 +146,13 @@ class _Planting:
     sound: Sound
 
     @property
+    def _package(self) -> Package:
+        return self.search.bench.package
+
+    @property
     def _enough(self) -> bool:
-        collection, count = self.search.collection, self.search.plan.count
-        return collection.full or collection.tried >= count * TRIES_PER_TASK
+        search = self.search
+        return search.full or search.tried >= search.plan.count * TRIES_PER_TASK
 
     def plant(self) -> None:
         """Takes faults of the rules, few of one function."""
@@ -154,7 +160,10 @@ class _Planting:
 
         def useful() -> Iterator[Fault]:
             for fault in self._planted():
-                if accepted[fault.topic] < PER_FUNCTION and self._is_plausible(fault):
+                before = self._package.tree[fault.path]
+                after = fault.applied(before)
+                is_plausible = is_edit(before, after) and not leaves_unused(before, after)
+                if accepted[fault.topic] < PER_FUNCTION and is_plausible:
                     yield fault
 
         for fault, measured in ahead(self.search.plan.jobs, useful(), self._measured):
@@ -162,7 +171,7 @@ class _Planting:
                 accepted[fault.topic] += self._decide(fault, measured)
             if self._enough:
                 return
-        self.search.collection.advice = EXHAUSTED
+        self.search.advice = EXHAUSTED
 
     def ask(self, author: Author) -> None:
         """Takes faults of a model, which is asked about one function after the other."""
@@ -170,28 +179,25 @@ class _Planting:
         def authored(place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)
 
-        candidates = iter(
-            places(self.search.bench.package, self.sound.callers, self.search.plan.seed)
-        )
-        for place, (fault, measured) in ahead(self.search.plan.jobs, candidates, authored):
+        search = self.search
+        candidates = iter(places(self._package, self.sound.callers, search.plan.seed))
+        for place, (fault, measured) in ahead(search.plan.jobs, candidates, authored):
             if fault is None:
-                self.search.collection.tried += 1
-                self.search.collection.refuse(
-                    place.topic, measured["refused"], measured.get("why", "")
-                )
+                search.tried += 1
+                search.refuse(place.topic, measured["refused"], measured.get("why", ""))
             else:
                 self._decide(fault, measured)
             if self._enough or measured.get("refused") == _NO_MONEY:
                 return
-        self.search.collection.advice = EXHAUSTED
+        search.advice = EXHAUSTED
 
     def _planted(self) -> list[Fault]:
         """Returns the edits of functions that stable tests call, as the seed orders them."""
-        tree = self.search.bench.package.tree
+        tree = self._package.tree
         copies = Counter(tree.values())
         planted = [
             fault
-            for path in self.search.bench.package.sources
+            for path in self._package.sources
             if copies[tree[path]] == 1
             for fault in faults(path, tree[path])
             if (path, fault.def_line) in self.sound.callers
@@ -199,25 +205,18 @@ class _Planting:
         seed = self.search.plan.seed
         return sorted(planted, key=lambda f: hashlib.sha256(f"{seed}\0{f.key}".encode()).digest())
 
-    def _is_plausible(self, fault: Fault) -> bool:
-        """Returns whether a person could have written the faulty file, by its text alone."""
-        before = self.search.bench.package.tree[fault.path]
-        after = fault.applied(before)
-        return is_edit(before, after) and not leaves_unused(before, after)
-
     def _measured(self, fault: Fault, report: str = "") -> Measured:
         if refused := self._unbelieved(fault.path):
             return refused
-        trial = FaultTrial(self.search.bench, self.sound, fault, self.search.plan.repeats, report)
         key = f"{fault.key}\0{report}" if report else fault.key
-        measured: Measured = self.search.journal.once(key, trial.measured)
+        measured: Measured = self.search.journal.once(key, lambda: self._trial(fault, report))
         return measured
 
     def _unbelieved(self, path: str) -> Measured:
         """Says why the grader does not believe the sound file as a patch: it reads tests, say."""
 
         def verdict() -> str:
-            return self.search.bench.suite(self.search.bench.package.tree, changed=(path,)).verdict
+            return self.search.bench.suite(self._package.tree, changed=(path,)).verdict
 
         graded = self.search.journal.once(f"sound as a patch: {path}", verdict)
         if graded == "complete":
@@ -227,10 +226,8 @@ class _Planting:
     def _authored(self, author: Author, place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
         if refused := self._unbelieved(place.path):
             return None, refused
-        source = self.search.bench.package.tree[place.path]
-        messages = author.opening(
-            self.search.bench.package, place, self.sound.callers, self.search.plan.seed
-        )
+        source, seed = self._package.tree[place.path], self.search.plan.seed
+        messages = author.opening(self._package, place, self.sound.callers, seed)
         for turn in range(TURNS):
             try:
                 message = author.ask(messages, place, turn)
@@ -242,13 +239,14 @@ class _Planting:
             measured = self._judged(reply)
             if "refused" not in measured:
                 break
-            messages += _answered(message, measured)
+            why = f"{measured['refused']}. {measured.get('why', '')}".strip()
+            messages += [message, {"role": "user", "content": _BACK.format(why=why)}]
         return reply.edit, measured
 
     def _judged(self, reply: Reply) -> Measured:
         if reply.edit is None:
             return {"refused": "an answer that cannot be read", "why": reply.problem}
-        before = self.search.bench.package.tree[reply.edit.path]
+        before = self._package.tree[reply.edit.path]
         after = reply.edit.applied(before)
         if not is_edit(before, after):
             return {"refused": "an edit that does not parse, or changes nothing"}
@@ -259,7 +257,7 @@ class _Planting:
 
     def _decide(self, fault: Fault, measured: Measured) -> bool:
         def draft() -> Draft:
-            sound = self.search.bench.package.tree
+            sound = self._package.tree
             faulty = fault.applied(sound[fault.path])
             hidden = without_tests(sound, measured["fail"])
             origin: dict[str, JSON] = {
@@ -275,76 +273,51 @@ class _Planting:
                 origin,
             )
 
-        label = f"{fault.path} {fault.function} {fault.rule}"
-        return self.search.collection.decide(label, measured, draft)
+        return self.search.decide(f"{fault.path} {fault.function} {fault.rule}", measured, draft)
 
+    def _trial(self, fault: Fault, report: str) -> Measured:
+        """Runs the tests that call the fault's function, then the whole suite.
 
-@dataclass(frozen=True, slots=True)
-class FaultTrial:
-    """One fault, measured: first by the tests that call its function, then by the whole suite."""
-
-    bench: Bench
-    sound: Sound
-    fault: Fault
-    repeats: int
-    report: str = ""  # an author's, in place of a text of ours
-
-    def measured(self) -> Measured:
-        """Returns the deciding tests, the others and the text; or why the fault makes no task."""
-        before = self.bench.package.tree
-        path = self.fault.path
-        tree = {**before, path: self.fault.applied(before[path])}
-        probe = self.bench.probe(tree, only=self._callers)
-        if reason := self._unfit(probe, self._callers):
+        Returns the deciding tests, the others and the text; or why the fault makes no task. The
+        text is an author's `report`, if there is one.
+        """
+        bench, before, path = self.search.bench, self._package.tree, fault.path
+        tree = {**before, path: fault.applied(before[path])}
+        callers = self.sound.callers[path, fault.def_line]
+        if reason := self._unfit(bench.probe(tree, only=callers), callers, callers):
             return {"refused": reason}
-        comparison = Comparison(self.bench, self.sound.stable, before, tree, self.repeats)
+        comparison = Comparison(bench, self.sound.stable, before, tree, self.search.plan.repeats)
         measured, whole = comparison.tests()
         if "refused" in measured:
             return measured
-        if reason := self._unfit(whole, measured["fail"]):
+        fail, fixed = measured["fail"], fault.fixed_lines(before[path])
+        if reason := self._unfit(whole, fail, callers):
             return {"refused": reason}
-        fixed = self.fault.fixed_lines(before[path])
-        if not self.report:
-            failures = comparison.failures(whole, measured["fail"])
-            return measured | comparison.issue(failures, fixed)
-        trees, fail = (before, tree), measured["fail"]
-        if problem := problem_of(
-            self.bench, trees, self.report, tests=fail, fixed=fixed, path=path
-        ):
+        if not report:
+            return measured | comparison.issue(comparison.failures(whole, fail), fixed)
+        trees = (before, tree)
+        if problem := problem_of(bench, trees, report, tests=fail, fixed=fixed, path=path):
             return measured | {"refused": "its report does not hold", "why": problem}
-        return measured | {"issue": self.report}
+        return measured | {"issue": report}
 
-    @property
-    def _callers(self) -> tuple[str, ...]:
-        return self.sound.callers[self.fault.path, self.fault.def_line]
-
-    def _unfit(self, probe: Probe, tests: Iterable[str]) -> str:
+    def _unfit(self, probe: Probe, tests: Sequence[str], callers: Sequence[str]) -> str:
         """Says why nobody would have left such a fault; empty if somebody could."""
         if probe.problem:
             return without_results(probe.problem)
         failing = [test for test in tests if probe.results.get(test, "MISSING") in BAD]
-        functions = {plain_name(test) for test in failing}
         if not failing:
             return "no test notices"
+        functions = {plain_name(test) for test in failing}
         if len(functions) > MAX_FAILING_FUNCTIONS or len(failing) > MAX_FAILING_TESTS:
             return "breaks too much"
-        noticing = set(self._callers).intersection(failing)
-        if len(noticing) > max(1, MAIN_SHARE * len(self._callers)):
+        if len(set(callers).intersection(failing)) > max(1, MAIN_SHARE * len(callers)):
             return "breaks the main use of its function"
-        errors = [_error(probe.failures.get(test)) for test in failing]
-        if all(_AT_ONCE.search(error) for error in errors):
+        failures = [probe.failures.get(test) for test in failing]
+        errors = [f"{failure.kind} {failure.message}" if failure else "" for failure in failures]
+        if all(map(_AT_ONCE.search, errors)):
             return "would have been met at once"
         try:
-            without_tests(self.bench.package.tree, failing)
+            without_tests(self._package.tree, failing)
         except UnreachableError:
             return "its tests cannot be hidden"
         return ""
-
-
-def _error(failure: Failure | None) -> str:
-    return f"{failure.kind} {failure.message}" if failure else ""
-
-
-def _answered(message: Message, measured: Measured) -> list[Message]:
-    why = f"{measured['refused']}. {measured.get('why', '')}".strip()
-    return [message, {"role": "user", "content": _BACK.format(why=why)}]

@@ -5,7 +5,13 @@ score moved and nothing explains it, `render_text` prints the health report.
 `read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
-from meta_agent.readers.evidence._metrics import MEANINGS, THRESHOLDS, Threshold, meaning_of
+from meta_agent.readers.evidence._metrics import (
+    MEANINGS,
+    THRESHOLDS,
+    Threshold,
+    meaning_of,
+    rests_on,
+)
 from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.readers.evidence.build import build_evidence
 from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
@@ -14,7 +20,7 @@ from meta_agent.readers.evidence.gap import gap
 from meta_agent.readers.evidence.health import render_text
 from meta_agent.readers.evidence.probe import probe
 from meta_agent.readers.evidence.reference import reference_of
-from meta_agent.readers.foreign.reading import MINIMUM, ForeignReport, read_foreign, rests_on
+from meta_agent.readers.foreign.reading import MINIMUM, ForeignReport, read_foreign
 
 __all__ = [
     "MEANINGS",

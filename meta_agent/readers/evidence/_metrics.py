@@ -21,6 +21,13 @@ class Meaning(NamedTuple):
     command: str = ""
 
 
+class Basis(NamedTuple):
+    """`unit` names what a metric is a share of, `needs` the fields that it is read from."""
+
+    unit: str
+    needs: tuple[str, ...]
+
+
 class Threshold(NamedTuple):
     """Alert when the metric is above or below the limit. `pattern` matches a whole full name."""
 
@@ -40,6 +47,10 @@ MEANINGS: Final = tuple(
     Meaning(name, *(_SHARED.get(text, text) for text in texts))
     for name, texts in _TABLES["metric"].items()
 )
+BASES: Final = {
+    pattern: Basis(unit, tuple(needs)) for pattern, (unit, *needs) in _TABLES["basis"].items()
+}
+UNITS: Final[Mapping[str, str]] = _TABLES["unit"]
 THRESHOLDS: Final = tuple(
     Threshold(
         name,
@@ -64,6 +75,17 @@ def meaning_of(name: str) -> Meaning:
     return next((row for row in MEANINGS if re.fullmatch(row.pattern, name)), Meaning("", ""))
 
 
+@cache
+def basis_of(name: str) -> Basis:
+    """Returns what a metric rests on, by its full name."""
+    return next(basis for pattern, basis in BASES.items() if re.fullmatch(pattern, name))
+
+
+def rests_on(name: str) -> tuple[str, ...]:
+    """Returns the fields that a metric, by its full name, cannot be read without."""
+    return basis_of(name).needs
+
+
 def threshold_alerts(metrics: Mapping[str, float]) -> list[Alert]:
     """Returns the alerts of the table, in its order and then by name."""
     alerts = []
@@ -74,16 +96,11 @@ def threshold_alerts(metrics: Mapping[str, float]) -> list[Alert]:
 
 
 def _alert(row: Threshold, name: str, value: float) -> Alert | None:
-    crossed = _level(row, value)
-    if crossed is None:
-        return None
-    level, limit = crossed
-    message = f"{row.says}: {value:.3g} is {row.side} {limit:g}"
-    return Alert(name, value, level, limit, name.partition(".")[0], message, row.source)
-
-
-def _level(row: Threshold, value: float) -> tuple[Level, float] | None:
     sign = 1 if row.side == "above" else -1
-    if row.critical is not None and sign * (value - row.critical) > 0:
-        return "CRITICAL", row.critical
-    return ("WARN", row.warn) if sign * (value - row.warn) > 0 else None
+    limits: tuple[tuple[Level, float | None], ...]
+    limits = (("CRITICAL", row.critical), ("WARN", row.warn))
+    for level, limit in limits:
+        if limit is not None and sign * (value - limit) > 0:
+            message = f"{row.says}: {value:.3g} is {row.side} {limit:g}"
+            return Alert(name, value, level, limit, name.partition(".")[0], message, row.source)
+    return None

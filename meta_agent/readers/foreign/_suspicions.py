@@ -43,12 +43,12 @@ class Suspicions:
                 self.matches[name] += 1
                 self.solved[name] += bool(rollout.outcome)
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self, *, with_outcomes: bool) -> dict[str, float]:
         """Returns the share of rollouts that match, and of these the share that is solved."""
         metrics: dict[str, float] = {}
-        for name in SUSPICIONS:
-            if self.matches[name]:
-                metrics[f"suspect.{name}"] = self.matches[name] / self.n
+        for name in filter(self.matches.get, SUSPICIONS):
+            metrics[f"suspect.{name}"] = self.matches[name] / self.n
+            if with_outcomes:
                 metrics[f"suspect.{name}.solved"] = self.solved[name] / self.matches[name]
         return metrics
 

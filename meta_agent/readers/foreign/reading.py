@@ -6,21 +6,22 @@ and of missing rewards are taken over all attempts. A field that is missing is n
 0. One pass; memory by group, by task and 16 bytes a rollout (for duplicates).
 
 Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
-(quantiles of a sample; what `suspect` looks for stands in `_suspicions.py`). What each number is
-stands in `metrics.toml`, which attempts are behind an alert is found by `_behind.py`.
+(quantiles of a sample; `_suspicions.py` says what `suspect` looks for). `metrics.toml` says what
+each number is, what it is a share of, and which fields it is read from. `_behind.py` finds the
+attempts behind an alert.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._metrics import is_share, threshold_alerts
+from meta_agent.readers.evidence._metrics import UNITS, basis_of, is_share, threshold_alerts
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._running import share
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
@@ -46,35 +47,18 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
     "flags": "answers read and attacks on the grader, beyond what calls look like",
     "task": "tasks by name (told apart by their prompts instead)",
 }
-_ON_OUTCOME = (
-    "reward_corr_",
-    "reward_follows",
-    "misordered",
-    "tied",
-    "dead_solved",
-    "dead_unsolved",
-    "reward_turns_corr_w",
-)
-_ON_FLAGS = ("flag", "leak", "tamper")
-_ON_TOOLS: Final = (
-    *("tool", "actionless", "repeated_action", "sequence_div", "edit", "self_test"),
-    *("view_before", "first_edit", "test_fail", "retry_after"),
-)
-
-_ON_TOKENS: Final = ("mean_logprob", "inexact_share")
-_OF_GROUPS: Final = ("dead_group_ratio", "reward_spread", "rv_std_over_mean", "sequence_diversity")
-_NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
+# The layers of conduct, by the fields that they are read from.
+_TURNS: Final = ("turns",)
+_CALLS: Final = ("tool_events",)
+_RESULTS: Final = ("tool_events", "tool_ok")
+_ENDINGS: Final = ("stop_reason",)
+_READ_WITH: Final = {("tokens",): _TURNS, ("cut_replies",): _TURNS, ("flags",): _CALLS}
+_PAID: Final = ("rewards",)
+_PAID_AND_JUDGED: Final = ("rewards", "outcome")
 
 
 MINIMUM: Final = 10
 """How many attempts or calls an alert needs. It needs half as many groups."""
-
-
-class Seen(NamedTuple):
-    """What a metric is a share of: how many, and of what."""
-
-    n: int
-    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +140,15 @@ def read_foreign(rollouts: Iterable[Rollout]) -> ForeignReport:
 class _Reader:
     n: int = 0
     score: ScoreLayer = field(default_factory=ScoreLayer)
-    signal: SignalLayer = field(default_factory=SignalLayer)
-    judged: SignalLayer = field(default_factory=SignalLayer)  # reward and outcome both known
-    acting: BehaviourLayer = field(default_factory=BehaviourLayer)
-    calling: BehaviourLayer = field(default_factory=BehaviourLayer)  # tool events known
-    checked: BehaviourLayer = field(default_factory=BehaviourLayer)  # and whether they worked
-    ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
+    scores: dict[str, ScoreLayer] = field(default_factory=lambda: defaultdict(ScoreLayer))
+    signal: dict[tuple[str, ...], SignalLayer] = field(
+        default_factory=lambda: {needs: SignalLayer() for needs in (_PAID, _PAID_AND_JUDGED)}
+    )
+    behaviour: dict[tuple[str, ...], BehaviourLayer] = field(
+        default_factory=lambda: {
+            needs: BehaviourLayer() for needs in (_TURNS, _CALLS, _RESULTS, _ENDINGS)
+        }
+    )
     behind: Behind = field(default_factory=Behind)
     suspicions: Suspicions = field(default_factory=Suspicions)
     shape: Shape = field(default_factory=Shape)
@@ -174,11 +161,10 @@ class _Reader:
     formats: Counter[str] = field(default_factory=Counter)
     rewarded: int = 0  # rollouts with a finite reward
     judged_domains: set[str] = field(default_factory=set)
-    scores: dict[str, ScoreLayer] = field(default_factory=lambda: defaultdict(ScoreLayer))
 
     def add(self, rollout: Rollout) -> None:
-        self.n += 1
         unknown = _absent(rollout)
+        self.n += 1
         self.present.update(name for name in NEEDED_FOR if name not in unknown)
         self.tasks.add(rollout.task_key)
         self.policies[rollout.policy] += 1
@@ -186,30 +172,26 @@ class _Reader:
         self.rewarded += bool(rollout.rewards) and math.isfinite(rollout.total_reward)
         if rollout.outcome is not None:
             self.judged_domains.add(rollout.domain)
-        self.outcomes += rollout.outcome is not None
+            self.outcomes += 1
         self.errors[rollout.error.kind if rollout.error else ""] += 1
         self.weighing |= {name for name in rollout.rewards if rollout.weights.get(name, 1.0)}
+        self._add_to_layers(rollout, unknown)
+        self.behind.add(rollout)
+        self.shape.add(rollout, "rewards" not in unknown)
+
+    def _add_to_layers(self, rollout: Rollout, unknown: frozenset[str]) -> None:
         if "outcome" not in unknown:
             self.score.add(rollout)
             self.scores[rollout.domain or "unnamed"].add(rollout)
         if "rewards" not in unknown:
-            self.signal.add(rollout)
+            self.signal[_PAID].add(rollout)
             if rollout.outcome is not None:
-                self.judged.add(rollout)
-        self._add_conduct(rollout, unknown)
-        self.behind.add(rollout)
-        self.shape.add(rollout, "rewards" not in unknown)
-
-    def _add_conduct(self, rollout: Rollout, unknown: frozenset[str]) -> None:
-        if "turns" not in unknown:
-            self.acting.add(rollout)
+                self.signal[_PAID_AND_JUDGED].add(rollout)
+        for needs, layer in self.behaviour.items():
+            if unknown.isdisjoint(needs):
+                layer.add(rollout)
         if "tool_events" not in unknown:
-            self.calling.add(rollout)
             self.suspicions.add(rollout)
-            if "tool_ok" not in unknown:
-                self.checked.add(rollout)
-        if "stop_reason" not in unknown:
-            self.ending.add(rollout)
 
     def report(self) -> ForeignReport:
         tasks = sorted(self.score.tasks.items()) if self.outcomes else ()
@@ -219,32 +201,44 @@ class _Reader:
             behaviour=_finite(self._behaviour()),
             per_task={t: (v.n, v.solved, v.clean) for t, v in tasks},
         )
-        alerting = _selected(evidence.metrics(), self._worth_an_alert)
-        alerts = self._counted((*threshold_alerts(alerting), *rule_alerts(evidence, None)))
-        evidence = replace(evidence, alerts=alerts)
+        totals = self._totals()
+        evidence = replace(evidence, alerts=tuple(self._alerts(evidence, totals)))
         present = {name: self.present[name] for name in NEEDED_FOR}
         present["outcome"] = present["outcome"] if self.outcomes else 0
         present["cut_replies"] = present["cut_replies"] if self._all_endings_of_replies_known else 0
-        shape = _finite(self.shape.metrics() | self._suspicions())
-        policies = dict(sorted(self.policies.items()))
+        suspicions = self.suspicions.metrics(with_outcomes=self.outcomes > 0)
+        shape = _finite(self.shape.metrics() | suspicions)
         several = len(self.judged_domains) > 1
-        apart = {n: s.metrics() for n, s in sorted(self.scores.items())} if several else {}
-        behind = {alert.metric: self._behind(alert.metric) for alert in alerts}
-        shares = {*evidence.metrics(), *(f"shape.{name}" for name in shape)}
-        over = {name: self._seen_of(name) for name in sorted(shares) if is_share(name)}
+        shares = filter(is_share, {*evidence.metrics(), *(f"shape.{name}" for name in shape)})
+        over = {name: self._over(name, totals) for name in sorted(shares)}
         return ForeignReport(
-            self.n, evidence, shape, present, len(self.tasks), policies, apart, behind,
-            {name: f"{basis.n} {basis.unit}" for name, basis in over.items()}, dict(self.formats),
-        )  # fmt: skip
-
-    def _counted(self, alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-        """Returns the alerts that rest on enough, each with its number and unit."""
-        pairs = ((alert, self._seen_of(alert.metric)) for alert in alerts)
-        return tuple(
-            replace(alert, message=f"{alert.message} (n = {basis.n} {basis.unit})")
-            for alert, basis in pairs
-            if basis.n >= (MINIMUM // 2 if basis.unit == "groups" else MINIMUM)
+            n=self.n,
+            evidence=evidence,
+            shape=shape,
+            present=present,
+            tasks=len(self.tasks),
+            policies=dict(sorted(self.policies.items())),
+            benchmarks={n: s.metrics() for n, s in sorted(self.scores.items())} if several else {},
+            behind={alert.metric: self._behind(alert.metric) for alert in evidence.alerts},
+            over={name: f"{n} {unit}" for name, (n, unit) in over.items()},
+            formats=dict(self.formats),
         )
+
+    def _alerts(self, evidence: Evidence, totals: Mapping[str, int]) -> Iterator[Alert]:
+        """Yields the alerts that rest on enough, each with its number and unit.
+
+        A reward component of weight 0 only measures, so nobody is told that it does not teach.
+        """
+        metrics = {
+            name: value
+            for name, value in evidence.metrics().items()
+            if not name.startswith("signal.component.")
+            or name.removeprefix("signal.component.").rpartition(".")[0] in self.weighing
+        }
+        for alert in (*threshold_alerts(metrics), *rule_alerts(evidence, None)):
+            n, unit = self._over(alert.metric, totals)
+            if n >= (MINIMUM // 2 if unit == "groups" else MINIMUM):
+                yield replace(alert, message=f"{alert.message} (n = {n} {unit})")
 
     @property
     def _all_endings_of_replies_known(self) -> bool:
@@ -256,71 +250,47 @@ class _Reader:
 
     def _behind(self, metric: str) -> tuple[Attempt, ...]:
         """Returns the attempts behind an alert. For groups they are the first attempt of each."""
-        name = metric.partition(".")[2]
-        if name == "sequence_diversity":
-            alike = {k: v.total() for k, v in self.calling.sequences.items() if len(v) == 1}
-            return self.behind.of_groups(group for group, n in alike.items() if n > 1)
-        if name in _OF_GROUPS or name == "low_signal":
-            return self.behind.of_groups(self.signal.dead_groups())
+        if metric == "behaviour.sequence_diversity":
+            sequences = self.behaviour[_CALLS].sequences.items()
+            alike = [name for name, ways in sequences if len(ways) == 1 and ways.total() > 1]
+            return self.behind.of_groups(alike)
+        if basis_of(metric).unit == "groups":
+            return self.behind.of_groups(self.signal[_PAID].dead_groups())
         return self.behind.of(metric)
 
-    def _seen_of(self, metric: str) -> Seen:
-        """Returns what a metric is a share of, and how many of those there are."""
-        layer, _, name = metric.partition(".")
-        basis = self._bases().get(name.partition(".solved")[0])
-        if basis is not None:
-            return basis
-        if layer == "score":
-            return Seen(self.score.counts["n"] or self.n, "attempts with an outcome, or lost")
-        if layer == "signal":
-            both = self.judged if _on_outcome(name) else self.signal
-            of = "an outcome and a reward" if _on_outcome(name) else "a reward"
-            return Seen(both.n, f"attempts with {of}")
-        if layer == "shape":
-            calls = name.startswith("suspect")
-            calling = Seen(self.suspicions.n, "attempts whose tool calls are known")
-            return calling if calls else Seen(self.shape.chars.n, "attempts with messages")
-        if _on_ending(name):
-            return Seen(self.n, "attempts")
-        return Seen(self.calling.n or self.n, "attempts whose tool calls are known")
+    def _over(self, metric: str, totals: Mapping[str, int]) -> tuple[int, str]:
+        """Returns how many things a metric is a share of, and what they are."""
+        unit = basis_of(metric).unit
+        if unit == "calls_of_tool":
+            tool = metric.removeprefix("behaviour.tool_failure.")
+            return self.behaviour[_RESULTS].calls[tool], UNITS[unit]
+        return totals[unit], UNITS[unit]
 
-    def _bases(self) -> dict[str, Seen]:
-        counts, calls = self.calling.counts, Seen(sum(self.calling.calls.values()), "tool calls")
-        results = Seen(sum(self.checked.calls.values()), "tool calls whose result is told")
-        groups = Seen(sum(count > 1 for count in self.shape.groups.values()), "groups")
-        checked = self.checked.counts
-        red = checked if any(self.checked.calls.values()) else self.acting.counts
-        edits = Seen(checked["edit_calls"], "edits whose result is told")
-        editing = Seen(counts["edited"], "attempts that edited")
-        of_groups = (*_OF_GROUPS, "low_signal", "dead_solved_ratio", "dead_unsolved_ratio")
-        tools = dict.fromkeys(self.calling.calls)
+    def _totals(self) -> dict[str, int]:
+        """Returns how many there are of each unit that `metrics.toml` names."""
+        acting, calling, checked = (self.behaviour[n] for n in (_TURNS, _CALLS, _RESULTS))
         return {
-            "submit_after_fail": Seen(red["ended_red"], "attempts whose last test failed"),
-            "test_fail_rate": Seen(checked["tests"], "test runs"),
-            "retry_after_fail": Seen(checked["failed_tests"], "failed test runs"),
-            "edit_failure_rate": edits,
-            "edit_failure": edits,
-            "edit_then_test": editing,
-            "view_before_edit": editing,
-            "leak": Seen(self.calling.solved, "solved attempts"),
-            "leak_share_of_solved": Seen(self.calling.solved, "solved attempts"),
-            "repeated_action_rate": calls,
-            **{f"tool_share.{tool}": calls for tool in tools},
-            "tool_failure_rate": results,
-            **{f"tool_failure.{t}": Seen(self.checked.calls[t], "calls of it") for t in tools},
-            "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
-            "actionless_turns": Seen(counts["turns"], "turns"),
-            "cut_replies": Seen(self.acting.counts["turns"], "replies"),
-            "mean_logprob": Seen(self.acting.token_rows, "attempts with token rows"),
-            "inexact_share": Seen(self.acting.token_rows, "attempts with token rows"),
-            "infra_share": Seen(self.n, "attempts"),
-            "reward_missing": Seen(self.n, "attempts"),
-            "empty_patch": Seen(self.shape.patches, "attempts whose patch is known"),
-            "unanswered": Seen(self.shape.calls, "tool calls whose answers have ids"),
-            "success_known": Seen(self.outcomes, "attempts whose outcome is known"),
-            "task_mean": Seen(len(self.score.tasks), "tasks"),
-            "task_repeats": groups,
-            **dict.fromkeys(of_groups, groups),
+            "attempts": self.n,
+            "judged": self.outcomes,
+            "tasks": len(self.score.tasks),
+            "scored": self.score.counts["n"] or self.n,
+            "groups": sum(count > 1 for count in self.shape.groups.values()),
+            "paid": self.signal[_PAID].n,
+            "paid_and_judged": self.signal[_PAID_AND_JUDGED].n,
+            "token_rows": acting.token_rows,
+            "replies": acting.counts["turns"],
+            "acting": acting.n,
+            "solved": calling.solved,
+            "calling": calling.n or self.n,
+            "edited": calling.counts["edited"],
+            "calls": calling.calls.total(),
+            "turns": calling.counts["turns"],
+            "results": checked.calls.total(),
+            **{n: checked.counts[n] for n in ("tests", "failed_tests", "edit_calls", "ended_red")},
+            "suspected": self.suspicions.n,
+            "patches": self.shape.patches,
+            "answerable": self.shape.calls,
+            "texts": self.shape.chars.n,
         }
 
     def _score(self) -> dict[str, float]:
@@ -337,48 +307,42 @@ class _Reader:
             {"n": float(self.n), **numbers, "infra_share": share(machines, self.n)} if kinds else {}
         )
 
-    def _worth_an_alert(self, metric: str) -> bool:
-        """Returns False for a reward component of weight 0.
-
-        It only measures, so it need not teach.
-        """
-        inner = metric.removeprefix("signal.component.")
-        return inner == metric or inner.rpartition(".")[0] in self.weighing
-
-    def _suspicions(self) -> dict[str, float]:
-        metrics = self.suspicions.metrics()
-        if self.outcomes:
-            return metrics
-        return _selected(metrics, lambda name: not name.endswith(".solved"))
-
     def _signal(self) -> dict[str, float]:
-        if not self.signal.n:
-            return {}
-        always = _selected(self.signal.metrics(), lambda name: not _on_outcome(name))
-        always["reward_missing"] = 1 - share(self.rewarded, self.n)
-        if always.get("groups") == 1:
-            always.pop("rv_std_over_mean")  # one group is alike to itself
+        """Returns each metric of the rewards from the rollouts that hold what it rests on."""
+        metrics = {
+            name: value
+            for needs, layer in self.signal.items()
+            for name, value in (layer.metrics() if layer.n else {}).items()
+            if basis_of(f"signal.{name}").needs == needs
+        }
+        if metrics:
+            metrics["reward_missing"] = 1 - share(self.rewarded, self.n)
+        if metrics.get("groups") == 1:
+            metrics.pop("rv_std_over_mean")  # one group is alike to itself
         if not self.present["turns"]:
-            always.pop("reward_turns_corr", None)
-        return always | (_selected(self.judged.metrics(), _on_outcome) if self.judged.n else {})
+            metrics.pop("reward_turns_corr", None)
+        return metrics
 
     def _behaviour(self) -> dict[str, float]:
-        """Returns each part from the rollouts that hold what it rests on."""
-        metrics = _selected(self.acting.metrics(), _on_nothing)
-        called = any(self.calling.calls.values())
-        calling = self.calling.metrics()
-        metrics |= _selected(
-            calling, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS
-        )
-        if any(self.checked.calls.values()):
-            metrics |= _selected(self.checked.metrics(), _on_ok)
-        of_all = share(self.ending.n, self.n)
-        endings = _selected(self.ending.metrics(), _on_ending)
-        metrics |= {name: value * of_all for name, value in endings.items()}
-        if self._all_endings_of_replies_known:
-            metrics |= _selected(self.acting.metrics(), lambda name: name == "cut_replies")
-        flagged = self.calling.metrics() if self.calling.counts["flagged"] else {}
-        return metrics | _selected(flagged, lambda name: name.startswith(_ON_FLAGS))
+        """Returns each metric of conduct from the rollouts that hold what it rests on."""
+        metrics: dict[str, float] = {}
+        for read_from, layer in self.behaviour.items():
+            for name, value in layer.metrics().items():
+                needs = basis_of(f"behaviour.{name}").needs
+                if _READ_WITH.get(needs, needs) == read_from and self._shows(name, needs):
+                    of_all = share(layer.n, self.n) if needs == _ENDINGS else 1.0
+                    metrics[name] = value * of_all
+        return metrics
+
+    def _shows(self, name: str, needs: tuple[str, ...]) -> bool:
+        """Returns False for a metric that would be a share of nothing."""
+        if needs == ("cut_replies",):
+            return self._all_endings_of_replies_known
+        if needs == ("flags",):
+            return self.behaviour[_CALLS].counts["flagged"] > 0
+        if needs in (_CALLS, _RESULTS) and name != "tool_calls_mean":
+            return self.behaviour[needs].calls.total() > 0
+        return True
 
 
 def _absent(rollout: Rollout) -> frozenset[str]:
@@ -389,59 +353,6 @@ def _absent(rollout: Rollout) -> frozenset[str]:
     return frozenset(missing | ({"tokens"} if rollout.tokens is None else set()))
 
 
-def rests_on(metric: str) -> tuple[str, ...]:
-    """Returns the fields that a metric, by its full name, cannot be read without."""
-    layer, _, name = metric.partition(".")
-    if layer == "score":
-        return ("outcome", "flags") if "clean" in name else ("outcome",)
-    if layer == "signal":
-        return ("rewards", "outcome") if _on_outcome(name) else ("rewards",)
-    if layer != "behaviour":
-        paid = ("messages", "rewards") if name.startswith("reward_") else ("messages",)
-        return ("tool_events",) if name.startswith("suspect") else paid
-    if name in _ON_TOKENS:
-        return ("tokens",)
-    if name == "cut_replies":
-        return ("cut_replies",)
-    if name.startswith(_ON_FLAGS):
-        return ("flags",)
-    if _on_ok(name):
-        return ("tool_events", "tool_ok")
-    return (
-        ("tool_events",)
-        if _on_tools(name)
-        else ("stop_reason",)
-        if _on_ending(name)
-        else ("turns",)
-    )
-
-
-def _selected(metrics: Mapping[str, float], keep: Callable[[str], bool]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if keep(name)}
-
-
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
     """Returns the finite metrics: rewards of other tools may be of any size."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _on_outcome(name: str) -> bool:
-    inner = name.rpartition(".")[2] if name.startswith("component.") else name
-    return inner.startswith((*_ON_OUTCOME, "corr_", "turns_corr_w", "flagged_reward"))
-
-
-def _on_tools(name: str) -> bool:
-    return name.startswith(_ON_TOOLS)
-
-
-def _on_ok(name: str) -> bool:
-    return name.startswith(("tool_failure", "edit_failure", "test_fail", "retry_", "submit_after"))
-
-
-def _on_ending(name: str) -> bool:
-    return name.startswith(("stop.", "truncation", "submit_rate"))
-
-
-def _on_nothing(name: str) -> bool:
-    of_others = _on_tools(name) or _on_ending(name) or name.startswith(_ON_FLAGS)
-    return not of_others and name != "cut_replies"

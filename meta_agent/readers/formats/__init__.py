@@ -6,7 +6,6 @@ attempt wrote. A new format is one `Format`, listed in `_registry.py`.
 """
 
 from meta_agent.readers.formats._draft import absent, attempt_messages, judged, origin, prompt_of
-from meta_agent.readers.formats._mapped import by_our_names
 from meta_agent.readers.formats._read import Reading, read_rollouts
 from meta_agent.readers.formats._registry import FORMATS, sniff
 
@@ -15,7 +14,6 @@ __all__ = [
     "Reading",
     "absent",
     "attempt_messages",
-    "by_our_names",
     "judged",
     "origin",
     "prompt_of",

@@ -53,20 +53,11 @@ def _claims_mini(value: JSON) -> int:
         before_it_had_a_name = has(value.get("info"), "exit_status", "submission")
         is_mini = named_format or before_it_had_a_name
         return CERTAIN if is_mini and isinstance(value.get("messages"), list) else 0
-    return 2 if _is_dialogue(value) and any(map(_acts, value)) else 0
-
-
-def _acts(item: JSON) -> bool:
-    content = item.get("content")
-    return item["role"] == "assistant" and isinstance(content, str) and bool(_FENCE.search(content))
-
-
-def _is_dialogue(value: JSON) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) >= 2
-        and all(isinstance(item, dict) and "role" in item and "content" in item for item in value)
-    )
+    is_list = isinstance(value, list) and len(value) >= 2
+    if not is_list or not all(has(item, "role", "content") for item in value):
+        return 0
+    replies = (item["content"] for item in value if item["role"] == "assistant")
+    return 2 if any(isinstance(text, str) and _FENCE.search(text) for text in replies) else 0
 
 
 def _expand_mini(placed: Placed) -> Iterator[Placed]:
@@ -205,7 +196,11 @@ def _claims_swe_agent(value: JSON) -> int:
 
 
 def _read_swe_agent(row: Row, count: Count) -> Draft:
-    steps = [_step(item, i) for i, item in enumerate(row.items("trajectory") or (), 1)]
+    steps: list[Row] = []
+    for number, item in enumerate(row.items("trajectory") or (), 1):
+        if not isinstance(item, dict):
+            raise RowError("a step: expected an object", f"step {number}")
+        steps.append(Row(item))
     about = row.object("info")
     status = about.text("exit_status")
     if not about or not (steps or status):
@@ -213,12 +208,24 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     draft = _SWE_AGENT.draft(row, count)
     before = _before(row, steps[0] if steps else Row({}), count)
     draft.prompt, draft.prompt_messages = before, len(before)
-    draft.messages = [*before, *(m for step in steps for m in _messages_of_step(step))]
-    draft.tool_events = [event for turn, step in enumerate(steps) for event in _event(turn, step)]
+    draft.messages, draft.tool_events = list(before), []
+    for turn, step in enumerate(steps):
+        action = (step.text("action") or "").strip()
+        parts = filter(None, (step.text("thought"), action))
+        reply, observation = step.text("response"), step.text("observation")
+        draft.messages.append({"role": "assistant", "content": reply or "\n".join(parts)})
+        if observation:
+            draft.messages.append({"role": "user", "content": observation})
+        if action:
+            call = {"command": action}
+            event = ToolEvent(turn, action.split()[0], call, observation or "", True)
+            draft.tool_events.append(event)
     draft.turns = len(steps)
     draft.policy = _model(row)
     draft.stop_reason, draft.error = _ending_of_swe_agent(status or "")
-    draft.verifier_inputs = _submitted(about)
+    submission = about.get("submission")  # of a reviewer's pick it is an object
+    if isinstance(submission, str) or (submission is None and "submission" in about.values):
+        draft.verifier_inputs = {"patch": submission or ""}
     stats = about.object("model_stats")
     received = stats.number("tokens_received")
     tokens = () if received is None else (stats.number("tokens_sent"), received)
@@ -227,20 +234,6 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     draft.timings = {"tools": sum(seconds)} if seconds else {}
     draft.domain = "swe"
     return draft
-
-
-def _submitted(about: Row) -> dict[str, JSON]:
-    """Returns the patch: a blank one if nothing was handed in, none if the file is silent."""
-    submission = about.get("submission")  # of a reviewer's pick it is an object
-    if isinstance(submission, str):
-        return {"patch": submission}
-    return {"patch": ""} if "submission" in about.values and submission is None else {}
-
-
-def _step(item: JSON, number: int) -> Row:
-    if not isinstance(item, dict):
-        raise RowError("a step: expected an object", f"step {number}")
-    return Row(item)
 
 
 def _before(row: Row, first: Row, count: Count) -> list[Message]:
@@ -252,24 +245,6 @@ def _before(row: Row, first: Row, count: Count) -> list[Message]:
             break
         items.append(item)
     return parse_messages(items, "query", count)
-
-
-def _messages_of_step(step: Row) -> tuple[Message, ...]:
-    parts = filter(None, (step.text("thought"), _action(step)))
-    reply: Message = {"role": "assistant", "content": step.text("response") or "\n".join(parts)}
-    observation = step.text("observation")
-    return (reply, {"role": "user", "content": observation}) if observation else (reply,)
-
-
-def _action(step: Row) -> str:
-    return (step.text("action") or "").strip()
-
-
-def _event(turn: int, step: Row) -> Iterator[ToolEvent]:
-    action = _action(step)
-    if action:
-        result = step.text("observation") or ""
-        yield ToolEvent(turn, action.split()[0], {"command": action}, result, True)
 
 
 def _ending_of_swe_agent(status: str) -> tuple[StopReason | None, RolloutFailure | None]:

@@ -91,20 +91,17 @@ def _expand_report(placed: Placed) -> Iterator[Placed]:
         yield placed
         return
     whole_run = has(report, "resolved_ids")
-    states = _states_of_run(report) if whole_run else {n: _state(v) for n, v in report.items()}
+    states: dict[str, JSON] = {}
+    for name, state in _STATES.items() if whole_run else ():
+        ids = report.get(name)
+        states |= dict.fromkeys(map(str, ids if isinstance(ids, list) else ()), state)
+    for name, verdict in () if whole_run else report.items():
+        resolved = as_object(verdict).get("resolved")
+        words = {True: "resolved", False: "unresolved"}
+        states[name] = words[resolved] if isinstance(resolved, bool) else resolved
     for name, state in states.items():
         row = {"instance_id": name, "state": state, "of_run": whole_run}
         yield Placed(f"{placed.place}[{name}]", row)
-
-
-def _states_of_run(report: dict[str, JSON]) -> dict[str, JSON]:
-    lists = ((report.get(name), state) for name, state in _STATES.items())
-    return {str(i): state for ids, state in lists if isinstance(ids, list) for i in ids}
-
-
-def _state(report: JSON) -> JSON:
-    resolved = as_object(report).get("resolved")
-    return ("unresolved", "resolved")[resolved] if isinstance(resolved, bool) else resolved
 
 
 def _identity_of_verdict(row: Row, path: Path) -> JSON:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from meta_agent.core.protocols import (
     JSON,
@@ -132,35 +132,29 @@ def to_rollout(
     messages, prompt_messages = draft.messages or [], draft.prompt_messages or 0
     if prompt_messages > first_reply(messages):
         imported[PROMPT_MESSAGES] = prompt_messages
+    same = (
+        *("domain", "seed", "harness_commit", "tokens", "weights", "advantage", "outcome"),
+        *("verifier_inputs", "error", "timings", "cost"),
+    )
     return Rollout(
         run=run,
         version=draft.version or IMPORTED,
-        domain=draft.domain,
         split="search",
         task_key=task,
         task_hash=prompt,
         group_id=group,
         sample_idx=sample,
-        seed=draft.seed,
-        harness_commit=draft.harness_commit,
         policy=draft.policy or "unknown",
         evaluator_hash=f"{IMPORTED}:{format_name}",
         messages=messages,
         tool_events=draft.tool_events or [],
-        tokens=draft.tokens,
         rewards=draft.rewards or {},
-        weights=draft.weights,
-        advantage=draft.advantage,
-        outcome=draft.outcome,
         outcome_detail={**draft.detail, IMPORTED: imported},
-        verifier_inputs=draft.verifier_inputs,
         stop_reason=draft.stop_reason or ("error" if draft.error else "returned"),
-        error=draft.error,
         flags=draft.flags or [],
         turns=draft.turns or 0,
         cut_replies=draft.replies_cut() or 0,
-        timings=draft.timings,
-        cost=draft.cost,
+        **{name: getattr(draft, name) for name in same},
     )
 
 
@@ -240,7 +234,8 @@ def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
         if message["role"] == "assistant":
             turn += 1
             for number, call in enumerate(message.get("tool_calls", ())):
-                event = _event(call, turn)
+                name, text = call["function"]["name"], call["function"]["arguments"]
+                event = ToolEvent(turn, name, arguments_of(text), "", True)
                 events.append(event)
                 waiting[call["id"] or f"#{turn}.{number}"] = event
         elif message["role"] == "tool" and waiting:
@@ -250,11 +245,6 @@ def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
             event.ok = not message.get("is_error", False)
             verdicts.append("is_error" in message)
     return events, bool(verdicts) and all(verdicts)
-
-
-def _event(call: dict[str, Any], turn: int) -> ToolEvent:
-    function = call["function"]
-    return ToolEvent(turn, function["name"], arguments_of(function["arguments"]), "", True)
 
 
 def arguments_of(text: JSON) -> dict[str, JSON]:

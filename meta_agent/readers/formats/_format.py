@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
 
-from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
+from meta_agent.core.protocols import JSON, Rollout, RolloutFailure, StopReason
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._row import Row, RowError, finite, has
+from meta_agent.readers.formats._row import Row, finite, has
 
 CERTAIN: Final = 3
 ERROR_CHARS: Final = 2000
@@ -43,7 +43,7 @@ class Format:
     what: str
     marks: str
     claims: Callable[[JSON], int]
-    read: Callable[[Row, Count], Draft]
+    read: Callable[[Row, Count], Draft | Rollout]
     expand: Callable[[Placed], Iterator[Placed]] | None = None
     identity: Callable[[Row, Path], JSON] | None = None
     attached: Attached | None = None
@@ -55,8 +55,8 @@ class Keys:
     """Which fields of a row hold what. Blanks separate alternatives; `a.b` is `b` of object `a`.
 
     `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
-    `tokens` are added up. `stops` turns a tool's words for an ending into ours, `skip` lists fields
-    that no record has a place for.
+    `tokens` are added up. `inputs` are what the verifier was given. `stops` turns a tool's words
+    for an ending into ours. `skip` lists fields that no record has a place for.
     """
 
     task: str = ""
@@ -75,6 +75,7 @@ class Keys:
     flags: str = ""
     usd: str = ""
     tokens: str = ""
+    inputs: str = ""
     skip: str = ""
     stops: Mapping[str, StopReason] = field(default_factory=dict)
 
@@ -82,6 +83,8 @@ class Keys:
         """Returns the draft of all that stands in the row as it is. Raises `RowError`."""
         row.skip(*self.skip.split())
         failure = row.text(*self.error.split())
+        rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
+        single = row.number(*self.reward.split())
         draft = Draft(
             task_key=row.label(*self.task.split()),
             group=row.label(*self.group.split()),
@@ -89,24 +92,27 @@ class Keys:
             policy=row.text(*self.policy.split()) or None,
             domain=row.text(*self.domain.split()) or "",
             version=row.text(*self.version.split()),
-            rewards=self._rewards(row, count),
+            rewards=rewards or (None if single is None else {"reward": single}),
             weights=numbers_of(row.object(self.weights), count) if self.weights else {},
             advantage=row.number(*self.advantage.split()),
             outcome=row.flag(*self.outcome.split()),
             error=RolloutFailure("infra", failure[:ERROR_CHARS]) if failure else None,
             stop_reason=self.stop_of(row, count),
             flags=row.words(self.flags) if self.flags else None,
-            cost=cost_of(row.number(*self.usd.split()), *_amounts(row, self.tokens)),
+            verifier_inputs={
+                name: value
+                for name in self.inputs.split()
+                if (value := row.get(name)) not in (None, {}, "")
+            },
+            # Tools write 0 tokens where they counted none.
+            cost=cost_of(
+                row.number(*self.usd.split()),
+                *(row.number(name) or None for name in self.tokens.split()),
+            ),
         )
         if needs_task and not draft.task_key:
             raise row.need(self.task.split()[0], "a name or a number")
         return draft
-
-    def _rewards(self, row: Row, count: Count) -> dict[str, float] | None:
-        """Returns rewards by name, or the single one under the name `reward`."""
-        rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
-        single = row.number(*self.reward.split())
-        return rewards or (None if single is None else {"reward": single})
 
     def stop_of(self, row: Row, count: Count) -> StopReason | None:
         """Returns how an attempt ended, in our words. Counts words that nobody knows."""
@@ -119,11 +125,6 @@ class Keys:
         if words:
             count(f"stop reason {words[0]}")
         return None
-
-
-def _amounts(row: Row, names: str) -> list[float | None]:
-    """Tools write 0 tokens where they counted none."""
-    return [row.number(name) or None for name in names.split()]
 
 
 def numbers_of(row: Row, count: Count) -> dict[str, float]:
@@ -170,17 +171,3 @@ def identity_by(*names: str) -> Callable[[Row, Path], JSON]:
         return values if any(value is not None for value in values) else None
 
     return identity
-
-
-__all__ = [
-    "CERTAIN",
-    "Attached",
-    "Count",
-    "Draft",
-    "Format",
-    "Keys",
-    "Placed",
-    "Row",
-    "RowError",
-    "has",
-]

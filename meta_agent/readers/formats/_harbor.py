@@ -11,7 +11,7 @@ outcome: `--solved-at 1` says that a full reward is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
@@ -70,7 +70,8 @@ def _read_atif(row: Row, count: Count) -> Draft:
     draft.converse(messages, _copied(steps, by_step))
     replies = [s for s in steps if s.get("source") == "agent" and not s.flag("is_copied_context")]
     draft.turns = len(replies)
-    draft.policy = about.policy or _model(replies)
+    models = filter(None, (step.text("model_name") for step in replies))
+    draft.policy = about.policy or next(models, None)
     draft.version, draft.cost = about.version, about.cost
     metrics = row.object("final_metrics")
     completion = metrics.number("total_completion_tokens")
@@ -131,10 +132,6 @@ def _result(result: JSON, calls: int, count: Count) -> Message:
     return {"role": "tool", "tool_call_id": str(source or ""), "content": content}
 
 
-def _model(replies: Iterable[Row]) -> str | None:
-    return next((name for step in replies if (name := step.text("model_name"))), None)
-
-
 ATIF: Final = Format(
     "atif",
     "ATIF trajectories (Harbor)",
@@ -159,13 +156,10 @@ _JUDGES: Final = ("verifier", "reward")
 
 
 def _claims_trial(value: JSON) -> int:
-    trials = as_object(value).get("trial_results")
-    of_job = isinstance(trials, list) and bool(trials) and all(map(_is_trial, trials))
-    return CERTAIN if of_job or _is_trial(value) else 0
-
-
-def _is_trial(value: JSON) -> bool:
-    return has(value, "task_name", "verifier_result", "exception_info")
+    in_job = as_object(value).get("trial_results")
+    trials = in_job if isinstance(in_job, list) and in_job else [value]
+    marks = ("task_name", "verifier_result", "exception_info")
+    return CERTAIN if all(has(trial, *marks) for trial in trials) else 0
 
 
 def _read_trial(row: Row, count: Count) -> Draft:
@@ -175,22 +169,15 @@ def _read_trial(row: Row, count: Count) -> Draft:
     draft.task_key, draft.group = about.task_key, None
     draft.rewards = numbers_of(row.object("verifier_result").object("rewards"), count) or None
     draft.policy, draft.cost = draft.policy or about.policy, draft.cost or about.cost
-    _end(draft, failed)
-    return draft
-
-
-def _end(draft: Draft, failed: Row) -> None:
-    """Says how the trial ended, where it failed."""
-    if not failed:
-        return
     kind = failed.text("exception_type") or "an exception"
-    if kind == "AgentTimeoutError":
+    if failed and kind == "AgentTimeoutError":
         draft.stop_reason = "wall_limit"
-        return
-    of_judge = any(word in kind.lower() for word in _JUDGES)
-    detail = f"{kind}: {failed.text('exception_message') or ''}"[:ERROR_CHARS]
-    draft.error = RolloutFailure("verifier" if of_judge else "infra", detail)
-    draft.stop_reason = "error"
+    elif failed:
+        of_judge = any(word in kind.lower() for word in _JUDGES)
+        detail = f"{kind}: {failed.text('exception_message') or ''}"[:ERROR_CHARS]
+        draft.error = RolloutFailure("verifier" if of_judge else "infra", detail)
+        draft.stop_reason = "error"
+    return draft
 
 
 HARBOR: Final = Format(

@@ -28,6 +28,7 @@ _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _KEYS: Final = Keys(
     task="id",
     policy="eval.model",
+    inputs="target metadata",
     domain="eval.task",
     # Events and what repeats the record's own fields, or says how the log itself is packed.
     skip="events events_data attachments timelines choices model_usage role_usage input output"
@@ -70,7 +71,10 @@ def _identity(row: Row, path: Path) -> JSON:
 def _read(row: Row, count: Count) -> Draft:
     if not row.object("eval") or row.label("id") is None:
         raise RowError("the log holds no samples: a header alone, or a run that ended before any")
-    row = Row({**row.values, "ending": _last_stop(row)}, used=row.used)
+    choices = row.object("output").items("choices")
+    word = as_object(choices[0]).get("stop_reason") if choices else None
+    ending = word if isinstance(word, str) else None
+    row = Row({**row.values, "ending": ending}, used=row.used)
     draft = _KEYS.draft(row, count)
     messages = parse_messages([_chat(m) for m in row.items("messages") or ()], "messages", count)
     draft.converse(messages, _prompt_messages(row, messages))
@@ -82,10 +86,8 @@ def _read(row: Row, count: Count) -> Draft:
     if error:
         draft.error = RolloutFailure("infra", str(error.get("message"))[:ERROR_CHARS])
         draft.stop_reason = "error"
-    draft.verifier_inputs = {
-        name: value for name in ("target", "metadata") if (value := row.get(name)) not in (None, {})
-    }
-    draft.cost = _cost(row.values.get("model_usage"))
+    models = as_object(row.values.get("model_usage")).values()
+    draft.cost = cost_of(None, *(finite(as_object(m).get("total_tokens")) for m in models))
     seconds = row.number("total_time")
     draft.timings = {} if seconds is None else {"total": seconds}
     draft.caveat = "" if status in (None, "success") else f"from a log that ended as {status}"
@@ -126,17 +128,15 @@ def _chat(message: JSON) -> JSON:
     calls, failed = message.get("tool_calls"), message.get("error")
     changes: dict[str, JSON] = {}
     if isinstance(calls, list):
-        changes["tool_calls"] = [_call(call) for call in calls]
+        changes["tool_calls"] = [
+            {"id": call.get("id"), "function": {**call, "name": call["function"]}}
+            if isinstance(as_object(call).get("function"), str)
+            else call
+            for call in calls
+        ]
     if message.get("role") == "tool":
         changes["is_error"] = failed is not None
     return {**message, **changes}
-
-
-def _call(call: JSON) -> JSON:
-    if not isinstance(call, dict) or not isinstance(call.get("function"), str):
-        return call
-    function = {"name": call["function"], "arguments": call.get("arguments") or {}}
-    return {"id": call.get("id"), "function": function}
 
 
 def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:
@@ -153,26 +153,10 @@ def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:
                 count(f"score {label} (not a number)")
             else:
                 rewards[label] = number
-    return rewards, _outcome(values)
-
-
-def _outcome(values: list[JSON]) -> bool | None:
-    value = values[0] if len(values) == 1 else None
-    if isinstance(value, bool):
-        return value
-    return value == "C" if isinstance(value, str) and value in _LETTERS else None
-
-
-def _last_stop(row: Row) -> JSON:
-    """Returns why the model's last reply ended, where the log says it in a word."""
-    choices = row.object("output").items("choices")
-    word = as_object(choices[0]).get("stop_reason") if choices else None
-    return word if isinstance(word, str) else None
-
-
-def _cost(usage: JSON) -> dict[str, float]:
-    models = as_object(usage).values()
-    return cost_of(None, *(finite(m.get("total_tokens")) for m in models if isinstance(m, dict)))
+    sole = values[0] if len(values) == 1 else None
+    if isinstance(sole, str):
+        return rewards, sole == "C" if sole in _LETTERS else None
+    return rewards, sole if isinstance(sole, bool) else None
 
 
 INSPECT: Final = Format(

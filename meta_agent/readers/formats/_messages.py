@@ -41,11 +41,14 @@ def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
     ]
 
 
-def parse_completion(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns the messages of a list; a plain string is the model's."""
-    if isinstance(value, str):
-        return [{"role": "assistant", "content": value}]
-    return parse_messages(value, field, count)
+def parse_exchange(
+    prompt: JSON, completion: JSON, count: Count, fields: tuple[str, str] = ("prompt", "completion")
+) -> tuple[list[Message], int]:
+    """Returns the messages of a prompt and its completion, and how many were the prompt's."""
+    before = parse_messages(prompt, fields[0], count)
+    if isinstance(completion, str):
+        return [*before, {"role": "assistant", "content": completion}], len(before)
+    return [*before, *parse_messages(completion, fields[1], count)], len(before)
 
 
 def _message(item: JSON, place: str, count: Count) -> Message:
@@ -155,34 +158,23 @@ def _is_block(part: JSON) -> bool:
 def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
     """Results come first, since they answer earlier calls; then what was said beside them."""
     parts = item["content"]
-    yield from (_block_result(part) for part in parts if _kind(part) == "tool_result")
-    calls = [_block_call(part) for part in parts if _kind(part) == "tool_use"]
-    thoughts = [_thought(part) for part in parts if _kind(part) in _THOUGHTS]
+    calls, thoughts = [], []
+    for part in filter(_is_block, parts):
+        if part["type"] == "tool_result":
+            answer = {"role": "tool", "content": part.get("content")}
+            failed = part.get("is_error") is True
+            call_id = str(part.get("tool_use_id") or "")
+            yield {**answer, "is_error": failed, "tool_call_id": call_id}
+        elif part["type"] == "tool_use":
+            function = {"name": part.get("name"), "arguments": part.get("input") or {}}
+            calls.append({"id": part.get("id"), "function": function})
+        else:  # a redacted thought has no text
+            thoughts += [part[n] for n in _THOUGHTS if isinstance(part.get(n), str)][:1]
     rest = [part for part in parts if not _is_block(part)]
     if rest or calls or thoughts:
         message = {**item, "content": rest}
         message |= {"tool_calls": calls} if calls else {}
         yield message | ({"reasoning_content": "\n".join(thoughts)} if any(thoughts) else {})
-
-
-def _kind(part: JSON) -> JSON:
-    return as_object(part).get("type")
-
-
-def _block_result(part: dict[str, JSON]) -> JSON:
-    failed = part.get("is_error") is True
-    result = {"role": "tool", "content": part.get("content"), "is_error": failed}
-    return {**result, "tool_call_id": str(part.get("tool_use_id") or "")}
-
-
-def _block_call(part: dict[str, JSON]) -> JSON:
-    function = {"name": part.get("name"), "arguments": part.get("input") or {}}
-    return {"id": part.get("id"), "function": function}
-
-
-def _thought(part: dict[str, JSON]) -> str:
-    """Returns the text of a thought; a redacted one has none."""
-    return next((part[n] for n in _THOUGHTS if isinstance(part.get(n), str)), "")
 
 
 # --- items of OpenAI's Responses ------------------------------------------------------------------
@@ -220,7 +212,10 @@ def _add_item(messages: list[Message], item: dict[str, JSON], count: Count) -> N
         messages.append({**result, "content": content})
     elif kind == "reasoning":
         turn = _open_turn(messages)
-        turn["reasoning_content"] = turn.get("reasoning_content", "") + _reasoning(item)
+        lists = [item.get(name) for name in ("summary", "content")]
+        parts = [as_object(part) for values in lists if isinstance(values, list) for part in values]
+        text = "".join(str(part.get("text", "")) for part in parts)
+        turn["reasoning_content"] = turn.get("reasoning_content", "") + text
     else:
         count(f"response item {kind}")
 
@@ -241,9 +236,3 @@ def _open_turn(messages: list[Message]) -> Message:
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": ""})
     return messages[-1]
-
-
-def _reasoning(item: dict[str, JSON]) -> str:
-    lists = [item.get(name) for name in ("summary", "content")]
-    parts = [part for values in lists if isinstance(values, list) for part in values]
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))

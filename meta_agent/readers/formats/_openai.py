@@ -10,7 +10,7 @@ from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import Count, Format, Keys, having
 from meta_agent.readers.formats._messages import (
     messages_of_items,
-    parse_completion,
+    parse_exchange,
     parse_messages,
 )
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
@@ -67,7 +67,10 @@ def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
     """Returns the messages, and how many of them were the prompt where the row tells them apart."""
     if "messages" in row.values:
         items = row.get("messages")
-        of_responses = isinstance(items, list) and any(map(_is_item, items))
+        # Items of the Responses form have no role: a call, its output, or reasoning.
+        of_responses = isinstance(items, list) and any(
+            has(item, "type") and "role" not in item and "from" not in item for item in items
+        )
         parse = messages_of_items if of_responses else parse_messages
         return parse(items, "messages", count), None
     if "conversations" in row.values:
@@ -75,13 +78,8 @@ def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
     prompt, completion = next(
         (p for p in _PAIRS if has(row.values, *p)), ("messages", "completion")
     )
-    before = parse_messages(row.get(prompt), prompt, count)
-    return [*before, *parse_completion(row.get(completion), completion, count)], len(before)
-
-
-def _is_item(value: JSON) -> bool:
-    """Returns True for an item without a role: a call, its output, or reasoning."""
-    return has(value, "type") and "role" not in value and "from" not in value
+    texts = row.get(prompt), row.get(completion)
+    return parse_exchange(*texts, count, (prompt, completion))
 
 
 DIALOGUES: Final = Format(
@@ -105,10 +103,10 @@ _NEMO_GYM: Final = Keys(
     reward="reward",
     outcome="outcome resolved",
     tokens="response.usage.total_tokens",
+    inputs="extracted_model_code extracted_model_output result metadata",
     skip="responses_create_params response log_dir verifier_metadata",
     stops={"completed": "returned", "max_output_tokens": "length", "max_steps": "turn_limit"},
 )
-_VERIFIER: Final = ("extracted_model_code", "extracted_model_output", "result", "metadata")
 _TIMES: Final = ("eval_sandbox_start_time_taken", "patch_verification_time_taken")
 
 
@@ -129,8 +127,7 @@ def _read_nemo_gym(row: Row, count: Count) -> Draft:
         draft.error = RolloutFailure("verifier", "evaluation_completed is false")
     draft.stop_reason = _stop_of_response(response, output)
     if "model_patch" in row.values:  # a patch of null is a blank one: nothing was handed in
-        draft.verifier_inputs = {"model_patch": row.get("model_patch") or ""}
-    draft.verifier_inputs |= {n: v for n in _VERIFIER if (v := row.get(n)) is not None}
+        draft.verifier_inputs["model_patch"] = row.get("model_patch") or ""
     names = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
     items = response.get("output")
     draft.tokens = joined(calls_of(items if isinstance(items, list) else (), names))

@@ -102,13 +102,14 @@ def _flat(history: Iterable[JSON]) -> Iterator[dict[str, JSON]]:
 
 def _message(event: dict[str, JSON], count: Count) -> dict[str, JSON] | None:
     kind = event.get("kind") or event.get("action") or event.get("observation")
-    reader = _OF_SDK.get(str(kind)) if "kind" in event else None
-    if reader is not None:
-        return reader(event)
-    if "kind" in event or kind in _UNSEEN or not isinstance(kind, str):
+    message = None
+    if "kind" in event:
+        message = _of_sdk(event)
+    elif isinstance(kind, str) and kind not in _UNSEEN:
+        message = _action(event, kind) if "action" in event else _observation(event, kind)
+    if message is None:
         count(f"event {kind}")
-        return None
-    return _action(event, kind) if "action" in event else _observation(event, kind)
+    return message
 
 
 def _action(event: dict[str, JSON], kind: str) -> dict[str, JSON]:
@@ -132,15 +133,12 @@ def _action(event: dict[str, JSON], kind: str) -> dict[str, JSON]:
 def _function_called(meta: dict[str, JSON]) -> JSON:
     """Returns the call as the model made it, where the event repeats the model's reply."""
     choices = as_object(meta.get("model_response")).get("choices")
-    message = (
-        as_object(choices[0]).get("message") if isinstance(choices, list) and choices else None
-    )
-    calls = as_object(message).get("tool_calls")
-    call_id = meta.get("tool_call_id")
-    same = (
-        [c for c in calls if as_object(c).get("id") == call_id] if isinstance(calls, list) else []
-    )
-    return same[0].get("function") if same else None
+    first = as_object(choices[0]) if isinstance(choices, list) and choices else {}
+    calls = as_object(first.get("message")).get("tool_calls")
+    for call in map(as_object, calls if isinstance(calls, list) else ()):
+        if call.get("id") == meta.get("tool_call_id"):
+            return call.get("function")
+    return None
 
 
 def _observation(event: dict[str, JSON], kind: str) -> dict[str, JSON]:
@@ -155,43 +153,32 @@ def _observation(event: dict[str, JSON], kind: str) -> dict[str, JSON]:
     return {"role": "tool", "content": content, "tool_call_id": call, "is_error": not worked}
 
 
-def _of_system_prompt(event: dict[str, JSON]) -> dict[str, JSON]:
-    return {"role": "system", "content": [event.get("system_prompt")]}
-
-
-def _of_message(event: dict[str, JSON]) -> dict[str, JSON]:
-    return as_object(event.get("llm_message"))
-
-
-def _of_action(event: dict[str, JSON]) -> dict[str, JSON]:
-    call = event.get("tool_call")
-    message = {"role": "assistant", "content": event.get("thought"), "tool_calls": [call]}
-    thoughts = event.get("reasoning_content")
-    return {**message, "reasoning_content": thoughts, "reply": event.get("llm_response_id")}
-
-
-def _of_observation(event: dict[str, JSON]) -> dict[str, JSON]:
-    inner = as_object(event.get("observation"))
-    code, content = inner.get("exit_code"), inner.get("content", inner.get("output"))
-    failed = inner.get("is_error") is True or (type(code) is int and code != 0)
-    result = {"role": "tool", "content": content, "tool_call_id": event.get("tool_call_id")}
-    return {**result, "is_error": failed}
-
-
-def _of_refusal(event: dict[str, JSON]) -> dict[str, JSON]:
-    why = event.get("error") or event.get("rejection_reason")
-    result = {"role": "tool", "content": why, "tool_call_id": event.get("tool_call_id")}
-    return {**result, "is_error": True}
-
-
-_OF_SDK: Final = {
-    "SystemPromptEvent": _of_system_prompt,
-    "MessageEvent": _of_message,
-    "ActionEvent": _of_action,
-    "ObservationEvent": _of_observation,
-    "AgentErrorEvent": _of_refusal,
-    "UserRejectObservation": _of_refusal,
-}
+def _of_sdk(event: dict[str, JSON]) -> dict[str, JSON] | None:
+    """Returns the message of an event of the SDK, or None for events that no model saw."""
+    answer: dict[str, JSON] = {"role": "tool", "tool_call_id": event.get("tool_call_id")}
+    match event["kind"]:
+        case "SystemPromptEvent":
+            return {"role": "system", "content": [event.get("system_prompt")]}
+        case "MessageEvent":
+            return as_object(event.get("llm_message"))
+        case "ActionEvent":
+            return {
+                "role": "assistant",
+                "content": event.get("thought"),
+                "tool_calls": [event.get("tool_call")],
+                "reasoning_content": event.get("reasoning_content"),
+                "reply": event.get("llm_response_id"),
+            }
+        case "ObservationEvent":
+            result = as_object(event.get("observation"))
+            code = result.get("exit_code")
+            failed = result.get("is_error") is True or (type(code) is int and code != 0)
+            content = result.get("content", result.get("output"))
+            return {**answer, "content": content, "is_error": failed}
+        case "AgentErrorEvent" | "UserRejectObservation":
+            why = event.get("error") or event.get("rejection_reason")
+            return {**answer, "content": why, "is_error": True}
+    return None
 
 
 def _ending(

@@ -9,7 +9,7 @@ A lost attempt whose row does not name its policy or domain gets those of its fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -24,18 +24,24 @@ from meta_agent.readers.formats._join import in_order, is_report, verdicts_for, 
 from meta_agent.readers.formats._registry import (
     FORMATS,
     HOW_TO_READ,
-    OWN,
     UnknownFormatError,
     format_named,
-    read_record,
     sniff,
 )
 from meta_agent.readers.formats._row import Row, RowError
-from meta_agent.readers.formats._source import Source, sources_of, values, with_attached
+from meta_agent.readers.formats._source import (
+    Source,
+    parse_map,
+    sources_of,
+    values,
+    with_attached,
+)
 from meta_agent.readers.formats._tally import Tally
 
 REPEATED: Final = "an attempt that another file holds too"
 POINTER: Final = "a Git LFS pointer: its content was not downloaded (git lfs pull)"
+UNKNOWN: Final = "a file of no known rollout format"
+DAMAGED: Final = "a file that is damaged, or none of its kind"
 
 
 class _Parsed(NamedTuple):
@@ -51,11 +57,13 @@ class Reading:
     """Iterates once over the rollouts. `tally` is complete when the iteration is."""
 
     paths: Sequence[Path]
-    format_name: str | None = None
+    format_: Format | None = None
     run: str = "imported"
     tally: Tally = field(default_factory=Tally)
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter
     """Goes over the values as they are read, to count them."""
+    mapping: Mapping[str, str] | None = None
+    """Our names by the names of the rows' fields."""
     _numbering: Numbering = field(default_factory=Numbering)
     _file_of: dict[str, Path] = field(default_factory=dict)
     """By an attempt's identity: the file that it was read from."""
@@ -77,7 +85,7 @@ class Reading:
 
     def _with_verdicts(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:
         """Attempts with the outcomes that reports give them. Reads twice: first who is alone."""
-        first, verdicts_read = Reading((), self.format_name, over=self.over), Reading(())
+        first, verdicts_read = Reading((), self.format_, over=self.over), Reading(())
         attempts = without_repeats(first._files(others), first.tally)
         verdicts = verdicts_for(attempts, verdicts_read._files(reports), self.tally)
         self.tally.files += len(reports)
@@ -88,13 +96,13 @@ class Reading:
     def _files(self, sources: Sequence[Source]) -> Iterator[Rollout]:
         for source in sources:
             self.tally.files += 1
-            for parsed in _filled(self._file(source)):
+            for draft, format_name, place in _filled(self._file(source)):
                 self.tally.rollouts += 1
-                if isinstance(parsed.draft, Rollout):
-                    yield parsed.draft
-                    continue
-                names = {"format_name": parsed.format_name, "place": parsed.place}
-                yield to_rollout(parsed.draft, self._numbering, run=self.run, **names)
+                if isinstance(draft, Draft):
+                    draft = to_rollout(
+                        draft, self._numbering, run=self.run, format_name=format_name, place=place
+                    )
+                yield draft
 
     def _file(self, source: Source) -> Iterator[_Parsed]:
         """Yields a file's rows. Raises ConfigError for a file that was named and holds none."""
@@ -104,70 +112,62 @@ class Reading:
             if not source.in_folder:
                 raise
             self.tally.rows += 1
-            unknown = isinstance(error, UnknownFormatError)
-            reason = (
-                "a file of no known rollout format"
-                if unknown
-                else ("a file that is damaged, or none of its kind")
-            )
-            self.tally.skip(POINTER if isinstance(error, PointerError) else reason, source.name)
+            reasons = {PointerError: POINTER, UnknownFormatError: UNKNOWN}
+            self.tally.skip(reasons.get(type(error), DAMAGED), source.name)
 
     def _rows(self, source: Source) -> Iterator[_Parsed]:
-        format_ = format_named(self.format_name) if self.format_name else None
-        for placed in self.over(values(source)):
-            if isinstance(placed.value, BadLine):
+        format_ = self.format_
+        for value in self.over(values(source, self.mapping)):
+            if isinstance(value.value, BadLine):
                 self.tally.rows += 1
-                self.tally.skip(placed.value.reason, placed.place)
+                self.tally.skip(value.value.reason, value.place)
                 continue
-            format_ = self._format_of(placed, format_)
-            yield from self._value(format_, placed, source.path)
+            for placed in self._items(value):
+                format_ = self._format_of(placed, format_)
+                for row in format_.expand(placed) if format_.expand else (placed,):
+                    yield from self._attempt(format_, row, source.path)
+
+    def _items(self, placed: Placed) -> Iterator[Placed]:
+        """Yields the items of a list of rows, or the value if a format claims all of it."""
+        formats = [self.format_] if self.format_ else list(FORMATS.values())
+        value = placed.value
+        is_list = isinstance(value, list) and bool(value)
+        if not is_list or any(format_.claims(value) for format_ in formats):
+            yield placed
+            return
+        for index, item in enumerate(value):
+            yield Placed(f"{placed.place}[{index}]", item)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
         """As the value before, unless the value bears the marks of another format more clearly."""
-        if before is None:
-            return self._recognised(placed)
-        if self.format_name is None and before.claims(placed.value) < CERTAIN:
+        format_ = before or sniff(placed.value, placed.place)
+        if before and not self.format_ and before.claims(placed.value) < CERTAIN:
             with suppress(ConfigError):
-                return self._recognised(placed)
-        return before
-
-    def _recognised(self, placed: Placed) -> Format:
-        """Returns the format of a value. A list is recognised by its first item too."""
-        value = placed.value
-        if isinstance(value, list) and value and not _claimed_whole(value):
-            value = value[0]
-        format_ = sniff(value, placed.place)
+                format_ = sniff(placed.value, placed.place)
         mixed = self.tally.format not in ("", format_.name)
         self.tally.format = "several formats" if mixed else format_.name
         return format_
 
-    def _value(self, format_: Format, placed: Placed, path: Path) -> Iterator[_Parsed]:
-        self.tally.format = self.tally.format or format_.name
-        for item in _items(format_, placed):
-            for row in format_.expand(item) if format_.expand else (item,):
-                self.tally.rows += 1
-                try:
-                    parsed = self._parsed(format_, row, path)
-                except RowError as error:
-                    self.tally.skip(error.reason, row.place, error.shown)
-                    continue
-                if self._is_new(format_, row, path):
-                    yield parsed
-
-    def _parsed(self, format_: Format, placed: Placed, path: Path) -> _Parsed:
-        if not isinstance(placed.value, dict):
-            raise RowError(f"expected an object, not a {type(placed.value).__name__}")
-        if format_.name == OWN.name:
-            return _Parsed(read_record(placed.value), format_.name, placed.place)
+    def _attempt(self, format_: Format, placed: Placed, path: Path) -> Iterator[_Parsed]:
+        """Yields the attempt of a row, unless the row is skipped."""
+        self.tally.rows += 1
         left_out: list[str] = []
-        row = Row(placed.value)
-        draft = format_.read(row, left_out.append)
-        if format_.layout == "document" and draft.task_key is None:
-            draft.task_key = _stem(path)
-        if draft.caveat:
-            self.tally.caveats[draft.caveat] += 1
-        self.tally.leave_out({*left_out, *row.unused()})
-        return _Parsed(draft, format_.name, placed.place)
+        try:
+            if not isinstance(placed.value, dict):
+                raise RowError(f"expected an object, not a {type(placed.value).__name__}")
+            row = Row(placed.value)
+            draft = format_.read(row, left_out.append)
+        except RowError as error:
+            self.tally.skip(error.reason, placed.place, error.shown)
+            return
+        if isinstance(draft, Draft):
+            if format_.layout == "document" and draft.task_key is None:
+                draft.task_key = _stem(path)
+            if draft.caveat:
+                self.tally.caveats[draft.caveat] += 1
+            self.tally.leave_out({*left_out, *row.unused()})
+        if self._is_new(format_, placed, path):
+            yield _Parsed(draft, format_.name, placed.place)
 
     def _is_new(self, format_: Format, placed: Placed, path: Path) -> bool:
         """Returns False for an attempt that another file held, which is counted.
@@ -184,6 +184,23 @@ class Reading:
         return first == path
 
 
+def read_rollouts(
+    *paths: Path,
+    format_name: str | None = None,
+    run: str = "imported",
+    fields: str | None = None,
+    over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
+) -> Reading:
+    """Returns the rollouts of files or folders. Each file's format is recognised, or named.
+
+    `fields` names the fields of rows of any other form: "input=prompt,score=reward". Raises
+    `ConfigError` if there is no such format, or if `fields` names what no rollout has.
+    """
+    format_ = format_named(format_name) if format_name else None
+    mapping = parse_map(fields) if fields is not None else None
+    return Reading([Path(path) for path in paths], format_, run, over=over, mapping=mapping)
+
+
 def _filled(rows: Iterable[_Parsed]) -> Iterator[_Parsed]:
     """Gives lost attempts the policy and domain of their file, if it has one of each.
 
@@ -192,57 +209,26 @@ def _filled(rows: Iterable[_Parsed]) -> Iterator[_Parsed]:
     waiting: list[_Parsed] = []
     policies: set[str] = set()
     domains: set[str] = set()
-    any_complete = False
+    waits = True
     for parsed in rows:
         waiting.append(parsed)
         if isinstance(parsed.draft, Draft) and parsed.draft.error is None:
             policies.update(filter(None, [parsed.draft.policy]))
             domains.update(filter(None, [parsed.draft.domain]))
-            any_complete = True
-        elif not any_complete and isinstance(parsed.draft, Draft):
+            waits = False
+        elif waits and isinstance(parsed.draft, Draft):
             continue
-        yield from (_complete(row, policies, domains) for row in waiting)
+        for row in waiting:
+            if isinstance(row.draft, Draft) and row.draft.error is not None:
+                row.draft.policy = row.draft.policy or _only(policies)
+                row.draft.domain = row.draft.domain or _only(domains) or ""
+            yield row
         waiting = []
     yield from waiting
 
 
-def _complete(parsed: _Parsed, policies: set[str], domains: set[str]) -> _Parsed:
-    draft = parsed.draft
-    if isinstance(draft, Draft) and draft.error is not None:
-        if len(policies) == 1:
-            draft.policy = draft.policy or next(iter(policies))
-        if len(domains) == 1:
-            draft.domain = draft.domain or next(iter(domains))
-    return parsed
-
-
-def read_rollouts(
-    *paths: Path,
-    format_name: str | None = None,
-    run: str = "imported",
-    over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
-) -> Reading:
-    """Returns the rollouts of files or folders. Each file's format is recognised, or named."""
-    if format_name is not None:
-        format_named(format_name)
-    return Reading([Path(path) for path in paths], format_name, run, over=over)
-
-
-def _claimed_whole(value: list[object]) -> bool:
-    with suppress(ConfigError):
-        sniff(value, "")
-        return True
-    return False
-
-
-def _items(format_: Format, placed: Placed) -> Iterator[Placed]:
-    """Yields the items of a list of rows, unless the list itself is the row."""
-    value = placed.value
-    if isinstance(value, list) and value and not format_.claims(value):
-        for index, item in enumerate(value):
-            yield Placed(f"{placed.place}[{index}]", item)
-    else:
-        yield placed
+def _only(names: set[str]) -> str | None:
+    return next(iter(names)) if len(names) == 1 else None
 
 
 def _stem(path: Path) -> str:

@@ -11,7 +11,6 @@ from meta_agent.core.registry import Registry
 from meta_agent.core.rollouts.record import from_json, tokens_from_json
 from meta_agent.readers.formats._agents import MINI_SWE_AGENT, SWE_AGENT
 from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS, TAU_BENCH
-from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import Count, Format, having
 from meta_agent.readers.formats._harbor import ATIF, HARBOR
 from meta_agent.readers.formats._inspect import INSPECT
@@ -23,12 +22,9 @@ from meta_agent.readers.formats._training import TRL, VERIFIERS, VERL
 _SHOWN_FIELDS: Final = 12
 
 
-def _read_own(row: Row, count: Count) -> Draft:
-    raise RowError("a record of ours is read whole")
-
-
-def read_record(value: JSON) -> Rollout:
+def _read_own(row: Row, count: Count) -> Rollout:
     """Returns the rollout of a record of our own, which needs no draft. Raises `RowError`."""
+    value = dict(row.values)
     try:
         rollout = from_json(value)
         if value.get("tokens") is not None:
@@ -81,9 +77,7 @@ def sniff(value: JSON, place: str) -> Format:
     scores = {format_.name: format_.claims(value) for format_ in FORMATS.values()}
     best = max(scores.values())
     if best == 0:
-        raise UnknownFormatError(
-            f"{place}: no known rollout format; {_description(value)}", hint=_hint(value)
-        )
+        raise _unknown(value, place)
     rivals = [name for name, score in scores.items() if score == best]
     if len(rivals) > 1:
         raise ConfigError(
@@ -93,15 +87,14 @@ def sniff(value: JSON, place: str) -> Format:
     return FORMATS[rivals[0]]
 
 
-def _description(value: JSON) -> str:
+def _unknown(value: JSON, place: str) -> UnknownFormatError:
+    content = f"it is a {type(value).__name__}, not an object"
     if isinstance(value, dict):
         names = sorted(map(str, value))
         more = ", ..." if len(names) > _SHOWN_FIELDS else ""
-        return f"it has the fields {', '.join(names[:_SHOWN_FIELDS])}{more}"
-    return f"it is a {type(value).__name__}, not an object"
-
-
-def _hint(value: JSON) -> str:
-    if has(value, "problem_statement") and not has(value, "model_patch"):
-        return "this looks like a task file; tasks are checked with: meta-agent tasks check FILE"
-    return HOW_TO_READ
+        content = f"it has the fields {', '.join(names[:_SHOWN_FIELDS])}{more}"
+    is_task = has(value, "problem_statement") and not has(value, "model_patch")
+    task_hint = "this looks like a task file; tasks are checked with: meta-agent tasks check FILE"
+    return UnknownFormatError(
+        f"{place}: no known rollout format; {content}", hint=task_hint if is_task else HOW_TO_READ
+    )

@@ -1,17 +1,21 @@
 """Which files there are to read, and their values. Adds to `domains.formats.files` the zip archive
-of an Inspect log, sample by sample, and documents that belong to another file's rows.
+of an Inspect log, documents that belong to another file's rows, and rows of any form (`--map`).
+
+Does not cover: several turns in one cell of a row; those have formats of their own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
+from meta_agent.core.task_splits import pairs_of
 from meta_agent.domains.formats.files import (
     DAMAGE,
     PACKED_LIMIT_BYTES,
@@ -22,12 +26,14 @@ from meta_agent.domains.formats.files import (
     read_document,
 )
 from meta_agent.domains.formats.files import values as values_of
+from meta_agent.domains.formats.rows import stream_rows
 from meta_agent.readers.formats._format import Attached
 from meta_agent.readers.formats._row import as_object
 
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 _ZIP_DAMAGE: Final = (*DAMAGE, zipfile.BadZipFile, lzma.LZMAError, OSError, ValueError)
 """What comes of damage to an archive, by where it is and how a member is packed."""
+OUR_FIELDS: Final = ("prompt", "completion", "reward", "example_id", "task")
 SUFFIXES: Final = (
     *(".jsonl", ".json", ".traj", ".parquet", ".ndjson"),
     *(".eval", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst"),
@@ -79,8 +85,14 @@ def _beside(path: Path, paths: set[Path], pairs: list[Attached]) -> tuple[str, P
     return None
 
 
-def values(source: Source) -> Iterator[Placed]:
-    """Yields every value of the file in order. A value that is no JSON comes as a `BadLine`."""
+def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator[Placed]:
+    """Yields every value of the file in order. A value that is no JSON comes as a `BadLine`.
+
+    With a `mapping` of its fields to ours, the values are rows under our names.
+    """
+    if mapping is not None:
+        yield from _mapped(source, mapping)
+        return
     attached: dict[str, JSON] = {}
     if source.beside is not None:
         field, path = source.beside
@@ -93,6 +105,37 @@ def values(source: Source) -> Iterator[Placed]:
     for placed in read(source.path, source.name):
         whole = attached and isinstance(placed.value, dict)
         yield placed._replace(value={**placed.value, **attached}) if whole else placed
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """Returns our names by theirs, from "input=prompt,score=reward". Raises `ConfigError`."""
+    try:
+        mapping = pairs_of(text)
+    except ValueError as error:
+        raise ConfigError(f"--map {text}: {error}") from error
+    if unknown := sorted(set(mapping.values()) - set(OUR_FIELDS)):
+        raise ConfigError(
+            f"--map names {unknown[0]!r}, which no rollout has",
+            hint=f"ours: {', '.join(OUR_FIELDS)}",
+        )
+    return mapping
+
+
+def _mapped(source: Source, mapping: Mapping[str, str]) -> Iterator[Placed]:
+    """Yields the rows of a file under our names. Raises `ConfigError` at a reward that is none."""
+    for fields in stream_rows(source.path, mapping):
+        row = {name: fields.row[name] for name in mapping.values()}
+        if "reward" in row:
+            try:
+                row["reward"] = float(row["reward"])
+            except (TypeError, ValueError) as error:
+                raise fields.refused(f"the reward {row['reward']!r:.40} is no number") from error
+        prompt = str(row.get("prompt", ""))
+        row["prompt"] = [{"role": "user", "content": prompt}]
+        row["completion"] = [{"role": "assistant", "content": str(row.get("completion", ""))}]
+        row.setdefault("example_id", hashlib.sha256(prompt.encode()).hexdigest()[:16])
+        row.setdefault("task", "rows")
+        yield Placed(f"{source.name}:{fields.line}", row, fields.line)
 
 
 def _archive(path: Path, name: str) -> Iterator[Placed]:

@@ -18,7 +18,7 @@ from meta_agent.readers.formats._format import (
     identity_by,
     numbers_of,
 )
-from meta_agent.readers.formats._messages import parse_completion, parse_messages
+from meta_agent.readers.formats._messages import parse_exchange
 from meta_agent.readers.formats._row import Row, RowError, finite, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
@@ -33,6 +33,7 @@ _VERIFIERS: Final = Keys(
     reward="reward",
     advantage="advantage",
     tokens="token_usage.input_tokens token_usage.output_tokens",
+    inputs="answer info",
     skip="error_chain long_error_chain tool_defs oai_tools tools is_completed token_usage",
 )
 _TIMES: Final = ("generation_ms", "scoring_ms", "total_ms")
@@ -46,14 +47,16 @@ def _claims_verifiers(value: JSON) -> int:
 
 def _read_verifiers(row: Row, count: Count) -> Draft:
     draft = _VERIFIERS.draft(row, count, needs_task=True)
-    draft.error = _error(row.get("error"))
+    if failure := row.get("error"):
+        if has(failure, "error", "error_chain_str"):
+            failure = f"{failure['error']}: {failure['error_chain_str']}"
+        text = failure if isinstance(failure, str) else json.dumps(failure, default=str)
+        draft.error = RolloutFailure("infra", text[:ERROR_CHARS])
     prompt, completion = row.get("prompt"), row.get("completion")
     if draft.error:  # an attempt that failed early has neither, and is an attempt
         prompt, completion = prompt or [], completion or []
-    before = parse_messages(prompt, "prompt", count)
-    messages = [*before, *parse_completion(completion, "completion", count)]
-    draft.messages, draft.tool_events, draft.turns = messages, [], 0
-    draft.converse(messages, len(before))
+    draft.messages, draft.tool_events, draft.turns = [], [], 0
+    draft.converse(*parse_exchange(prompt, completion, count))
     run = row.object(_RUN)
     _name_task(draft, row, run)
     draft.policy = row.text("model") or _stated(run, "model")
@@ -61,9 +64,6 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
     times = {name.removesuffix("_ms"): timing.number(name) for name in _TIMES}
     draft.timings = {name: ms / 1000 for name, ms in times.items() if ms is not None}
     draft.stop_reason = _stop(row, draft.error)
-    draft.verifier_inputs = {
-        name: v for name in ("answer", "info") if (v := row.get(name)) not in (None, {}, "")
-    }
     steps = row.items("trajectory") or []
     names = ("prompt_ids", "completion_ids", "completion_logprobs")
     draft.tokens = joined(calls_of((s.get("tokens") for s in steps if isinstance(s, dict)), names))
@@ -101,15 +101,6 @@ def _metrics(row: Row, count: Count) -> dict[str, float]:
         numbers = {name: value for name, value in flat.items() if type(value) is float}
     row.used.update(numbers)
     return numbers
-
-
-def _error(value: JSON) -> RolloutFailure | None:
-    if not value:
-        return None
-    if has(value, "error", "error_chain_str"):
-        value = f"{value['error']}: {value['error_chain_str']}"
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return RolloutFailure("infra", text[:ERROR_CHARS])
 
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -157,12 +148,14 @@ def _read_trl(row: Row, count: Count) -> Draft:
     if prompt is None or completion is None:
         raise RowError("fields prompt and completion: expected both, got nothing in one")
     draft = _TRL.draft(row, count)
-    before = parse_messages(prompt, "prompt", count)
-    draft.converse([*before, *parse_completion(completion, "completion", count)], len(before))
+    draft.converse(*parse_exchange(prompt, completion, count))
     draft.messages, draft.turns = draft.messages or [], draft.turns or 0
     if isinstance(completion, str):
         draft.tool_events = None  # a plain string says nothing about tools
-    _of_step(draft, _step_of(row))
+    step = row.label("step")  # TRL up to 0.2x wrote it as text
+    if step is not None and not step.isdecimal():
+        raise row.need("step", "a whole number")
+    _of_step(draft, None if step is None else int(step))
     draft.rewards = _trl_rewards(row, count)
     return draft
 
@@ -172,14 +165,6 @@ def _of_step(draft: Draft, step: int | None) -> None:
     draft.group = f"prompt-{digest(list(draft.prompt))[:12]}@{step}"
     if step is not None:
         draft.detail, draft.version = {"step": step}, f"step-{step}"
-
-
-def _step_of(row: Row) -> int | None:
-    """Returns a number. TRL up to 0.2x wrote it as text."""
-    step = row.label("step")
-    if step is not None and not step.isdecimal():
-        raise row.need("step", "a whole number")
-    return None if step is None else int(step)
 
 
 def _without_nulls(value: JSON) -> JSON:
@@ -233,17 +218,12 @@ def _read_verl(row: Row, count: Count) -> Draft:
     score, truth = row.number("score"), row.get("gts")
     draft.verifier_inputs = {} if truth is None else {"answer": truth}
     draft.outcome = row.flag("acc") if row.values.get("acc") in (0, 1) else None
-    beside = _other_numbers(row)
+    rest = {name: finite(value) for name, value in row.values.items() if name not in row.used}
+    beside = {name: number for name, number in rest.items() if number is not None}
+    row.used.update(beside)
     draft.rewards = ({} if score is None else {"score": score}) | beside or None
     draft.weights = {} if score is None else dict.fromkeys(beside, 0.0)
     return draft
-
-
-def _other_numbers(row: Row) -> dict[str, float]:
-    rest = {name: finite(value) for name, value in row.values.items() if name not in row.used}
-    numbers = {name: number for name, number in rest.items() if number is not None}
-    row.used.update(numbers)
-    return numbers
 
 
 VERL: Final = Format(
