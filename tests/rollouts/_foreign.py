@@ -64,7 +64,6 @@ ATIF = {
     "agent": {"name": "a", "version": "2", "model_name": "m"},
     "steps": ATIF_STEPS,
     "final_metrics": {"total_prompt_tokens": 7, "total_completion_tokens": 3},
-    "extra": {"reward": 1.0},
 }
 SWE_AGENT = {
     "trajectory": [

@@ -167,7 +167,7 @@ def test_atif_pairs_results_by_id_and_joins_token_rows(tmp_path: Path) -> None:
     assert found.tokens == TokenRecord(
         [1, 2], [3, 4, 9, 5], [1, 1, 0, 1], [-0.1, -0.2, 0.0, -0.3], exact=True
     )
-    assert (found.turns, found.rewards, found.cost) == (2, {"reward": 1.0}, {"tokens": 10.0})
+    assert (found.turns, found.cost) == (2, {"tokens": 10.0})
 
 
 def test_a_call_that_breaks_the_prefix_leaves_the_last_segment_marked(tmp_path: Path) -> None:

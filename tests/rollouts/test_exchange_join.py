@@ -124,8 +124,7 @@ def trial(folder: Path, reward: float | None, failed: str = "", attach: bool = T
     }
     write(folder / "result.json", result)
     if attach:
-        silent = {name: value for name, value in ATIF.items() if name != "extra"}
-        write(folder / "agent" / "trajectory.json", silent)
+        write(folder / "agent" / "trajectory.json", ATIF)
 
 
 def test_a_trial_of_harbor_is_its_result_and_its_trajectory(tmp_path: Path) -> None:

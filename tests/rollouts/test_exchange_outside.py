@@ -27,7 +27,6 @@ def alerts(found: Any) -> list[str]:
 
 # --- readers -------------------------------------------------------------------------------------
 
-TAU = {"task_id": 7, "reward": 1.0, "info": {}, "traj": DIALOGUE, "trial": 2}
 TAU2 = {
     "info": {
         "environment_info": {"domain_name": "airline"},
@@ -41,25 +40,6 @@ TAU2 = {
          "reward_info": {"reward": 1.0}, "termination_reason": "user_stop"},
     ],
 }  # fmt: skip
-TRIAL = {
-    "id": "x", "trial_name": "hello.1-of-1", "task_id": "hello", "instruction": "say hello",
-    "is_resolved": True, "failure_mode": "unset", "total_input_tokens": 10,
-    "total_output_tokens": 5,
-}  # fmt: skip
-
-
-def test_tau_bench_results_are_read(tmp_path: Path) -> None:
-    solved, lost = read(tmp_path / "t.json", [TAU, {**TAU, "trial": 3, "reward": 0.0}])
-    assert (solved.task_key, solved.sample_idx, solved.outcome) == ("7", 2, True)
-    assert (lost.outcome, lost.rewards, lost.turns) == (False, {"reward": 0.0}, 2)
-    assert [event.tool for event in solved.tool_events] == ["bash"]
-
-
-def test_a_tau_bench_trial_that_crashed_has_no_outcome(tmp_path: Path) -> None:
-    (found,) = read(tmp_path / "t.json", [{**TAU, "reward": 0.0, "info": {"error": "no server"}}])
-    assert found.outcome is None
-    assert found.error is not None
-    assert found.error.kind == "infra"
 
 
 def test_tau2_bench_simulations_are_read(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
-from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._draft import Draft, arguments_of, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
     Count,
@@ -167,8 +166,8 @@ MINI_SWE_AGENT: Final = Format(
 )
 
 # --- SWE-agent ------------------------------------------------------------------------------------
-# Steps of thought, action and observation. What stood before the first step is in its `query`, or
-# in `history`; demonstrations there are the prompt's. The first word of an action is its tool.
+# Steps of thought, action and observation. What stood before the first step is in its `query`;
+# demonstrations there are the prompt's. The first word of an action is its tool.
 # Whether an action worked is not in the file. A submission made when a limit was hit (`submitted
 # (exit_cost)`) ended by that limit. A run that ended before its first step is an attempt too: its
 # exit status says why. A `.traj` does not name its instance: the file's name does.
@@ -206,7 +205,7 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     if not about or not (steps or status):
         raise RowError("fields trajectory and info: expected at least one step or an exit_status")
     draft = _SWE_AGENT.draft(row, count)
-    before = _before(row, steps[0] if steps else Row({}), count)
+    before = _before(steps[0] if steps else Row({}), count)
     draft.prompt, draft.prompt_messages = before, len(before)
     draft.messages, draft.tool_events = list(before), []
     for turn, step in enumerate(steps):
@@ -236,10 +235,10 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _before(row: Row, first: Row, count: Count) -> list[Message]:
+def _before(first: Row, count: Count) -> list[Message]:
     """Returns the messages before the model's first word."""
     items = []
-    for item in first.items("query") or row.items("history") or []:
+    for item in first.items("query") or []:
         demo = as_object(item).get("is_demo")
         if as_object(item).get("role") == "assistant" and not demo:
             break
@@ -261,14 +260,8 @@ def _ending_of_swe_agent(status: str) -> tuple[StopReason | None, RolloutFailure
 
 def _model(row: Row) -> str | None:
     """Returns the model's name in the replay configuration, which is JSON as text since 1.0."""
-    config = row.get("replay_config")
-    if isinstance(config, str):
-        try:
-            config = json.loads(config)
-        except (ValueError, RecursionError):
-            return None
-    model = as_object(as_object(config).get("agent")).get("model")
-    name = as_object(model).get("name")
+    agent = as_object(arguments_of(row.get("replay_config")).get("agent"))
+    name = as_object(agent.get("model")).get("name")
     return name if isinstance(name, str) else None
 
 

@@ -138,7 +138,8 @@ REPORTS: Final = Format(
 )
 
 # --- tau-bench ------------------------------------------------------------------------------------
-# A reward of 1 is a solved simulation, as both tools count it. Trials of a task are its samples.
+# Results of tau2-bench. A reward of 1 is a solved simulation, as the tool counts it. Trials of a
+# task are its samples.
 
 _FULL_REWARD: Final = 1 - 1e-6
 _TAU: Final = Keys(
@@ -146,8 +147,7 @@ _TAU: Final = Keys(
     sample="trial",
     policy="run.agent_info.llm",
     domain="run.environment_info.domain_name",
-    reward="reward reward_info.reward",
-    error="info.error",
+    reward="reward_info.reward",
     stop="termination_reason",
     usd="agent_cost",
     skip="id timestamp start_time end_time tools",
@@ -161,26 +161,24 @@ _TAU: Final = Keys(
 
 
 def _claims_tau(value: JSON) -> int:
-    if has(value, "simulations") and isinstance(value["simulations"], list):
-        return CERTAIN
-    trial = has(value, "task_id", "reward", "traj") or has(value, "task_id", "reward_info", "trial")
-    return CERTAIN if trial else 0
+    of_run = isinstance(as_object(value).get("simulations"), list)
+    return CERTAIN if of_run or has(value, "task_id", "reward_info", "trial") else 0
 
 
 def _read_tau(row: Row, count: Count) -> Draft:
     draft = _TAU.draft(row, count, needs_task=True)
-    if "reward" not in row.values and not row.object("reward_info"):
-        raise RowError("a simulation: expected reward or reward_info")
-    draft.converse(parse_messages(row.items("traj", "messages") or [], "messages", count))
-    if draft.rewards and draft.error is None:
+    if not row.object("reward_info"):
+        raise row.need("reward_info", "an object")
+    draft.converse(parse_messages(row.items("messages") or [], "messages", count))
+    if draft.rewards:
         draft.outcome = draft.rewards["reward"] >= _FULL_REWARD
     return draft
 
 
 TAU_BENCH: Final = Format(
     "tau-bench",
-    "tau-bench and tau2-bench results",
-    "task_id, reward, traj; or simulations",
+    "tau2-bench results",
+    "simulations; or task_id, reward_info, trial",
     _claims_tau,
     _read_tau,
     expand=rows_under("simulations", beside="info", field_name="run"),

@@ -38,19 +38,6 @@ _ATIF: Final = Keys(
     usd="final_metrics.total_cost_usd",
     skip="schema_version session_id trajectory_id notes agent final_metrics extra",
 )
-# What others put in `extra`. Exports of this project's earlier versions used `extra.meta_agent`.
-_EXTRA: Final = Keys(
-    task="task_id",
-    group="group_id",
-    sample="sample_idx",
-    reward="reward",
-    rewards="rewards",
-    weights="weights",
-    advantage="advantage",
-    outcome="outcome resolved",
-    stop="stop_reason",
-    flags="flags",
-)
 
 
 def _claims_atif(value: JSON) -> int:
@@ -62,17 +49,14 @@ def _read_atif(row: Row, count: Count) -> Draft:
     steps = [_step(item, i) for i, item in enumerate(row.items("steps") or (), 1)]
     if not steps:
         raise RowError("field steps: expected at least one step")
-    extra = row.object("extra")
-    draft = _EXTRA.draft(extra.object("meta_agent") or extra, count)
-    about = _ATIF.draft(row, count)
+    draft = _ATIF.draft(row, count)
     by_step = [list(_messages(step, count)) for step in steps]
     messages = parse_messages([m for part in by_step for m in part], "steps", count)
     draft.converse(messages, _copied(steps, by_step))
     replies = [s for s in steps if s.get("source") == "agent" and not s.flag("is_copied_context")]
     draft.turns = len(replies)
     models = filter(None, (step.text("model_name") for step in replies))
-    draft.policy = about.policy or next(models, None)
-    draft.version, draft.cost = about.version, about.cost
+    draft.policy = draft.policy or next(models, None)
     metrics = row.object("final_metrics")
     completion = metrics.number("total_completion_tokens")
     if completion is not None:

@@ -2,9 +2,8 @@
 
 Content parts become text; a part without text, such as an image, is named in its place. Tool calls
 keep their JSON text. A tool message keeps `is_error` where the data has it: then it is known
-whether the call worked. Read as well are ShareGPT's `from` and `value`, the content blocks of
-Anthropic's Messages, the old `function_call`, OpenAI's custom tools, and the items of OpenAI's
-Responses.
+whether the call worked. Read as well are the content blocks of Anthropic's Messages, OpenAI's
+custom tools, and the items of OpenAI's Responses.
 """
 
 from __future__ import annotations
@@ -18,11 +17,6 @@ from meta_agent.readers.formats._row import RowError, as_object, excerpt
 
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ROLE_OF: Final = {"developer": "system", "function": "tool"}
-_SPEAKERS: Final = {
-    **{"human": "user", "user": "user", "system": "system"},
-    **dict.fromkeys(("gpt", "chatgpt", "assistant", "model", "bot"), "assistant"),
-    **dict.fromkeys(("tool", "observation", "function_response", "tool_response"), "tool"),
-}
 _THOUGHTS: Final = ("thinking", "reasoning")
 _BLOCKS: Final = ("tool_use", "tool_result", *_THOUGHTS)
 Count = Callable[[str], None]
@@ -119,36 +113,15 @@ def _in_chat_form(item: JSON) -> Iterator[JSON]:
     """Yields the chat messages that one item of a list holds; mostly it is one already."""
     if not isinstance(item, dict):
         yield item
-    elif "role" not in item and isinstance(item.get("from"), str):
-        yield _of_sharegpt(item)
     elif isinstance(item.get("content"), list) and any(map(_is_block, item["content"])):
         yield from _of_blocks(item)
     else:
-        yield _of_old_fields(item)
-
-
-def _of_sharegpt(item: dict[str, JSON]) -> JSON:
-    speaker, text = item["from"], item.get("value")
-    if speaker != "function_call":
-        return {"role": _SPEAKERS.get(speaker, speaker), "content": text}
-    try:
-        call = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        call = None
-    calls = [{"function": inner} for inner in (call if isinstance(call, list) else [call])]
-    return {"role": "assistant", "content": "", "tool_calls": calls if call else None}
-
-
-def _of_old_fields(item: dict[str, JSON]) -> JSON:
-    """Fields that newer ones took the place of."""
-    changes: dict[str, JSON] = {}
-    if item.get("function_call") and not item.get("tool_calls"):
-        changes["tool_calls"] = [{"function": item["function_call"]}]
-    if not item.get("content") and isinstance(item.get("refusal"), str):
-        changes["content"] = item["refusal"]
-    if isinstance(item.get("reasoning"), str) and not item.get("reasoning_content"):
-        changes["reasoning_content"] = item["reasoning"]
-    return {**item, **changes}
+        changes: dict[str, JSON] = {}
+        if not item.get("content") and isinstance(item.get("refusal"), str):
+            changes["content"] = item["refusal"]
+        if isinstance(item.get("reasoning"), str) and not item.get("reasoning_content"):
+            changes["reasoning_content"] = item["reasoning"]
+        yield {**item, **changes}
 
 
 def _is_block(part: JSON) -> bool:

@@ -17,8 +17,8 @@ from meta_agent.readers.formats._row import Row, RowError, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
 # --- dialogues ------------------------------------------------------------------------------------
-# OpenAI's `messages`, and what else holds nothing but a dialogue: ShareGPT's `conversations`, and
-# `prompt` and `completion` (or `response`) as lists or strings.
+# OpenAI's `messages`, and what else holds nothing but a dialogue: `prompt` and `completion` (or
+# `response`) as lists or strings.
 
 _FINISH: Final[dict[str, StopReason]] = {
     "stop": "returned",
@@ -45,8 +45,7 @@ _PAIRS: Final = (("prompt", "completion"), ("prompt", "response"))
 def _claims_dialogue(value: JSON) -> int:
     if not isinstance(value, dict):
         return 0
-    lists = (value.get(name) for name in ("messages", "conversations"))
-    if any(isinstance(v, list) and v for v in lists):
+    if isinstance(value.get("messages"), list) and value["messages"]:
         return 1
     pairs = (tuple(map(value.get, pair)) for pair in _PAIRS)
     return int(any(all(isinstance(v, str | list) and v for v in pair) for pair in pairs))
@@ -69,12 +68,10 @@ def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
         items = row.get("messages")
         # Items of the Responses form have no role: a call, its output, or reasoning.
         of_responses = isinstance(items, list) and any(
-            has(item, "type") and "role" not in item and "from" not in item for item in items
+            has(item, "type") and "role" not in item for item in items
         )
         parse = messages_of_items if of_responses else parse_messages
         return parse(items, "messages", count), None
-    if "conversations" in row.values:
-        return parse_messages(row.get("conversations"), "conversations", count), None
     prompt, completion = next(
         (p for p in _PAIRS if has(row.values, *p)), ("messages", "completion")
     )
@@ -84,8 +81,8 @@ def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
 
 DIALOGUES: Final = Format(
     "openai-messages",
-    "dialogues of OpenAI's, Anthropic's or ShareGPT's form",
-    "messages, conversations, or prompt and completion",
+    "dialogues of OpenAI's or Anthropic's form",
+    "messages, or prompt and completion",
     _claims_dialogue,
     _read_dialogue,
 )

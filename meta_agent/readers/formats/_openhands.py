@@ -79,7 +79,9 @@ def _read(row: Row, count: Count) -> Draft:
 def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
     """Yields messages, where the calls of one reply are one message."""
     last: dict[str, JSON] = {}
-    for event in _flat(history):
+    for event in history:
+        if not isinstance(event, dict):
+            raise RowError("an event of history: expected an object")
         message = _message(event, count)
         if message is None:
             continue
@@ -89,15 +91,6 @@ def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
             continue
         last = {"reply": reply, "message": message} if reply else last
         yield message
-
-
-def _flat(history: Iterable[JSON]) -> Iterator[dict[str, JSON]]:
-    """Yields the events. Up to version 0.8 an event was a pair of action and observation."""
-    for item in history:
-        for event in item if isinstance(item, list) else (item,):
-            if not isinstance(event, dict):
-                raise RowError("an event of history: expected an object")
-            yield event
 
 
 def _message(event: dict[str, JSON], count: Count) -> dict[str, JSON] | None:

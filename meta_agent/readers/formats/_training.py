@@ -8,7 +8,6 @@ from typing import Any, Final
 from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
 from meta_agent.readers.formats._draft import Draft, digest
 from meta_agent.readers.formats._format import (
-    CERTAIN,
     ERROR_CHARS,
     Attached,
     Count,
@@ -29,7 +28,7 @@ from meta_agent.readers.formats._tokens import calls_of, joined
 
 _RUN: Final = "run_metadata"
 _VERIFIERS: Final = Keys(
-    task="example_id id",
+    task="example_id",
     reward="reward",
     advantage="advantage",
     tokens="token_usage.input_tokens token_usage.output_tokens",
@@ -37,12 +36,6 @@ _VERIFIERS: Final = Keys(
     skip="error_chain long_error_chain tool_defs oai_tools tools is_completed token_usage",
 )
 _TIMES: Final = ("generation_ms", "scoring_ms", "total_ms")
-
-
-def _claims_verifiers(value: JSON) -> int:
-    if has(value, "example_id", "prompt", "completion"):
-        return CERTAIN
-    return 2 if has(value, "id", "prompt", "completion", "task", "reward") else 0
 
 
 def _read_verifiers(row: Row, count: Count) -> Draft:
@@ -67,7 +60,8 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
     steps = row.items("trajectory") or []
     names = ("prompt_ids", "completion_ids", "completion_logprobs")
     draft.tokens = joined(calls_of((s.get("tokens") for s in steps if isinstance(s, dict)), names))
-    metrics = _metrics(row, count)
+    metrics = numbers_of(row.object("metrics"), count)
+    row.used.update(metrics)  # some rows repeat them flat
     draft.weights = dict.fromkeys(metrics, 0.0) if draft.rewards else {}
     draft.rewards = {**(draft.rewards or {}), **metrics} or None
     return draft
@@ -90,17 +84,6 @@ def _name_task(draft: Draft, row: Row, run: Row) -> None:
 def _stated(run: Row, name: str) -> str | None:
     value = run.get(name)
     return value if isinstance(value, str) and value else None
-
-
-def _metrics(row: Row, count: Count) -> dict[str, float]:
-    """Returns what the rubric measured: an object, or flat fields in rows with an `id`."""
-    metrics = row.object("metrics")
-    numbers = numbers_of(metrics, count)
-    if not metrics and "example_id" not in row.values:
-        flat = {name: value for name, value in row.values.items() if name not in row.used}
-        numbers = {name: value for name, value in flat.items() if type(value) is float}
-    row.used.update(numbers)
-    return numbers
 
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -126,8 +109,8 @@ def _stop(row: Row, error: RolloutFailure | None) -> StopReason | None:
 VERIFIERS: Final = Format(
     "prime-rl",
     "prime-rl and verifiers results, JSON lines",
-    "prompt, completion, and example_id (before: id, task, reward)",
-    _claims_verifiers,
+    "prompt, completion, example_id",
+    having("example_id", "prompt", "completion"),
     _read_verifiers,
     identity=identity_by("trajectory_id", "rollout_id"),
     attached=Attached("results.jsonl", "metadata.json", _RUN),
@@ -152,10 +135,7 @@ def _read_trl(row: Row, count: Count) -> Draft:
     draft.messages, draft.turns = draft.messages or [], draft.turns or 0
     if isinstance(completion, str):
         draft.tool_events = None  # a plain string says nothing about tools
-    step = row.label("step")  # TRL up to 0.2x wrote it as text
-    if step is not None and not step.isdecimal():
-        raise row.need("step", "a whole number")
-    _of_step(draft, None if step is None else int(step))
+    _of_step(draft, row.integer("step"))
     draft.rewards = _trl_rewards(row, count)
     return draft
 
