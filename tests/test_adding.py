@@ -33,8 +33,8 @@ from meta_agent.llm_clients.providers import _endpoints
 from meta_agent.policies.training._recipe import _ALGORITHM, _OURS
 from meta_agent.readers.formats import FORMATS, read_rollouts
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import Count, Format, has
-from meta_agent.readers.formats._row import Row
+from meta_agent.readers.formats._format import Count, Format
+from meta_agent.readers.formats._row import Row, has
 from meta_agent.strategies.strategies import STRATEGIES
 
 from .gate._rows import arm

@@ -24,7 +24,8 @@ from meta_agent.trackers._tracker import open_tracker
 
 MODULE = """
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import Format, has
+from meta_agent.readers.formats._format import Format
+from meta_agent.readers.formats._row import has
 
 class Patient:
     def carry_out(self, run, first): raise NotImplementedError

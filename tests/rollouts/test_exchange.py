@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Rollout, TokenRecord
 from meta_agent.core.rollouts import RolloutStore
+from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats import FORMATS, absent, read_rollouts, sniff
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import Placed
 from meta_agent.readers.formats._row import Row, RowError
 
 from ._foreign import (

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
+from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, arguments_of, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
     Count,
     Format,
     Keys,
-    Placed,
 )
 from meta_agent.readers.formats._messages import messages_of_items, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON, RolloutFailure
+from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import (
     CERTAIN,
     Count,
     Format,
     Keys,
-    Placed,
     identity_by,
     rows_under,
 )

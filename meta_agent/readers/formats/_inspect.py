@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
+from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
@@ -19,7 +20,6 @@ from meta_agent.readers.formats._format import (
     Count,
     Format,
     Keys,
-    Placed,
 )
 from meta_agent.readers.formats._messages import parse_messages, text_of
 from meta_agent.readers.formats._row import Row, RowError, as_object, finite, has

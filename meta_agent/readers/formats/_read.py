@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.domains.formats.files import BadLine, PointerError
+from meta_agent.domains.formats.files import BadLine, Placed, PointerError
 from meta_agent.readers.formats._draft import Draft, Numbering, digest, to_rollout
-from meta_agent.readers.formats._format import CERTAIN, Format, Placed
+from meta_agent.readers.formats._format import CERTAIN, Format
 from meta_agent.readers.formats._join import in_order, is_report, verdicts_for, without_repeats
 from meta_agent.readers.formats._registry import (
     FORMATS,
