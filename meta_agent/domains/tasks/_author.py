@@ -74,12 +74,6 @@ class Author:
     client: ModelClient
     model: str
 
-    def opening(
-        self, package: Package, place: FunctionUnderTest, callers: Callers, seed: int
-    ) -> list[Message]:
-        """Returns the first question about a place."""
-        return [{"role": "user", "content": _question(package, place, callers, seed)}]
-
     def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
         """Returns the next reply. Raises what a `ModelClient` raises."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
@@ -146,7 +140,10 @@ def _alike(old: Sequence[bytes], new: Sequence[bytes]) -> int:
     return next((n for n, (before, after) in pairs if before != after), min(len(old), len(new)))
 
 
-def _question(package: Package, place: FunctionUnderTest, callers: Callers, seed: int) -> str:
+def opening(
+    package: Package, place: FunctionUnderTest, callers: Callers, seed: int
+) -> list[Message]:
+    """Returns the first question about a place."""
     guide = resources.files("meta_agent.domains.tasks").joinpath("author.md").read_text("utf-8")
     instructions, _, tones = guide.partition("\n--- tones\n")
     voices = tones.strip().split("\n")
@@ -158,17 +155,17 @@ def _question(package: Package, place: FunctionUnderTest, callers: Callers, seed
     if sum(map(len, lines)) > _WHOLE_FILE_CHARS:
         first, last = max(0, place.first - _AROUND_LINES), place.last + _AROUND_LINES
     shown_lines = "\n".join(lines[first:last])
-    changes = sorted(path for path in package.tree if "/" not in path and _CHANGES.match(path))
+    changes = [
+        package.tree[path].decode("utf-8", "replace")[:_CHANGES_CHARS]
+        for path in sorted(package.tree)
+        if "/" not in path and _CHANGES.match(path)
+    ]
     parts = [
         instructions.replace("{voice}", voice),
         f"# The package\n{package.name} {package.version}".rstrip(),
-        *(f"# Its list of changes begins\n{_head(package, path)}" for path in changes[:1]),
+        *(f"# Its list of changes begins\n{text}" for text in changes[:1]),
         f"# The function\n`{place.function}`, in {place.path}, lines {place.first}-{place.last}",
         f"# Tests that call it: {len(tests)}\n{listed}",
         f"# {place.path}, lines {first + 1}-{min(last, len(lines))}\n{shown_lines}",
     ]
-    return "\n\n".join(parts)
-
-
-def _head(package: Package, path: str) -> str:
-    return package.tree[path].decode("utf-8", "replace")[:_CHANGES_CHARS]
+    return [{"role": "user", "content": "\n\n".join(parts)}]

@@ -253,11 +253,9 @@ def _probe(result: ExecResult, nonce: object) -> Probe:
     return Probe(
         "",
         report["results"],
-        {test: _failure(details) for test, details in report["failures"].items()},
+        {
+            test: Failure(how["kind"], how["message"], tuple(how["lines"]), how["parameters"])
+            for test, how in report["failures"].items()
+        },
         {test: frozenset((path, line) for path, line in pairs) for test, pairs in calls},
     )
-
-
-def _failure(details: dict[str, JSON]) -> Failure:
-    lines = tuple(int(line) for line in details["lines"])
-    return Failure(details["kind"], details["message"], lines, details["parameters"])

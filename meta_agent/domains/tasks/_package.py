@@ -119,7 +119,8 @@ def package_of(
 ) -> Package:
     """Returns a package from its files. Raises `ConfigError` if it has no tests or no sources."""
     name, version = _identity(tree, label)
-    root = _root(tree)
+    in_src = any(path.startswith("src/") and path.endswith(".py") for path in tree)
+    root = "src" if in_src and "src/__init__.py" not in tree else "."  # unless a package itself
     modules = _source_files(tree, root, sources)
     if generated := built_files(tree, modules, root, name, version):
         tree, archive = {**tree, **generated}, None
@@ -192,16 +193,15 @@ def _identity(tree: Tree, label: str) -> tuple[str, str]:
     return name, _NOT_IN_NAMES.sub("-", version.strip())
 
 
-def _root(tree: Tree) -> str:
-    """Returns `src` if it holds modules and is no package itself."""
-    modules = any(path.startswith("src/") and path.endswith(".py") for path in tree)
-    return "src" if modules and "src/__init__.py" not in tree else "."
-
-
 def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, ...]:
     """Returns the files of modules and packages; of namespace packages if there are no others."""
     prefix = "" if root == "." else f"{root}/"
-    paths = sorted(path for path in tree if path.startswith(prefix) and _is_module(path))
+    paths = sorted(
+        path
+        for path in tree
+        if path.startswith(prefix) and path.endswith(".py")
+        if not is_test_path(path) and not is_control_path(path)
+    )
     if patterns:
         return tuple(path for path in paths if _matches(path, patterns))
     tops = {path: path.removeprefix(prefix).split("/")[0] for path in paths}
@@ -210,10 +210,6 @@ def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, 
     regular = {path for path in inside if f"{prefix}{tops[path]}/__init__.py" in tree}
     alone = {path for path in modules if tops[path] not in _NO_MODULES}
     return tuple(sorted(alone | (regular or set(inside))))
-
-
-def _is_module(path: str) -> bool:
-    return path.endswith(".py") and not is_test_path(path) and not is_control_path(path)
 
 
 def _is_suite(path: str, content: bytes, patterns: Sequence[str]) -> bool:

@@ -26,6 +26,7 @@ from meta_agent.domains.tasks._author import (
     Author,
     FunctionUnderTest,
     Reply,
+    opening,
     places,
     read_reply,
 )
@@ -227,7 +228,7 @@ class _Planting:
         if refused := self._unbelieved(place.path):
             return None, refused
         source, seed = self._package.tree[place.path], self.search.plan.seed
-        messages = author.opening(self._package, place, self.sound.callers, seed)
+        messages = opening(self._package, place, self.sound.callers, seed)
         for turn in range(TURNS):
             try:
                 message = author.ask(messages, place, turn)

@@ -23,7 +23,7 @@ from meta_agent.readers.evidence.conversation import Conversation
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer, trends
-from meta_agent.readers.evidence.reference import Reference, reference_of
+from meta_agent.readers.evidence.reference import reference_of
 
 
 @dataclass(slots=True)
@@ -135,20 +135,18 @@ def _measured(
 
 
 def _against(evidence: Evidence, baseline: Evidence | None) -> Evidence:
+    """Returns the evidence with its changes against the baseline, if the two are comparable."""
     if baseline is None:
         return evidence
-    state, notes = _comparability(evidence, baseline)
-    changes = _changes(evidence, baseline) if state == "comparable" else {}
-    return replace(evidence, version=changes, comparability=state, notes=(*evidence.notes, *notes))
-
-
-def _comparability(evidence: Evidence, base: Evidence) -> tuple[Comparability, tuple[str, ...]]:
-    notes = []
-    if evidence.evaluator_hashes != base.evaluator_hashes or len(evidence.evaluator_hashes) != 1:
+    notes: list[str] = []
+    hashes = evidence.evaluator_hashes
+    if hashes != baseline.evaluator_hashes or len(hashes) != 1:
         notes.append("incomparable: measured under different evaluators")
-    if evidence.tasks_hash != base.tasks_hash:
+    if evidence.tasks_hash != baseline.tasks_hash:
         notes.append("incomparable: measured on different tasks")
-    return ("incomparable" if notes else "comparable"), tuple(notes)
+    state: Comparability = "incomparable" if notes else "comparable"
+    changes = {} if notes else _changes(evidence, baseline)
+    return replace(evidence, version=changes, comparability=state, notes=(*evidence.notes, *notes))
 
 
 def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
@@ -166,26 +164,20 @@ def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
 
 
 def _alerted(evidence: Evidence, baseline: Evidence | None) -> Evidence:
-    """Returns the evidence with its alerts, less those of a clean harness."""
+    """Returns the evidence with its alerts, less those of a clean harness.
+
+    Of the conversation, what is usual depends on the scaffold. So without a limit of its own, a
+    metric there is compared with what the clean harness shows.
+    """
     reference = reference_of(evidence.domain, trained=evidence.trained)
     beyond = reference.beyond(evidence.metrics())
     alerts = threshold_alerts(beyond)
     alerted = {alert.metric for alert in alerts}
-    if reference.is_measured:
-        alerts += [
-            _unlike(reference, n, v) for n, v in beyond.items() if _unsaid(n) and n not in alerted
-        ]
+    for name, value in beyond.items() if reference.is_measured else ():
+        if name.startswith("conversation.") and name not in alerted:
+            low, high = reference.ranges.get(name, (0.0, 0.0))
+            side, limit = ("above", high) if value > high else ("below", low)
+            message = f"unlike a clean harness: {value:.3g} is {side} {limit:.3g}"
+            alerts.append(Alert(name, value, "WARN", limit, "conversation", message))
     rules = [fired for fired in rule_alerts(evidence, baseline) if not reference.raises(fired)]
     return replace(evidence, alerts=(*alerts, *rules))
-
-
-def _unsaid(name: str) -> bool:
-    """Returns True for metrics without a limit: what is usual there depends on the scaffold."""
-    return name.startswith("conversation.")
-
-
-def _unlike(reference: Reference, name: str, value: float) -> Alert:
-    low, high = reference.ranges.get(name, (0.0, 0.0))
-    side, limit = ("above", high) if value > high else ("below", low)
-    message = f"unlike a clean harness: {value:.3g} is {side} {limit:.3g}"
-    return Alert(name, value, "WARN", limit, name.partition(".")[0], message)

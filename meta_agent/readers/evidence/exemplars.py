@@ -10,9 +10,9 @@ Not covered: reading them. Text from a rollout is material, and is quoted short.
 from __future__ import annotations
 
 import hashlib
-import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Rollout
@@ -67,11 +67,18 @@ def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, li
 
     `solved` is one, for contrast.
     """
-    picks: dict[str, _Picks] = {}
-    for rollout in rollouts:
-        mode = failure_mode(rollout)
-        picks.setdefault(mode, _Picks(per_mode)).offer(rollout)
-    return {mode: picks[mode].summaries() for mode, _ in MODES if mode in picks}
+    picks: dict[str, list[tuple[bytes, int, Rollout]]] = defaultdict(list)
+    for number, rollout in enumerate(rollouts):
+        name = f"{rollout.task_key}|{rollout.group_id}|{rollout.sample_idx}|{rollout.seed}"
+        ranking = picks[failure_mode(rollout)]
+        ranking.append((hashlib.sha256(name.encode()).digest()[:8], number, rollout))
+        ranking.sort(key=lambda pick: pick[:2])
+        del ranking[per_mode:]
+    return {
+        mode: [summarize(rollout) for _, _, rollout in picks[mode]]
+        for mode, _ in MODES
+        if mode in picks
+    }
 
 
 def failure_mode(rollout: Rollout) -> str:
@@ -80,34 +87,9 @@ def failure_mode(rollout: Rollout) -> str:
     return next(mode for mode, fits in MODES if fits(rollout, story))
 
 
-@dataclass(slots=True)
-class _Picks:
-    """Keeps the rollouts with the smallest identity hashes."""
-
-    limit: int
-    heap: list[tuple[int, int, Rollout]] = field(default_factory=list)
-    n_offered: int = 0
-
-    def offer(self, rollout: Rollout) -> None:
-        self.n_offered += 1
-        entry = (-_identity(rollout), self.n_offered, rollout)
-        if len(self.heap) < self.limit:
-            heapq.heappush(self.heap, entry)
-        elif self.heap and entry > self.heap[0]:
-            heapq.heapreplace(self.heap, entry)
-
-    def summaries(self) -> list[Exemplar]:
-        ordered = sorted(self.heap, key=lambda entry: (-entry[0], entry[1]))
-        return [summarize(rollout) for _, _, rollout in ordered]
-
-
-def _identity(rollout: Rollout) -> int:
-    name = f"{rollout.task_key}|{rollout.group_id}|{rollout.sample_idx}|{rollout.seed}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
-
-
 def summarize(rollout: Rollout) -> Exemplar:
     """Returns the summary of one rollout."""
+    replies = (m for m in reversed(attempt_messages(rollout)) if m.get("role") == "assistant")
     return Exemplar(
         task_key=rollout.task_key,
         split=rollout.split,
@@ -120,7 +102,7 @@ def summarize(rollout: Rollout) -> Exemplar:
         total_reward=rollout.total_reward,
         rewards=dict(rollout.rewards),
         steps=tuple(_step(e.tool, e.arguments, e.result, e.ok) for e in rollout.tool_events[:40]),
-        last_words=_last_words(rollout),
+        last_words=_clip(str(next(replies, {}).get("content") or "")),
         error=_clip(f"{rollout.error.kind}: {rollout.error.detail}") if rollout.error else "",
     )
 
@@ -130,11 +112,6 @@ def _step(tool: str, arguments: dict[str, JSON], result: str, ok: bool) -> str:
         f"{name}={_clip(str(value), 40)}" for name, value in arguments.items()
     )
     return f"{tool}({arguments_text}) -> {_clip(result, 80)}{'' if ok else ' [refused]'}"
-
-
-def _last_words(rollout: Rollout) -> str:
-    replies = (m for m in reversed(attempt_messages(rollout)) if m.get("role") == "assistant")
-    return _clip(str(next(replies, {}).get("content") or ""))
 
 
 def _clip(text: str, limit: int = _EXCERPT_CHARS) -> str:

@@ -50,18 +50,12 @@ def gap(evidence: Evidence, baseline: Evidence | None) -> Gap | None:
         return None
     if not (evidence.score.get("n") and baseline.score.get("n")):
         return None
-    delta, z = _score_move(evidence, baseline)
-    if abs(z) < SCORE_Z:
-        return None
-    return Gap(delta, z, _moved(evidence, baseline))
-
-
-def _score_move(evidence: Evidence, base: Evidence) -> tuple[float, float]:
-    now, before = evidence.score, base.score
+    now, before = evidence.score, baseline.score
     delta = now["clean_success"] - before["clean_success"]
     pooled = (now["n_clean"] + before["n_clean"]) / (now["n"] + before["n"])
     variance = pooled * (1 - pooled) * (1 / now["n"] + 1 / before["n"])
-    return delta, delta / math.sqrt(variance) if variance > 0 else 0.0
+    z = delta / math.sqrt(variance) if variance > 0 else 0.0
+    return None if abs(z) < SCORE_Z else Gap(delta, z, _moved(evidence, baseline))
 
 
 def _moved(evidence: Evidence, base: Evidence) -> tuple[tuple[str, float], ...]:

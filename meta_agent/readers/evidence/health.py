@@ -14,7 +14,9 @@ _LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 
 def render_text(evidence: Evidence, *, moved: bool = False) -> str:
     """Returns the report as text. With `moved` the layers show only what changed."""
-    parts = [[_headline(evidence)], _alerts(evidence)]
+    ranked = sorted(evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+    alerts = [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
+    parts = [[_headline(evidence)], alerts]
     parts += [_layer(evidence, layer, moved) for layer in _LAYERS]
     parts += [_quoted(evidence), [f"note: {note}" for note in evidence.notes]]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -32,29 +34,18 @@ def _headline(evidence: Evidence) -> str:
     )
 
 
-def _alerts(evidence: Evidence) -> list[str]:
-    ranked = sorted(evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
-    return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
-
-
 def _layer(evidence: Evidence, layer: str, moved: bool) -> list[str]:
     metrics: Mapping[str, float] = getattr(evidence, layer)
-    names = [n for n in metrics if not moved or evidence.version.get(f"change.{layer}.{n}")]
-    if not names:
-        return []
-    width = max(map(len, names))
-    return [layer, *(_row(evidence, layer, name, width) for name in names)]
-
-
-def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:
-    value: float = getattr(evidence, layer)[name]
-    change = evidence.version.get(f"change.{layer}.{name}")
-    moved = f"  ({change:+.4g})" if change else ""
-    return f"  {name:{width}}  {_number(value)}{moved}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
+    changes = {name: evidence.version.get(f"change.{layer}.{name}") for name in metrics}
+    names = [name for name in metrics if changes[name] or not moved]
+    width = max(map(len, names), default=0)
+    lines = [layer] if names else []
+    for name in names:
+        value, change = metrics[name], changes[name]
+        is_count = value == int(value) and abs(value) >= 1
+        text = f"{value:.0f}" if is_count else f"{value:.4g}"
+        lines.append(f"  {name:{width}}  {text}" + (f"  ({change:+.4g})" if change else ""))
+    return lines
 
 
 def _quoted(evidence: Evidence) -> list[str]:

@@ -11,6 +11,7 @@ outcome: `--solved-at 1` says that a full reward is.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -27,7 +28,7 @@ from meta_agent.readers.formats._format import (
     numbers_of,
     rows_under,
 )
-from meta_agent.readers.formats._messages import parse_messages, text_of
+from meta_agent.readers.formats._messages import parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 
@@ -50,7 +51,11 @@ def _read_atif(row: Row, count: Count) -> Draft:
     if not steps:
         raise RowError("field steps: expected at least one step")
     draft = _ATIF.draft(row, count)
-    by_step = [list(_messages(step, count)) for step in steps]
+    by_step = [list(_messages(step)) for step in steps]
+    results = [step.object("observation").items("results") or () for step in steps]
+    for result in itertools.chain(*results):
+        if as_object(result).get("subagent_trajectory_ref"):
+            count("subagent_trajectory_ref")
     messages = parse_messages([m for part in by_step for m in part], "steps", count)
     draft.converse(messages, _copied(steps, by_step))
     replies = [s for s in steps if s.get("source") == "agent" and not s.flag("is_copied_context")]
@@ -84,36 +89,22 @@ def _step(item: JSON, number: int) -> Row:
     return Row(item)
 
 
-def _messages(step: Row, count: Count) -> Iterator[Message]:
-    role = _ROLE_OF[str(step.get("source"))]
-    message: Message = {"role": role, "content": text_of(step.get("message"), count)}
-    if step.get("reasoning_content"):
-        message["reasoning_content"] = str(step.get("reasoning_content"))
+def _messages(step: Row) -> Iterator[Message]:
     calls = step.items("tool_calls") or []
-    if calls:
-        message["tool_calls"] = [_call(call) for call in calls]
-    yield message
+    yield {
+        "role": _ROLE_OF[str(step.get("source"))],
+        "content": step.get("message"),
+        "reasoning_content": step.get("reasoning_content"),
+        "tool_calls": calls,
+    }
     for result in step.object("observation").items("results") or ():
-        yield _result(result, len(calls), count)
-
-
-def _call(call: JSON) -> dict[str, JSON]:
-    if not isinstance(call, dict) or not isinstance(call.get("function_name"), str):
-        raise RowError("a tool call: expected function_name")
-    function = {"name": call["function_name"], "arguments": call.get("arguments") or {}}
-    return {"id": str(call.get("tool_call_id") or ""), "function": function}
-
-
-def _result(result: JSON, calls: int, count: Count) -> Message:
-    if not isinstance(result, dict):
-        raise RowError("an observation's result: expected an object")
-    if result.get("subagent_trajectory_ref"):
-        count("subagent_trajectory_ref")
-    content = text_of(result.get("content"), count)
-    source = result.get("source_call_id")
-    if source is None and not calls:  # the environment speaks without having been called
-        return {"role": "user", "content": content}
-    return {"role": "tool", "tool_call_id": str(source or ""), "content": content}
+        if not isinstance(result, dict):
+            raise RowError("an observation's result: expected an object")
+        source, content = result.get("source_call_id"), result.get("content")
+        if source is None and not calls:  # the environment speaks without having been called
+            yield {"role": "user", "content": content}
+        else:
+            yield {"role": "tool", "tool_call_id": str(source or ""), "content": content}
 
 
 ATIF: Final = Format(

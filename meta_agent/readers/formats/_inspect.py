@@ -122,21 +122,10 @@ def _prompt_messages(row: Row, messages: Sequence[Message]) -> int | None:
 
 
 def _chat(message: JSON) -> JSON:
-    """Inspect's message in chat form: a call names its function, a result its error."""
-    if not isinstance(message, dict):
+    """Returns a message in chat form, where a result says whether the call failed."""
+    if as_object(message).get("role") != "tool":
         return message
-    calls, failed = message.get("tool_calls"), message.get("error")
-    changes: dict[str, JSON] = {}
-    if isinstance(calls, list):
-        changes["tool_calls"] = [
-            {"id": call.get("id"), "function": {**call, "name": call["function"]}}
-            if isinstance(as_object(call).get("function"), str)
-            else call
-            for call in calls
-        ]
-    if message.get("role") == "tool":
-        changes["is_error"] = failed is not None
-    return {**message, **changes}
+    return {**message, "is_error": message.get("error") is not None}
 
 
 def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:

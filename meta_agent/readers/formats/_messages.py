@@ -91,19 +91,23 @@ def _part(part: JSON, count: Count) -> str:
 
 
 def _call(call: JSON, place: str) -> dict[str, JSON]:
-    """Returns the call. The arguments of a custom tool are text of any form."""
+    """Returns a tool call. A tool may write the function's name and arguments beside the id."""
     if isinstance(call, str):  # verifiers stores each call as JSON text
         try:
             call = json.loads(call)
         except (ValueError, RecursionError):
             call = None
-    inner = call.get("function") or call.get("custom") or call if isinstance(call, dict) else None
-    if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
+    fields = as_object(call)
+    inner = fields.get("function") or fields.get("custom") or fields
+    if not isinstance(inner, dict):
+        inner = {**fields, "name": inner}
+    name = inner.get("name") or inner.get("function_name")
+    if not isinstance(name, str):
         raise RowError("a tool call: expected function.name", place)
-    arguments = inner.get("arguments", inner.get("input", "{}"))
+    arguments = inner.get("arguments") or inner.get("input") or {}  # of a custom tool any text
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    function = {"name": inner["name"], "arguments": text}
-    return {"id": str(call.get("id") or ""), "type": "function", "function": function}
+    call_id = str(fields.get("id") or fields.get("tool_call_id") or "")
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 # --- dialects -----------------------------------------------------------------------------------

@@ -40,9 +40,6 @@ class ScoreLayer:
         self.counts["n_failed"] += has_verdict and not solved and kind is None
         for name in ("infra", "verifier", "policy"):
             self.counts[f"n_{name}_error"] += kind == name and not solved
-        self._add_task(rollout, solved)
-
-    def _add_task(self, rollout: Rollout, solved: bool) -> None:
         tally = self.tasks[rollout.task_key]
         tally.n += 1
         tally.solved += solved
