@@ -84,15 +84,11 @@ class Behind:
             self.firsts[rollout.group_id] = attempt_of(rollout)
         story = story_of(rollout)
         for pattern, degree in _OF_ATTEMPTS:
-            self._offer(self.rankings[pattern], float(degree(rollout, story)), rollout)
-
-    def _offer(self, ranking: list[tuple[float, Attempt]], degree: float, rollout: Rollout) -> None:
-        full = len(ranking) == SHOWN
-        if degree <= 0 or (full and degree <= ranking[-1][0]):
-            return
-        ranking.append((degree, attempt_of(rollout)))
-        ranking.sort(key=lambda pair: -pair[0])
-        del ranking[SHOWN:]
+            ranking, clearness = self.rankings[pattern], float(degree(rollout, story))
+            if clearness > 0 and (len(ranking) < SHOWN or clearness > ranking[-1][0]):
+                ranking.append((clearness, attempt_of(rollout)))
+                ranking.sort(key=lambda pair: -pair[0])
+                del ranking[SHOWN:]
 
     def of(self, metric: str) -> tuple[Attempt, ...]:
         """Returns the attempts that an alert is about."""

@@ -10,12 +10,12 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from meta_agent.core.evidence import Mean
-from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.core.protocols import Message, Rollout
 from meta_agent.readers.evidence._running import Correlation, Within, share
 from meta_agent.readers.formats import attempt_messages
 
@@ -44,7 +44,11 @@ class Shape:
 
     def add(self, rollout: Rollout, rewarded: bool) -> None:
         self.groups[rollout.group_id] += 1
-        self._add_patch(rollout.verifier_inputs)
+        inputs = rollout.verifier_inputs
+        patch = inputs.get("patch", inputs.get("model_patch"))
+        if isinstance(patch, str):
+            self.patches += 1
+            self.blank += not patch.strip()
         if not rollout.messages:
             return
         messages = attempt_messages(rollout)
@@ -56,19 +60,15 @@ class Shape:
         )
         self.again += mark.digest() in self.marks
         self.marks.add(mark.digest())
-        self.looping += _loops(text)
+        tail = text[-_TAIL_CHARS:]
+        is_full = len(tail) == _TAIL_CHARS and bool(tail.strip())
+        self.looping += is_full and text.count(tail) >= 3
         calls, unanswered = _unanswered(messages)
         self.calls += calls
         self.unanswered += unanswered
         if rewarded and math.isfinite(rollout.total_reward):
             self.pays.add(rollout.total_reward, float(len(text)))
             self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
-
-    def _add_patch(self, inputs: Mapping[str, JSON]) -> None:
-        patch = inputs.get("patch", inputs.get("model_patch"))
-        if isinstance(patch, str):
-            self.patches += 1
-            self.blank += not patch.strip()
 
     def _add_length(self, length: int) -> None:
         """Keeps every k-th length, and doubles k when the sample is full: the same in each run."""
@@ -126,8 +126,3 @@ def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
     ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
     checkable = [call_id for call_id in ids if call_id] if answered else []
     return len(checkable), sum(call_id not in answered for call_id in checkable)
-
-
-def _loops(text: str) -> bool:
-    tail = text[-_TAIL_CHARS:]
-    return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3

@@ -73,14 +73,12 @@ class Tally:
         if self.joined:
             lines.append(f"outcomes from reports of the SWE-bench harness: {self.joined}")
         if self.left_out:
-            lines.append(f"not carried over: {self._names_left_out()}")
+            counts = sorted(self.left_out.most_common(_NAMES_SHOWN))
+            names = [f"{name} ({n})" for name, n in counts]
+            if more := len(self.left_out) - len(counts):
+                names.append(f"and {more} more (--json)")
+            lines.append(f"not carried over: {', '.join(names)}")
         return lines
-
-    def _names_left_out(self) -> str:
-        counts = sorted(self.left_out.most_common(_NAMES_SHOWN))
-        more = len(self.left_out) - len(counts)
-        names = [f"{name} ({n})" for name, n in counts]
-        return ", ".join([*names, f"and {more} more (--json)"] if more else names)
 
     def to_json(self) -> dict[str, JSON]:
         return {
