@@ -52,7 +52,11 @@ _TURNS: Final = ("turns",)
 _CALLS: Final = ("tool_events",)
 _RESULTS: Final = ("tool_events", "tool_ok")
 _ENDINGS: Final = ("stop_reason",)
-_READ_WITH: Final = {("tokens",): _TURNS, ("cut_replies",): _TURNS, ("flags",): _CALLS}
+_READ_WITH: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("tokens",): _TURNS,
+    ("cut_replies",): _TURNS,
+    ("flags",): _CALLS,
+}
 _PAID: Final = ("rewards",)
 _PAID_AND_JUDGED: Final = ("rewards", "outcome")
 
