@@ -326,11 +326,11 @@ def _livecodebench(fields: Fields) -> CodeRow:
 
 def _case(test: Mapping[str, JSON], functional: bool) -> Case:
     """Returns a test. The arguments of a function stand one a line, each as JSON."""
-    given, expected = str(test.get("input", "")), str(test.get("output", ""))
+    argument_text, expected = str(test.get("input", "")), str(test.get("output", ""))
     if not functional:
-        return Case(given, expected)
+        return Case(argument_text, expected)
     try:
-        arguments = [document(line) for line in given.split("\n") if line.strip()]
+        arguments = [document(line) for line in argument_text.split("\n") if line.strip()]
         return Case(arguments, document(expected))
     except ValueError as problem:
         raise RefusedRowError("a functional test that is not JSON") from problem
