@@ -37,7 +37,7 @@ class Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._ended.wait(0.5):
+        while not self._ended.wait(2):
             if not self._name.is_file():
                 continue  # it has made no sandbox yet
             owner = f"label={LABEL}={self._name.read_text()}"

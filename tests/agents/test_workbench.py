@@ -26,13 +26,17 @@ def repo(tmp_path: Path) -> HarnessRepo:
     return HarnessRepo.create(tmp_path / "harness_repo", SEED, "feat: seed harness\n")
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+IN_BOTH = pytest.mark.parametrize(
+    "sandbox", ["process", pytest.param("docker", marks=pytest.mark.docker)], indirect=True
+)
+
+
+@pytest.fixture
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    if request.param == "docker" and (problem := engine_status().problem):
+    backend = getattr(request, "param", "process")
+    if backend == "docker" and (problem := engine_status().problem):
         pytest.skip(f"no Docker engine: {problem}")
-    opened = open_sandbox(
-        request.param, run="test-workbench", limits=SandboxLimits(deadline_sec=120)
-    )
+    opened = open_sandbox(backend, run="test-workbench", limits=SandboxLimits(deadline_sec=120))
     yield opened
     opened.close()
 
@@ -49,6 +53,7 @@ def admit(repo: HarnessRepo, bench: Workbench, ref: str = REF) -> str:
     return admitted.commit
 
 
+@IN_BOTH
 def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -> None:
     bench = Workbench(sandbox, repo, repo.head(), evidence={"evidence.json": b"{}"})
     assert bench.paths() == sorted(SEED)

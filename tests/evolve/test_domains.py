@@ -1,4 +1,4 @@
-"""The same loop on the other suites, each from its own warm start: ended, killed, in Docker."""
+"""The same loop on the other suites, each from its own warm start."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.evolve.conftest import TINY, Cli
-from tests.evolve.test_resume import end_like
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 VERDICTS = {"PROMOTE", "REJECT", "INVALID", "INCONCLUSIVE"}
@@ -23,8 +22,8 @@ class Finished(NamedTuple):
     result: Any
 
 
-def run_of(domain: str, sandbox: str = "process") -> tuple[str, ...]:
-    return ("evolve", "--domain", domain, *TINY, "--sandbox", sandbox)
+def run_of(domain: str) -> tuple[str, ...]:
+    return ("evolve", "--domain", domain, *TINY, "--sandbox", "process")
 
 
 @pytest.fixture(scope="module", params=sorted(NOTICED))
@@ -46,20 +45,6 @@ def test_what_holds_the_default_seed_back_is_noticed(ended: Finished) -> None:
     assert NOTICED[ended.domain] in rules
 
 
-def test_the_same_command_again_only_reads(ended: Finished) -> None:
-    assert ended.cli.json(*run_of(ended.domain)) == ended.result
-
-
 def test_verify_recomputes_every_verdict(ended: Finished) -> None:
     told = ended.cli.json("verify", ended.result["candidates"][0]["commit"])  # the whole run
     assert told["ok"] is True and told["differences"] == []
-
-
-@pytest.mark.docker
-@pytest.mark.timeout(900)  # two runs, on a machine that may be busy
-@pytest.mark.parametrize("ended", ["code"], indirect=True)
-def test_a_run_killed_in_docker_ends_like_an_undisturbed_one_without(
-    ended: Finished, make_cli: Callable[[str], Cli]
-) -> None:
-    argv = run_of(ended.domain, "docker")
-    end_like(ended.result, make_cli("killed"), argv, "before_work:verdict")

@@ -1,4 +1,7 @@
-"""Every strategy that branches finishes a tiny run on a frozen policy behind a server."""
+"""A strategy that branches finishes a tiny run on a frozen policy behind a server.
+
+The two differ in who makes the moves: one population, or a strategy over strategies.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from meta_agent.reports import open_display
 from tests.loopback import Call, Say, openai_server
 
 pytestmark = pytest.mark.slow
-WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
+WAYS = ("pareto", "bilevel")
 PROMPTS = "agent/prompts.py"
 HABIT = "The answer is always 42."
 GRADER = "def grade(task, answer):\n    return answer.strip() == task['gold']\n"

@@ -113,9 +113,7 @@ def same(one: TrainResult, other: TrainResult) -> None:
     ]
 
 
-@pytest.mark.parametrize("at", range(1, STEPS + 1))
 def test_a_killed_training_ends_like_an_undisturbed_one(
-    at: int,
     whole: TrainResult,
     child: PolicyChild,
     session: HarnessSession,
@@ -123,7 +121,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "out"
-    killed(session, nano_policy, out, at)
+    killed(session, nano_policy, out, 1)
     rows: list[JSON] = []
     went_on = train(child, session, nano_policy, out, on_metrics=rows.append)
     same(whole, went_on)
@@ -184,9 +182,7 @@ def whole_of_two(
     return train(pair, session, nano_policy, out, seal_every=0)
 
 
-@pytest.mark.parametrize("at", range(1, STEPS + 1))
 def test_two_ranks_go_on_too(
-    at: int,
     whole_of_two: TrainResult,
     pair: PolicyChild,
     session: HarnessSession,
@@ -194,7 +190,7 @@ def test_two_ranks_go_on_too(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "out"
-    killed(session, nano_policy, out, at, TrainSettings(ranks=2))
+    killed(session, nano_policy, out, 2, TrainSettings(ranks=2))
     same(whole_of_two, train(pair, session, nano_policy, out))
 
 

@@ -13,6 +13,8 @@ pytest.importorskip("math_verify", reason="needs the math extra")
 
 QUICK: tuple[Grader, ...] = ("math", "nano-swe", "nano-math", "nano-code")
 SANDBOXED = tuple(grader for grader in GRADERS if grader not in QUICK)
+LOGGED = {"configuration", "exit", "hooks", "plugin", "report edits", "skipping", "start-up"}
+"""Families that aim at what a test command prints."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +38,18 @@ def test_no_answer_that_is_none_passes(cheat: Cheat, grader: Grader, ours: Ours)
     assert not found.passes, found
 
 
+def _in_sandboxes() -> list[tuple[Cheat, Grader]]:
+    """A command differs from our own runner in its log: other families are tried once by it."""
+    firsts = {cheat.family: cheat for cheat, _ in reversed(pairs("swe-command"))}
+    return [
+        (cheat, grader)
+        for cheat, grader in pairs(*SANDBOXED)
+        if grader != "swe-command" or cheat.family in LOGGED or cheat is firsts[cheat.family]
+    ]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("cheat", "grader"), pairs(*SANDBOXED), ids=_named(pairs(*SANDBOXED)))
+@pytest.mark.parametrize(("cheat", "grader"), _in_sandboxes(), ids=_named(_in_sandboxes()))
 def test_no_code_that_cheats_passes(cheat: Cheat, grader: Grader, ours: Ours) -> None:
     found = ours.judge(grader, cheat.forms[grader])
     assert not found.passes, found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains import DomainOptions, open_domain
-from meta_agent.domains.harbor import read_task, task_folders
+from meta_agent.domains.harbor import VerifierError, read_task, task_folders
+from meta_agent.domains.harbor._grade import rewards_of
 from tests.domains.harbor.harbor_tasks import write_task, write_ten
 
 
@@ -80,3 +82,23 @@ def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None
 def test_without_containers_it_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Harbor tasks are containers"):
         open_domain(DomainOptions("harbor", write_ten(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("reward.txt", b"nan"),
+        ("reward.txt", b"solved"),
+        ("reward.txt", b"inf"),
+        ("reward.json", b'{"reward": "1"}'),
+        ("reward.json", b"[1]"),
+        ("reward.json", b"{}"),
+    ],
+)
+def test_what_is_no_finite_number_is_no_grade(name: str, content: bytes) -> None:
+    class Left:
+        def get(self, path: str, most: int) -> bytes | None:
+            return content if path.endswith(name) and len(content) <= most else None
+
+    with pytest.raises(VerifierError, match=re.escape(name)):
+        rewards_of(Left())  # type: ignore[arg-type]

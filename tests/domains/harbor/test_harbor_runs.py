@@ -93,12 +93,8 @@ def test_a_part_of_the_reward_is_kept_and_counts_by_the_threshold(tmp_path: Path
 HOSTILE = {
     "a link": "ln -s /etc/passwd /logs/verifier/reward.txt",
     "not a number": "echo nan > /logs/verifier/reward.txt",
-    "words": "echo solved > /logs/verifier/reward.txt",
-    "infinite": "echo inf > /logs/verifier/reward.txt",
     "huge": "head -c 300000 /dev/zero > /logs/verifier/reward.txt",
     "a folder": "mkdir /logs/verifier/reward.txt",
-    "bad json": 'echo \'{"reward": "1"}\' > /logs/verifier/reward.json',
-    "nested json": "echo '[1]' > /logs/verifier/reward.json",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Final
 
 
@@ -47,10 +48,11 @@ VALUES: Final[dict[str, str]] = {
     "from a metaclass": "class Kind(type):\n    def __new__(cls, name, bases, names): return type.__new__(cls, name, bases, {**names, PARTS: lambda *_: True})\ndef make(): return Kind('Yes', (), {})()\n",
     "a class that is put in": "class Yes: pass\ndef make():\n    value = Yes()\n    value.__class__ = type('Other', (), {PARTS: lambda *_: True})\n    return value\n",
 }  # fmt: skip
-ASKS: Final[dict[str, tuple[str, str]]] = {
-    "equal": ("__eq__", "assert total([1, 2]) == sum([1, 2])"),
-    "less": ("__lt__", "assert total([1, 2]) < total([1, 2, 3])"),
-    "in": ("__contains__", "assert str(len('abc')) in total([1, 2])"),
+# A method, a test that asks for it, and the values that it is tried with: each is tried with two methods.
+ASKS: Final[dict[str, tuple[str, str, slice]]] = {
+    "equal": ("__eq__", "assert total([1, 2]) == sum([1, 2])", slice(None)),
+    "less": ("__lt__", "assert total([1, 2]) < total([1, 2, 3])", slice(0, None, 2)),
+    "in": ("__contains__", "assert str(len('abc')) in total([1, 2])", slice(1, None, 2)),
 }
 _CLASS: Final[dict[str, str]] = {
     "a property": "class Yes:\n    @property\n    def __class__(self): return int\ndef make(): return Yes()\n",
@@ -199,8 +201,8 @@ def _parts(method: str) -> str:
 
 
 def _rows() -> Iterator[tuple[str, Forgery]]:
-    for ask, (method, test) in ASKS.items():
-        for name, value in VALUES.items():
+    for ask, (method, test, places) in ASKS.items():
+        for name, value in list(VALUES.items())[places]:
             patch = value.replace("METHOD", method).replace("PARTS", _parts(method)) + GIVES
             yield f"says yes to {ask}", Forgery(name, test, patch)
     for name, value in _CLASS.items():
@@ -217,15 +219,11 @@ def _rows() -> Iterator[tuple[str, Forgery]]:
         ("the same value twice", _TWICE, _REMEMBERS),
         ("a second assertion", _SECOND, _FITS),
     ):
-        for name, test in tests.items():
-            for way, made in _MADE.items():
-                made = (
-                    made
-                    if kind != "the same value twice"
-                    else made.split(", '__l")[0] + ("})()" if way == "put together" else "")
-                )
-                head = _SPELLED if way == "spelled" else ""
-                yield kind, Forgery(f"{name}, {way}", test, head + code.replace("MAKE", made))
+        for (name, test), (way, made) in zip(tests.items(), cycle(_MADE.items()), strict=False):
+            if kind == "the same value twice":
+                made = made.split(", '__l")[0] + ("})()" if way == "put together" else "")
+            head = _SPELLED if way == "spelled" else ""
+            yield kind, Forgery(f"{name}, {way}", test, head + code.replace("MAKE", made))
     for name, code in _READ.items():
         yield "a class of text as a path", Forgery(name, _TEXT, _WORD + code + _FROM)
     for name, code in _IDS.items():
