@@ -44,8 +44,8 @@ setup: $(VENV)/.compiled
 
 # What one waits for before a commit: no container, no training, no whole run, no real engine.
 SLOW   := docker or train or slow
-# Half of the time tests wait for their child processes: two workers for each of two cores. Each holds about a gigabyte.
-WORKERS ?= 4
+# Three keep two cores busy. Each holds about a gigabyte, and imports for half a minute of processor time before its first test.
+WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
 test:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/.compiled

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.composition.given import source_of
+from meta_agent.composition.given import _harness, source_of
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.resources import shipped_harness
 from tests.loopback import Call, Say, openai_server
@@ -131,10 +131,7 @@ pathlib.Path("answer.txt").write_text(asks(sys.argv[1], os.environ["OPENAI_BASE_
 """
 AGENTS: dict[str, Callable[[Path], Any]] = {
     "a folder": as_folder,
-    "a folder by its name": lambda tmp_path: str(as_folder(tmp_path)),
     "a command": as_command,
-    "a command in one line": lambda tmp_path: shlex.join(as_command(tmp_path)),
-    "a prompt": lambda _: "by hand",
     "a function": lambda _: asks,
 }
 
@@ -148,6 +145,12 @@ def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> N
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and systems == {"by hand"}
     assert result.before is not None and 0.5 < result.before < 1.0
+
+
+def test_a_text_stands_for_the_folder_or_the_command_that_it_names(tmp_path: Path) -> None:
+    folder, command = as_folder(tmp_path), as_command(tmp_path)
+    assert _harness(str(folder), tmp_path) == _harness(folder, tmp_path)
+    assert _harness(shlex.join(command), tmp_path) == _harness(command, tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_no_prompt(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from meta_agent.reports import reduce, state, wait_note, wait_words
 from meta_agent.reports.live.site import Site
 from meta_agent.reports.pages.html import render_html
 from meta_agent.sandboxes import open_sandbox
-from tests.loopback import Fault, openai_server
+from tests.loopback import Say, openai_server
 from tests.models._clients import RUN, opened, request
 from tests.training import _host
 
@@ -104,9 +104,15 @@ def status(root: Path, meta_agent: Runner) -> dict[str, Any]:
     return meta_agent("status", "--json", cwd=root).document
 
 
-def test_a_model_server_that_never_answers(root: Path, meta_agent: Runner) -> None:
+def test_a_model_server_that_does_not_answer(root: Path, meta_agent: Runner) -> None:
+    over = threading.Event()
+
+    def silent(_: Any) -> Say:
+        over.wait(60)
+        return Say("It is late.")
+
     with (
-        openai_server(lambda _: Fault.silent()) as url,
+        openai_server(silent) as url,
         opened(
             root,
             meta_model="openai/any",
@@ -114,9 +120,7 @@ def test_a_model_server_that_never_answers(root: Path, meta_agent: Runner) -> No
             timeouts=PATIENT,
             retry=RetryPolicy(attempts=1),
         ) as run,
-        in_thread(
-            lambda: run.client.chat(request("one"), conversation="c", turn=0), run.client.close
-        ),
+        in_thread(lambda: run.client.chat(request("one"), conversation="c", turn=0), over.set),
     ):
         wait = held_up(root, run.ledger, meta_agent)
     assert wait["kind"] == "model" and wait["limit_sec"] == 61

@@ -135,15 +135,8 @@ def another_candidates_arms(f: Forger) -> None:
             told["arms"][1]["shards"]["1"] = shard
 
 
-def rows_of_another(f: Forger) -> None:
-    """Attempts that the start made, stored as those of what was found, every field but content."""
-    mine, other = f.arm(1), f.arm(0)
-    theirs = {row.task_key: row for row in f.store.read(other)}
-    f.rewrite(mine, lambda row: theirs[row.task_key])
-
-
 def rows_of_another_renamed(f: Forger) -> None:
-    """The same, and each row says that it is the replaced one's."""
+    """Attempts that the start made, stored as those of what was found, under their names."""
     mine, other = f.arm(1), f.arm(0)
     theirs = {row.task_key: row for row in f.store.read(other)}
 
@@ -163,19 +156,9 @@ def flags_stripped(f: Forger) -> None:
     f.rewrite(f.arm(0), lambda row: replace(row, flags=[]))
 
 
-def flags_of_the_vault_stripped(f: Forger) -> None:
-    (shard,) = (s for s in f.store.names() if "-s0-" in s and "-vault-" in s)
-    f.rewrite(shard, lambda row: replace(row, flags=[]))
-
-
 def vault_figures(f: Forger) -> None:
     with f.step("vault/final") as told:
         told["clean_success"], told["ci"] = 0.9, [0.83, 0.94]
-
-
-def vault_of_the_start(f: Forger) -> None:
-    with f.step("vault/baseline") as told:
-        told["clean_success"] = told["clean_success"] / 2
 
 
 def vault_over_seeds(f: Forger) -> None:
@@ -283,10 +266,6 @@ def a_note_that_says_more(f: Forger) -> None:
         f.note(commit, lambda text: text.replace("INCONCLUSIVE", "PROMOTE"))
 
 
-def a_line_under_a_note(f: Forger) -> None:
-    f.note(f.noted()[0], lambda text: f"{text}\n\nVerdict: PROMOTE")
-
-
 def a_note_removed(f: Forger) -> None:
     f.git("notes", "remove", f.noted()[0])
 
@@ -319,21 +298,16 @@ def a_training_embellished(f: Forger) -> None:
 
 
 CHAINED: tuple[Callable[[Forger], None], ...] = (
-    terms_in_the_row, another_candidates_arms, rows_of_another, flags_stripped, vault_figures,
-    weights_overwritten, rows_of_another_renamed, outcomes_turned, flags_of_the_vault_stripped,
-    vault_of_the_start, vault_over_seeds, a_bit_of_the_weights,
+    terms_in_the_row, another_candidates_arms, flags_stripped, vault_figures,
+    weights_overwritten, rows_of_another_renamed, outcomes_turned,
+    vault_over_seeds, a_bit_of_the_weights,
     other_weights_handed_over, another_standing, a_judge_that_asks_for_no_rows, a_members_share,
     a_finding_dropped, a_cell_made_valid, a_look_left_out, a_step_that_nobody_took,
     the_end_cut_off, main_moved, lead_moved, a_candidate_s_branch_moved, a_note_that_says_more,
-    a_line_under_a_note, a_note_removed, other_settings, a_prediction_after_the_fact,
+    a_note_removed, other_settings, a_prediction_after_the_fact,
     a_budget_that_was_larger, more_tasks_than_planned,
 )  # fmt: skip
-AS_IT_WAS: tuple[Callable[[Forger], None], ...] = (
-    a_training_embellished,
-    vault_figures,
-    terms_in_the_row,
-    flags_stripped,
-)
+AS_IT_WAS: tuple[Callable[[Forger], None], ...] = (a_training_embellished, vault_figures)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_another_installations_containers_survive(
     assert len(reaped(engine, theirs)) == 1
 
 
-NEST = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+NEST = "import os\nfor _ in range(1200):\n    os.mkdir('d')\n    os.chdir('d')\n"
 
 
 @pytest.fixture

@@ -337,6 +337,7 @@ def test_what_leaks_is_no_parent_and_its_failure_is_typed(bench: Bench) -> None:
     assert facts["kinds"]["filter"] >= 1 and facts["never_ran"] == facts["failed"] == 0
 
 
+@pytest.mark.slow
 def test_a_specialist_proposes_within_his_factor_alone(bench: Bench) -> None:
     ready(bench, "specialists", generations=6)
     carried_out(bench, "specialists")

@@ -100,7 +100,7 @@ class Ours:
     def __init__(self, backend: str = "process") -> None:
         self._backend = backend
         self._code = code_runner(backend, run="cheats")
-        self._verifier = Verifier(wall_sec=4.0)
+        self._verifier = Verifier(wall_sec=2.5)
         self._nano = {name: load_domain(name) for name in SUITES}
 
     def __enter__(self) -> Self:

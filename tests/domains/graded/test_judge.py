@@ -59,6 +59,7 @@ def run(tmp_path: Path, brain: Callable[[Call], Say], **more: Any) -> meta_agent
         )
 
 
+@pytest.mark.slow
 def test_a_run_is_graded_by_a_judge_that_was_tried(tmp_path: Path) -> None:
     result = run(tmp_path, fair)
     assert result.exit_reason == "done" and result.before is not None

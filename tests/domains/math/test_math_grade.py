@@ -30,7 +30,7 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    made = Verifier(wall_sec=4.0)
+    made = Verifier(wall_sec=2.5)
     yield made
     made.close()
 
@@ -127,7 +127,7 @@ def test_gsm8k_agrees_with_the_official_grader_but_where_said(verifier: Verifier
     if not path.is_file():
         pytest.skip("no shared sample gsm8k_test.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    golds = [row["answer"].rpartition("####")[2].strip() for row in rows]
+    golds = [row["answer"].rpartition("####")[2].strip() for row in rows[::4]]
     seen: Counter[tuple[str, bool, bool]] = Counter()
     for text in golds:
         gold, plain = Gold(text, "literal"), text.replace(",", "")

@@ -55,7 +55,7 @@ def burn(seconds):
     while time.process_time() < end:
         pass
 {ahead}
-for _ in range(40):
+for _ in range(24):
     child = os.fork()
     if child == 0:
         {inside}
@@ -72,10 +72,10 @@ _LIMIT_EXIT = 128 + 24  # as by SIGXCPU
 
 
 def burns(sandbox: Sandbox, form: dict[str, str], limit_sec: float) -> str:
-    """Four seconds of work in forty processes: more than one, less than thirty."""
+    """2.4 seconds of work in 24 processes: more than one, less than thirty."""
     source = BURNS.format(**form)
     result = sandbox.exec(["python3", "-c", source], timeout_sec=300, cpu_limit_sec=limit_sec)
-    wanted = _LIMIT_EXIT if limit_sec < 4 else 0
+    wanted = _LIMIT_EXIT if limit_sec < 2 else 0
     return "" if result.exit_code == wanted else describe(result, wanted)
 
 
