@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,7 @@ def load_environment(tools: bool = {tools}, **kwargs):
 """
 
 
+@cache
 def knows_the_older_form() -> bool:
     code = "import verifiers as vf; vf.load_environment, vf.ToolEnv, vf.Rubric"
     return subprocess.run([PYTHON, "-W", "ignore", "-c", code], capture_output=True).returncode == 0

@@ -25,7 +25,7 @@ from tests.loopback._speech import text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 PROMPTS, BEFORE = "agent/prompts.py", "- Look things up instead of guessing"
-HELPS, HARMS = "Answer with the number alone.", "Answer in a whole sentence."
+HELPS = "Answer with the number alone."
 NOTHING = "Take your time."
 GRADER = 'def grade(task, answer):\n    return answer.strip() == task["gold"]\n'
 SKILL = """---
@@ -98,25 +98,15 @@ def brain(own: str) -> Any:
     return say
 
 
-@pytest.mark.parametrize(
-    ("sentence", "own", "before", "after"),
-    [
-        (HELPS, NOTHING, "quarantine", "domain"),
-        (HARMS, HELPS, "domain", "quarantine"),
-    ],
-    ids=["promoted", "demoted"],
-)
-def test_a_trial_moves_a_skill(
-    sentence: str, own: str, before: str, after: str, tmp_path: Path, meta_agent: Runner
-) -> None:
+def test_a_trial_promotes_a_skill_that_helps(tmp_path: Path, meta_agent: Runner) -> None:
     folder = tmp_path / "library/how-answers-look"
     folder.mkdir(parents=True)
-    text = SKILL.format(name=folder.name, status=before, sentence=sentence)
+    text = SKILL.format(name=folder.name, status="quarantine", sentence=HELPS)
     (folder / "SKILL.md").write_text(text)
     (tmp_path / "grader.py").write_text(GRADER)
     rows = [{"prompt": f"What is {n} plus {n + 7}?", "gold": str(2 * n + 7)} for n in range(40)]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with openai_server(brain(own), serial=False) as url:
+    with openai_server(brain(NOTHING), serial=False) as url:
         asked = (
             *("skills", "trial", folder.name, "--seeds", "3", "--library", "library"),
             *("--tasks", "tasks.jsonl", "--grade", "grader.py", "--policy", "openai/policy"),
@@ -125,15 +115,15 @@ def test_a_trial_moves_a_skill(
             *("--sandbox", "process", "--allow-unsafe-process", "--json"),
         )
         told = meta_agent(*asked, cwd=tmp_path).document
-    assert (told["before"], told["standing"]) == (before, after)
+    assert (told["before"], told["standing"]) == ("quarantine", "domain")
     library = SkillLibrary(tmp_path / "library")
     skill = library.skill(folder.name)
     (kept,) = trials(library.path)
-    assert skill.status == after and skill.get("worth") == kept.words
-    assert f"`{sentence}`" in skill.body
-    assert kept.pairs == 3 and (kept.low > 0 if after == "domain" else kept.high < 0), kept
+    assert skill.status == "domain" and skill.get("worth") == kept.words
+    assert f"`{HELPS}`" in skill.body
+    assert kept.pairs == 3 and kept.low > 0, kept
     proven = {side: [one is not None for one in runs] for side, runs in kept.first_proof.items()}
-    helped = {"with": [after == "domain"] * 3, "without": [after != "domain"] * 3}
+    helped = {"with": [True] * 3, "without": [False] * 3}
     assert proven == helped, "what was said to help was proven, the other was not"
     runs = sorted((tmp_path / "skill-trials").glob("*/*-s*/ledger.sqlite"))
     assert len(runs) == 6, "each run has a workspace of its own"

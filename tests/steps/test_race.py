@@ -242,12 +242,11 @@ def test_what_is_worse_on_the_other_half_gives_way_to_the_start(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", ["# nothing", "# worse"])
 def test_where_nothing_helps_the_start_is_handed_over_and_no_exam_is_paid(
-    raced: Bench, monkeypatch: pytest.MonkeyPatch, edit: str
+    raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raced.lab.script = marked({"# worse": -0.2})
-    ideas(raced, monkeypatch, [edit, edit + " 2"], [edit + " 3"])
+    ideas(raced, monkeypatch, ["# worse", "# worse 2"], ["# worse 3"])
     start = first(raced)
     found = race(raced.run, start)
     assert (found.version, found.standing) == (start, "start")

@@ -6,10 +6,10 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from tasks_purse import FILES, MOODY, SOURCE, bench_of, written
+from tasks_purse import FILES, MOODY, SOURCE, bench_of, numbered_sandboxes, written
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
@@ -50,14 +50,27 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+class Search(NamedTuple):
+    """A whole search, one candidate at a time."""
+
+    out: Path
+    made: Any
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    """One search that several tests read."""
+    folder = tmp_path_factory.mktemp("whole")
+    bench = bench_of(read_package(written(folder / "purse", FILES)), numbered_sandboxes())
+    out = folder / "out" / "purse.jsonl"
+    return Search(out, synthesize(bench, out, Plan(count=4, jobs=1), quiet))
+
+
 @pytest.mark.slow
-def test_planted_faults_are_fit_tasks(
-    purse: Path, tmp_path: Path, bench: Benches, factory: SandboxFactory
-) -> None:
-    out = tmp_path / "out" / "purse.jsonl"
-    made = synthesize(bench(purse), out, Plan(count=3), quiet)
+def test_planted_faults_are_fit_tasks(whole: Search, factory: SandboxFactory) -> None:
+    out, made = whole
     rows = rows_of(out)
-    assert made.tasks == len(rows) == 3
+    assert made.tasks == len(rows) == 4
     assert made.refused.get("no test notices", 0) + made.tasks <= made.tried
     assert not any(row["origin"]["function"] == "unused" for row in rows)
     report = check_domain(RealSwe(out, factory))
@@ -85,14 +98,12 @@ def test_faults_are_planted_in_sources_with_carriage_returns(
 
 @pytest.mark.slow
 def test_two_searches_agree_whatever_their_width(
-    purse: Path, tmp_path: Path, bench: Benches
+    whole: Search, purse: Path, tmp_path: Path, bench: Benches
 ) -> None:
-    texts = []
-    for width in (1, 3):
-        out = tmp_path / str(width) / "purse.jsonl"
-        synthesize(bench(purse), out, Plan(count=3, seed=5, jobs=width), quiet)
-        texts.append((out.read_bytes(), manifest_path(out).read_bytes()))
-    assert texts[0] == texts[1]
+    out = tmp_path / "out" / "purse.jsonl"
+    synthesize(bench(purse), out, Plan(count=4, jobs=3), quiet)
+    assert out.read_bytes() == whole.out.read_bytes()
+    assert manifest_path(out).read_bytes() == manifest_path(whole.out).read_bytes()
 
 
 def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: SandboxFactory) -> None:
@@ -114,7 +125,7 @@ def test_no_fault_is_planted_where_the_fix_would_look_like_a_cheat(
 
 @pytest.mark.slow
 def test_an_interrupted_search_goes_on(
-    purse: Path, tmp_path: Path, factory: SandboxFactory
+    whole: Search, purse: Path, tmp_path: Path, factory: SandboxFactory
 ) -> None:
     class StopError(Exception):
         pass
@@ -123,24 +134,21 @@ def test_an_interrupted_search_goes_on(
         if line.startswith("[2/"):
             raise StopError
 
-    whole, part = tmp_path / "whole" / "purse.jsonl", tmp_path / "part" / "purse.jsonl"
+    part = tmp_path / "part" / "purse.jsonl"
     bench = bench_of(read_package(purse), factory)
-    synthesize(bench, whole, Plan(count=3), quiet)
     with pytest.raises(StopError):
-        synthesize(bench, part, Plan(count=3), stop)
+        synthesize(bench, part, Plan(count=4), stop)
     said: list[str] = []
-    synthesize(bench, part, Plan(count=3), said.append)
+    synthesize(bench, part, Plan(count=4), said.append)
     assert said[0].startswith("using ")
-    assert manifest_path(part).read_bytes() == manifest_path(whole).read_bytes()
+    assert manifest_path(part).read_bytes() == manifest_path(whole.out).read_bytes()
     assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
 
 
 @pytest.mark.slow
-def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench: Benches) -> None:
-    out = tmp_path / "out" / "purse.jsonl"
-    synthesize(bench(purse), out, Plan(count=4), quiet)
+def test_tasks_of_one_function_share_a_split(whole: Search) -> None:
     splits: dict[str, set[str]] = {}
-    for row in rows_of(out):
+    for row in rows_of(whole.out):
         splits.setdefault(row["origin"]["function"], set()).add(row["split"])
     assert splits and all(len(one) == 1 for one in splits.values())
 
