@@ -346,6 +346,7 @@ def test_a_specialist_proposes_within_his_factor_alone(bench: Bench) -> None:
     assert set(factors) == {"filter", "reward", "data"}
 
 
+@pytest.mark.slow
 def test_a_repair_sends_the_failure_to_the_author(bench: Bench) -> None:
     told: list[str] = []
 

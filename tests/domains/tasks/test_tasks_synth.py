@@ -153,6 +153,7 @@ def test_tasks_of_one_function_share_a_split(whole: Search) -> None:
     assert splits and all(len(one) == 1 for one in splits.values())
 
 
+@pytest.mark.slow
 def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches) -> None:
     """Two tasks with one fix would have one name, and could stand in two splits."""
     function = "def {name}(n):\n    if n < 1:\n        return 0\n    return n * 3\n\n\n"
