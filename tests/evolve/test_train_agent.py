@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.errors import MetaAgentError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.rollouts import RolloutStore
-from meta_agent.sandboxes import build_agent_image, engine_status, read_requirements
+from tests.harness._examples import need_example
 from tests.models import _bpe
 
 from .conftest import Cli
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
-EXAMPLES = Path(__file__).parents[2] / "examples" / "bring-your-own"
 SIZES = {"train": 4, "search": 2, "confirm": 2, "vault": 2}
 RECIPE = "groups_per_step = 1\nnum_generations = 4\nlearning_rate = 0.01\n"
 GRADE = """LIMITS = {"max_tokens_per_turn": 8, "max_turns": 3}
@@ -109,14 +107,7 @@ def test_an_agent_that_rewrites_its_conversation_is_refused(tmp_path: Path) -> N
 
 @pytest.mark.docker
 def test_mini_swe_agent_unmodified_trains_a_tiny_model(tmp_path: Path) -> None:
-    if (status := engine_status()).problem:
-        pytest.skip(f"no Docker sandbox: {status.problem}")
-    source = EXAMPLES / "mini-swe-agent"
-    try:
-        build_agent_image(read_requirements(source / "requirements.txt"), "mini-swe-agent:1")
-    except MetaAgentError as error:
-        pytest.skip(f"no image for mini-swe-agent: {error}")
-    agent = shutil.copytree(source, tmp_path / "mini")
+    agent = shutil.copytree(need_example("mini-swe-agent"), tmp_path / "mini")
     # A model with random weights makes no tool call, and mini-swe-agent forgets a reply without
     # one. So its configuration takes each reply for a command.
     settings = (agent / "mini.yaml").read_text()

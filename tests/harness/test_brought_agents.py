@@ -15,18 +15,16 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.errors import MetaAgentError
 from meta_agent.core.harness import open_session
 from meta_agent.core.protocols import GenerateRequest, HarnessTree, PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
-from meta_agent.sandboxes import build_agent_image, engine_status, read_requirements
 
+from ._examples import need_example
 from .agents import Policy, opener
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples" / "bring-your-own"
 LOOK = "grep -n 'def total' -A 6 shelf/core.py; ls -a; git log --oneline"
 FIX = "sed -i 's/sum(prices\\[1:\\])/sum(prices)/' shelf/core.py"
 SEE = "python3 -c 'from shelf.core import total; print(total([1, 2, 3]))'; git diff --stat"
@@ -54,17 +52,10 @@ def domain(shelf_tasks: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 
 def example(name: str, **changes: str) -> HarnessTree:
     """An example as a harness, on an image that is made where it is missing."""
-    status = engine_status()
-    if status.problem:
-        pytest.skip(f"no Docker sandbox: {status.problem}")
-    image = f"{name}:1"  # as `harness.toml` names it, and as acceptance builds it
-    try:
-        build_agent_image(read_requirements(EXAMPLES / name / "requirements.txt"), image)
-    except MetaAgentError as error:
-        pytest.skip(f"no image for {name}: {error}")
+    folder = need_example(name)
     files = {
-        path.relative_to(EXAMPLES / name).as_posix(): path.read_bytes()
-        for path in sorted((EXAMPLES / name).rglob("*"))
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
     return HarnessTree("c0ffee", "7ree", {**files, **{k: v.encode() for k, v in changes.items()}})
