@@ -21,7 +21,7 @@ from tests.loopback import Call, Say, openai_server
 
 BONUS = 1
 LONG = "Answer with a number. " * 200  # longer than a file's name may be
-ROWS = [{"prompt": f"What is {n} + 1?", "sum": n + BONUS, "n": n} for n in range(40)]
+ROWS = [{"prompt": f"What is {n} + 1?", "sum": n + BONUS, "n": n} for n in range(16)]
 
 
 def total(text: str) -> int:
@@ -140,7 +140,7 @@ AGENTS: dict[str, Callable[[Path], Any]] = {
 def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> None:
     with openai_server(adds, serial=False) as url:
         result = meta_agent.optimize(
-            tasks=ROWS[:16], grade=grade, agent=AGENTS[form](tmp_path), **settings(tmp_path, url)
+            tasks=ROWS, grade=grade, agent=AGENTS[form](tmp_path), **settings(tmp_path, url)
         )
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and systems == {"by hand"}
