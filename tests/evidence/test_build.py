@@ -124,6 +124,15 @@ def test_missing_and_broken_rewards_are_counted_not_averaged(bad: dict[str, floa
     assert signal["reward_mean"] == 1.0
 
 
+def test_an_agent_without_a_reward_misses_none() -> None:
+    """A frozen policy behind a brought agent: nothing is paid, so nothing is missing."""
+    rows = [rollout(task, rewards={}, weights={}) for task in range(4)]
+    evidence = build_evidence(rows)
+    assert evidence.signal == {} and not evidence.alerts
+    broken = build_evidence([rollout(task, rewards={}) for task in range(4)])
+    assert broken.signal["reward_missing"] == 1.0 and broken.alerts
+
+
 def test_training_series_become_trends() -> None:
     rows = [{"entropy": 1.0 - 0.1 * i, "kl": None, "note": "x"} for i in range(9)]
     signal = build_evidence([rollout()], train_metrics=rows).signal

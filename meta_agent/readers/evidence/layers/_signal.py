@@ -91,11 +91,13 @@ class SignalLayer:
     unflagged: Mean = field(default_factory=Mean)
     missing: int = 0
     n: int = 0
+    has_reward: bool = False  # whether the harness declares one; a frozen agent has none to miss
 
     def add(self, rollout: Rollout) -> None:
         if rollout.error is not None and rollout.error.kind != "policy":
             return
         self.n += 1
+        self.has_reward |= bool(rollout.rewards or rollout.weights)
         reward = rollout.total_reward if rollout.rewards else math.nan
         if not math.isfinite(reward):
             self.missing += 1
@@ -120,6 +122,8 @@ class SignalLayer:
         (self.flagged if rollout.flags else self.unflagged).add(reward)
 
     def metrics(self) -> dict[str, float]:
+        if not self.has_reward:
+            return {}
         metrics = {"reward_mean": self.total.mean, "reward_missing": share(self.missing, self.n)}
         metrics |= _if_any("reward_corr_success", self.success.r)
         metrics |= _if_any("reward_corr_clean", self.clean.r)
