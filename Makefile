@@ -27,6 +27,8 @@ REASONING_GYM_VENV ?= .venv-reasoning-gym
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
 MCP_VENV       ?= .venv-mcp
+HARBOR_VENV    ?= .venv-harbor
+HARBOR_PYTHON  ?= python3.12
 DOCS_VENV      ?= .venv-docs
 SKILL_CHECK    ?= .venv-skill-check
 CODING_AGENTS  ?= .venv-coding-agents
@@ -35,7 +37,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray mcp skill-check coding-agents lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray mcp harbor skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -106,6 +108,14 @@ reasoning-gym: $(REASONING_GYM_VENV)/.ready
 $(REASONING_GYM_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(REASONING_GYM_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(REASONING_GYM_VENV)/bin/pip $(INSTALL) reasoning-gym==0.1.25
+	@touch $@
+
+# Harbor, whose clients start sandboxes at services. It needs Python 3.12: HARBOR_PYTHON names it.
+harbor: $(HARBOR_VENV)/.ready
+
+$(HARBOR_VENV)/.ready: Makefile
+	@$(HARBOR_PYTHON) -m venv --clear $(HARBOR_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(HARBOR_VENV)/bin/pip $(INSTALL) harbor==0.26.0
 	@touch $@
 
 # A second public validator of skills, which is a program of node.

@@ -206,8 +206,11 @@ def _has_cuda_wheels() -> bool:
 
 
 def _sandboxes(config: RunConfig) -> Iterator[Row]:
-    from meta_agent.sandboxes import EngineStatus, engine_status, recipe_hash
+    from meta_agent.sandboxes import EngineStatus, engine_status, is_service, recipe_hash
 
+    if is_service(config.sandbox):
+        yield _service(config.sandbox)
+        return
     engine = engine_status()
     podman_chosen = config.sandbox == "podman"
     looks = podman_chosen or (not engine.ready and shutil.which("podman") is not None)
@@ -274,6 +277,17 @@ def _podman(engine: EngineStatus, missing: Level) -> Row:
     if engine.driver == "vfs":
         fixes.append("vfs copies images: podman system reset; STORAGE_DRIVER=overlay podman load")
     return Row("podman", "warn" if fixes else "ok", summary, "; ".join(fixes))
+
+
+def _service(backend: str) -> Row:
+    """Really starts a sandbox at the service: nothing else shows that the login works."""
+    from meta_agent.sandboxes import backend_fences
+
+    try:
+        promises = ", ".join(sorted(backend_fences(backend)))
+    except MetaAgentError as error:
+        return Row("sandbox service", "fail", str(error), error.hint or "check the login")
+    return Row("sandbox service", "ok", f"{backend} works; promises {promises}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

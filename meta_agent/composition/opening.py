@@ -57,7 +57,7 @@ from meta_agent.policies.training.run import MIN_EXACT
 from meta_agent.proposers import AGENT
 from meta_agent.reports import Display, recorded, reduce, wait_note, wait_words
 from meta_agent.reports.terminal.display import Event, TellingDisplay
-from meta_agent.sandboxes import Backend, reap
+from meta_agent.sandboxes import reap
 from meta_agent.skills import SkillLibrary
 from meta_agent.trackers import Place, listening
 
@@ -107,7 +107,7 @@ def open_run(
                 Capabilities.of(domain).close()
 
 
-def _backend(config: RunConfig) -> Backend:
+def _backend(config: RunConfig) -> str:
     """Returns the sandbox backend. If that fails, raises an error in the tasks first."""
     try:
         return backend_of(config)

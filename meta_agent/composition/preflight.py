@@ -25,7 +25,7 @@ from meta_agent.policies.served.vllm_server import config_of, window_of
 from meta_agent.policies.training.hub import hf_place
 from meta_agent.policies.training.memory import shape_of
 from meta_agent.proposers import agent_cli, require_agent
-from meta_agent.sandboxes import Backend, resolve_backend
+from meta_agent.sandboxes import resolve_backend
 from meta_agent.strategies.strategies import STRATEGIES
 from meta_agent.trackers import require_trackers
 
@@ -211,7 +211,7 @@ def needs_tasks(config: RunConfig) -> ConfigError:
     )
 
 
-def backend_of(config: RunConfig) -> Backend:
+def backend_of(config: RunConfig) -> str:
     """Returns the name of the sandbox backend for these settings.
 
     Code counts as untrusted if a model edits the harness or agents act on the user's own tasks.

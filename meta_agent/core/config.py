@@ -178,8 +178,9 @@ class RunConfig(BaseModel):
     """GPUs over which one engine spreads its weights."""
     context_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
     """Longest conversation on an engine. None: the model's window, within the domain's ceiling."""
-    sandbox: Literal["auto", "docker", "podman", "process"] = "auto"
-    """Where harness code runs. `auto`: Docker if it works, else podman."""
+    sandbox: str = "auto"
+    """Where harness code runs: auto, docker, podman, process or harbor:SERVICE[@IMAGE], which is
+    elsewhere. `auto`: Docker if it works, else podman."""
     workspace: Path = Path("meta-agent-workspace")
     """The workspace directory, absolute."""
     skills: Path | None = None
@@ -296,6 +297,13 @@ class RunConfig(BaseModel):
         if "/" in value or path.is_dir():
             return str(path.absolute())
         raise ValueError("expected seed, competent, a folder or an https:// address")
+
+    @field_validator("sandbox")
+    @classmethod
+    def _known_sandbox(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|docker|podman|process|harbor:[\w:.@/-]+", value):
+            raise ValueError("choose auto, docker, podman, process or harbor:SERVICE[@IMAGE]")
+        return value
 
     @field_validator("policy")
     @classmethod

@@ -328,7 +328,7 @@ CallServer = Callable[[list[Call], Answerer], None]
 class Sandbox(Protocol):
     """One locked-down container or process group with a persistent worker behind a pipe."""
 
-    backend: str  # "docker" | "podman" | "process"
+    backend: str  # "docker", "podman", "process" or "harbor:SERVICE"
 
     def exec(
         self,

@@ -1,4 +1,6 @@
-"""Sandboxes: one protocol, three backends (Docker, podman, plain processes), one worker inside.
+"""Sandboxes: one protocol, several backends, one worker inside.
+
+The backends are Docker, podman, plain processes, and the services that Harbor has a client for.
 
 `open_sandbox` returns a `Sandbox` (see `meta_agent.core.protocols`). `resolve_backend` decides
 before a run starts which backend it uses. `reap` removes what a killed run left behind. A guest
@@ -17,14 +19,16 @@ from meta_agent.sandboxes._boxes import Box, BoxLimits, folder_hash, task_image
 from meta_agent.sandboxes._build import build_base_image, recipe_hash
 from meta_agent.sandboxes._derive import build_agent_image, read_requirements
 from meta_agent.sandboxes._images import Images
-from meta_agent.sandboxes._names import BACKENDS, BASE_IMAGE, CONTAINERS, Backend
+from meta_agent.sandboxes._names import BACKENDS, BASE_IMAGE, CONTAINERS
 from meta_agent.sandboxes._open import (
     BackendChoice,
     EngineStatus,
+    backend_fences,
     choose_backend,
     engine_status,
     held_image,
     image_ids,
+    is_service,
     open_sandbox,
     resolve_backend,
 )
@@ -35,7 +39,6 @@ __all__ = [
     "BACKENDS",
     "BASE_IMAGE",
     "CONTAINERS",
-    "Backend",
     "BackendChoice",
     "Box",
     "BoxLimits",
@@ -43,6 +46,7 @@ __all__ = [
     "Images",
     "Sealing",
     "WorkerSandbox",
+    "backend_fences",
     "build_agent_image",
     "build_base_image",
     "choose_backend",
@@ -50,6 +54,7 @@ __all__ = [
     "folder_hash",
     "held_image",
     "image_ids",
+    "is_service",
     "open_sandbox",
     "read_requirements",
     "reap",

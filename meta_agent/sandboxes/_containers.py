@@ -2,7 +2,8 @@
 
 Each sandbox is one container; killing the container kills everything in it. The engine closes
 standard input when this host process goes away, and the worker then ends itself.
-Not covered: remote engines (the attached stream must be a local socket).
+The engine may be on another machine, behind a forwarded socket or plain TCP.
+Not covered: an engine behind TLS or ssh (the attached stream must be a plain socket).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import threading
 import time
 import uuid
+from typing import Any, Protocol
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import SandboxLimits
@@ -75,10 +77,20 @@ class Demultiplexer:
             self.stderr = (self.stderr + part)[-STDERR_TAIL_BYTES:]
 
 
+class Attached(Protocol):
+    """A container with a socket to the worker in it."""
+
+    socket: socket.socket
+
+    def remove(self) -> None: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+
 class ContainerStream:
     """The byte stream to the worker in a container, through the attached socket."""
 
-    def __init__(self, container: Container, limits: SandboxLimits) -> None:
+    def __init__(self, container: Attached, limits: SandboxLimits) -> None:
         self._container, self._limits = container, limits
         self._socket = container.socket
         self._socket.setblocking(False)

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ from docker.utils import parse_host  # noqa: TID251
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import SandboxLimits
-from meta_agent.sandboxes import _podman as podman
 from meta_agent.sandboxes._names import BUILD_COMMAND, TITLES, short_name, whole_id
 from meta_agent.sandboxes._seccomp import seccomp_profile
+from meta_agent.sandboxes._services import file_with, podman_address
 
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
 TRUSTED = "0:0"  # init, the watchdog and the worker
@@ -45,6 +46,10 @@ IMAGE_HINTS: Final[dict[str, str]] = {
     "docker": BUILD_COMMAND,
     "podman": f"podman load -i FILE, of `docker save` or `podman save` where {BUILD_COMMAND} ran",
 }
+FORWARD: Final = (
+    "forward its socket: ssh -fNL /tmp/engine.sock:/var/run/docker.sock USER@HOST && "
+    "export DOCKER_HOST=unix:///tmp/engine.sock (docs/how-to/remote-sandboxes.md)"
+)
 EVERY_BOUND: Final = frozenset({"memory", "pids", "cpu"})
 _CONFLICT: Final = 409
 _INTERNAL: Final = 500
@@ -104,7 +109,7 @@ class Engine:
             if self.name == "docker":
                 _check_listens(os.environ.get("DOCKER_HOST"))
                 return docker.from_env(**sizes).api
-            address = podman.address()
+            address = podman_address()
             _check_listens(address)
             return docker.DockerClient(base_url=address, **sizes).api
 
@@ -124,6 +129,11 @@ class Engine:
         if self._native["cgroupVersion"] != "v2":
             return frozenset()
         return EVERY_BOUND & set(self._native.get("cgroupControllers") or ())
+
+    @cached_property
+    def _groups_v2(self) -> bool:
+        with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
+            return str(self.api.info().get("CgroupVersion") or "1").endswith("2")
 
     @cached_property
     def strangers(self) -> range:
@@ -149,7 +159,7 @@ class Engine:
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
-        return [f"seccomp={profile if self.name == 'docker' else podman.file_with(profile)}"]
+        return [f"seccomp={profile if self.name == 'docker' else file_with(profile)}"]
 
     def facts(self) -> EngineFacts:
         """Returns the engine's version, disk and control groups.
@@ -161,7 +171,8 @@ class Engine:
         storage = Path(facts["DockerRootDir"])
         free = None
         with contextlib.suppress(OSError):
-            free = shutil.disk_usage(storage).free
+            if facts.get("Name") == socket.gethostname():  # else a path of another machine
+                free = shutil.disk_usage(storage).free
         return EngineFacts(
             str(facts["ServerVersion"]),
             storage,
@@ -175,19 +186,21 @@ class Engine:
         """Returns True if the buffers of a container's connections count towards its memory limit.
 
         Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is
-        set here, which takes root; otherwise nothing limits the buffers.
+        set here, which takes root on the engine's machine; otherwise nothing limits the buffers.
         """
-        if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        if self._groups_v2:
             return True
         try:
             pid = self.api.inspect_container(container_id)["State"]["Pid"]
             groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines()
             (group,) = (row.split(":", 2)[2] for row in groups if row.split(":")[1] == "memory")
+            if container_id not in group:  # the engine is elsewhere, and this is no process of it
+                return False
             limit = Path(f"/sys/fs/cgroup/memory{group}/memory.kmem.tcp.limit_in_bytes")
             limit.write_text(str((memory_mb << 20) // TCP_PART), encoding="ascii")
         except (OSError, ValueError, IndexError, KeyError, DockerException):
             return False
-        return group != "/"
+        return True
 
     # --- images --------------------------------------------------------------------------------
 
@@ -314,6 +327,10 @@ def _check_listens(address: str | None) -> None:
     The SDK would leave its socket open, and its error does not name the file.
     """
     scheme, _, path = str(parse_host(address)).partition("://")
+    if scheme == "ssh":
+        raise SandboxError(
+            f"{address}: an engine is not reached over ssh directly", kind="engine", hint=FORWARD
+        )
     if scheme != "http+unix":
         return
     with socket.socket(socket.AF_UNIX) as ours:
@@ -483,13 +500,12 @@ class Container:
 def unwrap_socket(raw: Any) -> socket.socket:
     """Returns the plain socket inside the SDK's wrapper, whose layers are closed.
 
-    Raises SandboxError if the engine is not local.
+    Raises SandboxError if the stream is encrypted, because then it is more than a socket.
     """
     inner = getattr(raw, "_sock", raw)
-    if not isinstance(inner, socket.socket):
+    if not isinstance(inner, socket.socket) or isinstance(inner, ssl.SSLSocket):
         raise SandboxError(
-            "the engine is not local: set DOCKER_HOST to a unix socket on this machine",
-            kind="engine",
+            "an engine is not reached over TLS directly", kind="engine", hint=FORWARD
         )
     plain = inner.dup()
     raw.close()

@@ -1,10 +1,10 @@
 """Names that several files of this folder use: backends, images, labels and fences."""
 
-from typing import Final, Literal
+from typing import Final
 
-Backend = Literal["docker", "podman", "process"]
-BACKENDS: Final[tuple[Backend, ...]] = ("docker", "podman", "process")
-CONTAINERS: Final[tuple[Backend, ...]] = ("docker", "podman")
+BACKENDS: Final = ("docker", "podman", "process")
+CONTAINERS: Final = ("docker", "podman")
+SERVICE_PREFIX: Final = "harbor:"  # then a service of Harbor's, and @IMAGE where it is not ours
 TITLES: Final[dict[str, str]] = {"docker": "Docker", "podman": "podman"}
 BUILD_COMMAND: Final = "meta-agent sandbox build"
 

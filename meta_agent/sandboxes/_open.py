@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from meta_agent.core.errors import ConfigError, PreflightError, SandboxError
 from meta_agent.core.protocols import SandboxLimits
@@ -22,8 +23,8 @@ from meta_agent.sandboxes._names import (
     BUILD_COMMAND,
     CONTAINERS,
     RECIPE_LABEL,
+    SERVICE_PREFIX,
     TITLES,
-    Backend,
 )
 
 
@@ -87,15 +88,19 @@ def _look(name: str, image: str) -> EngineStatus:
 class BackendChoice:
     """A chosen sandbox backend and the reason for it."""
 
-    name: Backend
+    name: str
     reason: str
 
 
+NEEDED_AT_A_SERVICE: Final = frozenset({"network", "host", "processes", "peers", "unprivileged"})
+"""The promises without which no code of a language model runs at a service."""
+
+
 @cache
-def process_fences() -> frozenset[str]:
-    """Starts a process sandbox and returns the names of its protections on this machine."""
+def backend_fences(backend: str) -> frozenset[str]:
+    """Starts a sandbox of this backend and returns the names of its protections."""
     limits = SandboxLimits(deadline_sec=60)
-    with open_sandbox("process", run="preflight", limits=limits) as sandbox:
+    with open_sandbox(backend, run="preflight", limits=limits) as sandbox:
         return sandbox.fences
 
 
@@ -105,15 +110,18 @@ def choose_backend(
     code_by_llm: bool,
     allow_unsafe: bool = False,
     status: Callable[[str], EngineStatus] = engine_status,
-    fences: Callable[[], frozenset[str]] = process_fences,
+    fences: Callable[[str], frozenset[str]] = backend_fences,
 ) -> BackendChoice:
     """Returns the sandbox backend to use, and why.
 
     Raises PreflightError, with the next command, if untrusted code cannot run safely here.
     """
+    if is_service(requested):
+        return _choose_service(requested, code_by_llm, fences)
     if requested not in ("auto", *BACKENDS):
         raise ConfigError(
-            f"there is no --sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}"
+            f"there is no --sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}, or "
+            f"{SERVICE_PREFIX}SERVICE"
         )
     looked: list[EngineStatus] = []
     for name in CONTAINERS:
@@ -143,12 +151,12 @@ def choose_backend(
             f"code that a language model may have written is not run in a plain process ({reason})",
             hint=f"{hint}; then --sandbox docker or podman. To accept the risk: --allow-unsafe",
         )
-    if code_by_llm and "unprivileged" not in fences():
+    if code_by_llm and "unprivileged" not in fences("process"):
         raise PreflightError(
             "code written by an LLM never runs as root, and a process sandbox has only root here",
             hint=f"run as another user than root, or {hint}; then --sandbox docker or podman",
         )
-    if code_by_llm and "host" not in fences():
+    if code_by_llm and "host" not in fences("process"):
         raise PreflightError(
             "code written by an LLM could read this machine's files, because the kernel does not "
             "let a process sandbox have its own root folder",
@@ -157,7 +165,33 @@ def choose_backend(
     return BackendChoice("process", reason)
 
 
-def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> Backend:
+def is_service(backend: str) -> bool:
+    """Returns True if a backend's name is `harbor:` and a service."""
+    return backend.startswith(SERVICE_PREFIX)
+
+
+def _choose_service(
+    requested: str, code_by_llm: bool, fences: Callable[[str], frozenset[str]]
+) -> BackendChoice:
+    """Returns the service as the choice after a sandbox started there.
+
+    Raises PreflightError if none starts, or if it keeps too little for code of a language model.
+    """
+    try:
+        missing = NEEDED_AT_A_SERVICE - fences(requested)
+    except SandboxError as error:
+        raise PreflightError(f"--sandbox {requested}: {error}", hint=error.hint) from error
+    if code_by_llm and missing:
+        raise PreflightError(
+            f"--sandbox {requested} does not promise {', '.join(sorted(missing))}, and code that a "
+            "language model may have written is not run there",
+            hint="give --sandbox docker, or a service that cuts off the network "
+            "(docs/how-to/remote-sandboxes.md)",
+        )
+    return BackendChoice(requested, "a sandbox started there")
+
+
+def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> str:
     """Returns the name of the backend to use; raises as `choose_backend` does."""
     return choose_backend(requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe).name
 
@@ -179,6 +213,10 @@ def open_sandbox(
         from meta_agent.sandboxes._containers import open_container
 
         return open_container(backend, run, limits, None if image == "base" else image)
+    if is_service(backend):
+        from meta_agent.sandboxes._harbor import open_remote
+
+        return open_remote(backend, run, limits, None if image == "base" else image)
     raise ConfigError(f"there is no sandbox backend {backend!r}; choose {' or '.join(BACKENDS)}")
 
 

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
@@ -347,13 +347,19 @@ def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]
             yield line.decode("utf-8", "replace").rstrip()
 
 
-def start_service(argv: Sequence[str], log: Path) -> Popen[bytes]:
-    """Starts a trusted program that writes to `log`, and that is asked to end with this process."""
+def start_service(
+    argv: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
+) -> Popen[bytes]:
+    """Starts a trusted program that writes to `log`, and that is asked to end with this process.
+
+    It sees `variables` beside those that every program sees.
+    """
 
     def start_it() -> Popen[bytes]:
         with log.open("wb") as file:
             return start(
                 ["setpriv", "--pdeathsig", "TERM", "--", *argv],
+                variables=variables,
                 also=_OF_PODMAN,
                 stdin=DEVNULL,
                 stdout=file,

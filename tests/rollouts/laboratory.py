@@ -25,7 +25,7 @@ from meta_agent.core.protocols import (
     ToolResult,
 )
 from meta_agent.core.rollouts import Runner, Stamp
-from meta_agent.sandboxes import Backend, open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 BOTH = pytest.mark.parametrize("lock_step", [True, False], ids=["lock-step", "free"])
 
@@ -199,7 +199,7 @@ def script(*says: str) -> Policy:
 
 @contextmanager
 def session(
-    harness: HarnessTree | None = None, backend: Backend = "process"
+    harness: HarnessTree | None = None, backend: str = "process"
 ) -> Iterator[HarnessSession]:
     sandbox = open_sandbox(backend, run="test")
     try:

@@ -19,7 +19,7 @@ from meta_agent.core.protocols import (
     ToolResult,
 )
 from meta_agent.readers.evidence import exchanges
-from meta_agent.sandboxes import Backend, engine_status
+from meta_agent.sandboxes import engine_status
 
 from .laboratory import (
     BOTH,
@@ -126,7 +126,7 @@ def test_a_container_gives_the_same_rows_as_a_process() -> None:
     if not status.ready:
         pytest.skip(f"no Docker sandbox: {status.problem}")
 
-    def rows(backend: Backend) -> list[Rollout]:
+    def rows(backend: str) -> list[Rollout]:
         with session(backend=backend) as held:
             gateway = ScriptGateway(lambda r: "say hi" if r.turn < r.sample_idx else "submit yes")
             found = runner(held, gateway).run(plan(12))

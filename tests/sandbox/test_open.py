@@ -72,7 +72,7 @@ def test_what_a_model_wrote_never_sees_the_files_of_the_host() -> None:
 def choose_where(*fences: str, code_by_llm: bool) -> str:
     """The backend on a machine where a process sandbox holds these fences."""
     choice = choose_backend(
-        "process", code_by_llm=code_by_llm, allow_unsafe=True, fences=lambda: frozenset(fences)
+        "process", code_by_llm=code_by_llm, allow_unsafe=True, fences=lambda _: frozenset(fences)
     )
     return choice.name
 

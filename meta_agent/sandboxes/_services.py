@@ -1,0 +1,133 @@
+"""Programs that this process starts and asks through a socket file: podman, and Harbor's bridge.
+
+Promises: A service is started at the first call, on a socket in a folder that only this user may
+enter. It ends with this process, also at a kill -9; at a normal end it is asked first. If
+`CONTAINER_HOST`, podman's own variable, names a service, that one is used. Not covered: podman on
+another machine, which could not read the list of system calls.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.processes import Popen, TimeoutExpired
+from meta_agent.sandboxes._names import FOLDER_PREFIX, HOLDER_FILE
+from meta_agent.sandboxes._owner import holder_mark
+
+_PRIVATE: Final = "service"
+_START_SEC: Final = 60.0
+_END_SEC: Final = 60.0
+_LOOK_SEC: Final = 0.05
+_lock = threading.Lock()  # one folder, and in it one service of each name and variables
+_services: dict[tuple[object, ...], tuple[Popen[bytes], Path]] = {}
+
+
+def podman_address() -> str:
+    """Returns the address at which podman answers Docker's calls; starts its service if needed.
+
+    Raises SandboxError if podman cannot be started.
+    """
+    if host := os.environ.get("CONTAINER_HOST"):
+        return host
+    if shutil.which("podman") is None:
+        raise SandboxError(
+            "podman is not installed",
+            kind="engine",
+            hint="run apt-get install podman uidmap catatonit",
+        )
+    socket = socket_of(
+        "podman",
+        lambda path: ["podman", "system", "service", "--time", "0", f"unix://{path}"],
+        hint="make `podman info` work for this user first (docs/security.md)",
+    )
+    return f"unix://{socket}"
+
+
+def file_with(text: str) -> Path:
+    """Returns a file with that text, since podman reads a file where Docker takes the text."""
+    with _lock:
+        return _written(text)
+
+
+@lru_cache
+def _written(text: str) -> Path:
+    path = _folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def socket_of(
+    name: str,
+    argv_at: Callable[[Path], list[str]],
+    *,
+    hint: str,
+    variables: Mapping[str, str] | None = None,
+) -> Path:
+    """Returns the socket file of a service, and starts the service if it does not run.
+
+    Raises SandboxError with this hint and the end of its log if it does not start.
+    """
+    key = (name, *sorted((variables or {}).items()))
+    with _lock:
+        if key not in _services or _services[key][0].poll() is not None:
+            _services[key] = _started(name, argv_at, hint, variables)
+        return _services[key][1]
+
+
+def _started(
+    name: str,
+    argv_at: Callable[[Path], list[str]],
+    hint: str,
+    variables: Mapping[str, str] | None,
+) -> tuple[Popen[bytes], Path]:
+    from meta_agent.sandboxes._process import kill_tree, start_service
+
+    place = Path(tempfile.mkdtemp(dir=_folder() / _PRIVATE))
+    socket, log = place / "socket", place / "log"
+    child = start_service(argv_at(socket), log, variables)
+    atexit.register(_end, child)
+    until = time.monotonic() + _START_SEC
+    while not socket.exists() and child.poll() is None and time.monotonic() < until:
+        time.sleep(_LOOK_SEC)
+    if not socket.exists():
+        kill_tree(child)
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        detail = "; ".join(lines[-3:]) or f"it did not answer within {_START_SEC:g} s"
+        raise SandboxError(f"{name} does not start: {detail[-600:]}", kind="engine", hint=hint)
+    return child, socket
+
+
+def _end(child: Popen[bytes]) -> None:
+    from meta_agent.sandboxes._process import kill_tree
+
+    child.terminate()
+    with contextlib.suppress(TimeoutExpired):
+        child.wait(_END_SEC)
+    kill_tree(child)
+
+
+@lru_cache(maxsize=1)
+def _folder() -> Path:
+    """Returns a folder that is removed with this process, or by `reap` after a kill -9.
+
+    Others may read files in it whose names they know, as a service of another user must. Nobody
+    else can enter the folder of the sockets.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+    folder.chmod(0o711)
+    (folder / _PRIVATE).mkdir(mode=0o700)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
+    return folder
