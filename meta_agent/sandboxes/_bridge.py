@@ -46,6 +46,7 @@ _TAKE: Final = (
     "elif [ -e code ]; then echo \":$(cat code)>>\"; else echo ':>>'; fi"
 )
 _WAITS: Final = 300
+_PAUSES_SEC: Final = (0.5, 2.0, 5.0)
 _REPLY: Final = re.compile(r"<<ma:([A-Za-z0-9+/=\s]*):(\d*)>>")
 _MOST_BYTES: Final = 4 << 20
 _COMMAND_SEC: Final = 60
@@ -119,7 +120,20 @@ class Remote:
         await self._environment.upload_file(path, f"{self._link}/{name}")
 
     async def _relay(self, command: str) -> tuple[bytes, str]:
-        output = await self._run(f"cd {self._link} && {command}")
+        """Returns the data and the state that a command in the relay's folder printed.
+
+        An answer that is lost on its way is asked for again.
+        """
+        for pause_sec in (*_PAUSES_SEC, None):
+            try:
+                output = await self._run(f"cd {self._link} && {command}")
+                break
+            except Failed:
+                raise
+            except Exception:
+                if pause_sec is None:
+                    raise
+                await asyncio.sleep(pause_sec)
         match = _REPLY.search(output)
         if not match:
             raise Failed(f"the sandbox answered something else: {output[-_LAST_WORDS:]}")
@@ -217,9 +231,9 @@ class Bridge:
                 if code := await remote.serve(reader, writer):
                     end |= {"ExitCode": int(code), "Error": await remote.last_words()}
             except (Exception, SystemExit) as error:
-                end |= {"ExitCode": 1, "Error": " ".join(str(error).split()) or repr(error)}
+                end["Problem"] = " ".join(str(error).split()) or repr(error)
                 if not started:
-                    _say(writer, {"error": end["Error"]})
+                    _say(writer, {"error": end["Problem"]})
             finally:
                 writer.close()
                 if remote:

@@ -174,6 +174,8 @@ class ContainerStream:
 
     def post_mortem(self) -> SandboxError:
         state = self._container.state()
+        if problem := state.get("Problem"):
+            return SandboxError(f"the service of the sandbox failed: {problem}", kind="engine")
         if state["OOMKilled"]:
             limit = f"its limit of {self._limits.memory_mb} MB"
             return SandboxError(f"the sandbox was killed for memory at {limit}", kind="oom")

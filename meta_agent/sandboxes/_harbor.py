@@ -60,12 +60,12 @@ class Remote:
             _send_order(self._service, {"remove": self._name})[0].close()
 
     def state(self) -> dict[str, Any]:
-        """Returns how the worker ended, in the form in which Docker says it of a container."""
+        """Returns how the worker ended, as Docker says it of a container, or else a `Problem`."""
         try:
             connection, answer = _send_order(self._service, {"state": self._name})
             connection.close()
         except (SandboxError, OSError) as error:
-            answer = {"ExitCode": 137, "Error": f"the bridge to Harbor ended ({error})"}
+            answer = {"Problem": str(error)}
         return {"OOMKilled": False, **answer}
 
 

@@ -87,6 +87,29 @@ class OnTheHost(Local):
         return await self._here("sh", "-c", here, timeout_sec=timeout_sec)
 
 
+class Lossy(OnTheHost):
+    """A service whose every third answer is lost, after the command was carried out."""
+
+    lost = "the connection was reset"
+    calls = 0
+
+    async def exec(self, command: str, **options: Any) -> ExecResult:  # type: ignore[override]
+        result = await super().exec(command, **options)
+        self.calls += "<<ma" in command
+        if self.calls % 3 == 2 and "<<ma" in command:
+            raise ConnectionError(self.lost)
+        return result
+
+
+class Breaks(OnTheHost):
+    """A service that goes away once the sandbox has a file `gone`."""
+
+    async def exec(self, command: str, **options: Any) -> ExecResult:  # type: ignore[override]
+        if (self.root / "scratch/gone").exists():
+            raise ConnectionError("the service went away")
+        return await super().exec(command, **options)
+
+
 class Down(OnTheHost):
     """A service that does not answer."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.core.errors import PreflightError, SandboxError
+from meta_agent.core.errors import CANDIDATE_KILLS, PreflightError, SandboxError
 from meta_agent.core.protocols import SandboxLimits
 from meta_agent.sandboxes import WorkerSandbox, choose_backend, open_sandbox
 from tests.sandbox import conformance
@@ -104,6 +104,22 @@ def test_a_worker_that_dies_says_its_code() -> None:
         with pytest.raises(SandboxError, match="ended with code 137") as caught:
             sandbox.exec(["true"])
         assert caught.value.kind == "died"
+
+
+def test_an_answer_that_is_lost_is_asked_for_again() -> None:
+    content = os.urandom(1 << 20)
+    with closing(opened("Lossy")) as sandbox:
+        sandbox.write({"a": content})
+        assert sandbox.read(["a"]) == {"a": content}
+        assert sandbox.exec(["cat", "a"]).stdout == content
+
+
+def test_a_service_that_goes_away_is_no_fault_of_the_code_inside() -> None:
+    with closing(opened("Breaks")) as sandbox:
+        with pytest.raises(SandboxError, match="the service went away") as caught:
+            sandbox.exec(["sh", "-c", "touch gone; sleep 60"])
+        assert caught.value.kind == "engine"
+        assert caught.value.kind not in CANDIDATE_KILLS
 
 
 def test_a_sandbox_ends_at_its_deadline_there() -> None:
