@@ -201,19 +201,22 @@ class Bridge:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carries out the order of one connection."""
-        order = json.loads(await reader.readline())
+        if not (line := await reader.readline()):  # somebody looked whether this process listens
+            writer.close()
+            return
+        order = json.loads(line)
         if name := order.get("open"):
-            task = asyncio.ensure_future(self._hold(order, reader, writer))
-            self._running[name] = task
-            await asyncio.wait([task])
+            holding = asyncio.ensure_future(self._hold(order, reader, writer))
+            self._running[name] = holding
+            await asyncio.wait([holding])
             del self._running[name]
         else:
             name = order.get("remove") or order["state"]
-            task = self._running.get(name)
-            if task and "remove" in order:
-                task.cancel()
-            if task:
-                await asyncio.wait([task], timeout=_STOP_SEC if "remove" in order else 2)
+            running = self._running.get(name)
+            if running and "remove" in order:
+                running.cancel()
+            if running:
+                await asyncio.wait([running], timeout=_STOP_SEC if "remove" in order else 2)
             _say(writer, self._ends.get(name, {"ExitCode": 0, "Error": ""}))
         writer.close()
 

@@ -41,7 +41,12 @@ class Remote:
 
     def __init__(self, service: str, image: str, run: str, limits: SandboxLimits) -> None:
         self._service, self._name = service, f"ma-{run}-{uuid.uuid4().hex[:12]}"
-        order = {"open": self._name, "service": service, "image": image, "work": "/scratch"}
+        order: dict[str, Any] = {
+            "open": self._name,
+            "service": service,
+            "image": image,
+            "work": "/scratch",
+        }
         order |= {"relay.py": source_of("relay"), "program": READ_PROGRAM}
         order |= {"cpus": limits.cpus, "memory_mb": limits.memory_mb}
         self.socket, answer = _send_order(service, order | {"deadline_sec": limits.deadline_sec})

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -47,12 +48,12 @@ def podman_address() -> str:
             kind="engine",
             hint="run apt-get install podman uidmap catatonit",
         )
-    socket = socket_of(
+    path = socket_of(
         "podman",
         lambda path: ["podman", "system", "service", "--time", "0", f"unix://{path}"],
         hint="make `podman info` work for this user first (docs/security.md)",
     )
-    return f"unix://{socket}"
+    return f"unix://{path}"
 
 
 def file_with(text: str) -> Path:
@@ -95,18 +96,24 @@ def _started(
     from meta_agent.sandboxes._process import kill_tree, start_service
 
     place = Path(tempfile.mkdtemp(dir=_folder() / _PRIVATE))
-    socket, log = place / "socket", place / "log"
-    child = start_service(argv_at(socket), log, variables)
+    path, log = place / "socket", place / "log"
+    child = start_service(argv_at(path), log, variables)
     atexit.register(_end, child)
     until = time.monotonic() + _START_SEC
-    while not socket.exists() and child.poll() is None and time.monotonic() < until:
+    while not (answers := _listens(path)) and child.poll() is None and time.monotonic() < until:
         time.sleep(_LOOK_SEC)
-    if not socket.exists():
+    if not answers:
         kill_tree(child)
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         detail = "; ".join(lines[-3:]) or f"it did not answer within {_START_SEC:g} s"
         raise SandboxError(f"{name} does not start: {detail[-600:]}", kind="engine", hint=hint)
-    return child, socket
+    return child, path
+
+
+def _listens(path: Path) -> bool:
+    """Returns True if a connection to the socket file is accepted; a file alone does not listen."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
 
 
 def _end(child: Popen[bytes]) -> None:

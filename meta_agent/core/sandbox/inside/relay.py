@@ -88,7 +88,7 @@ class Relay:
             data += chunk
             ended = not chunk
         if data:
-            write(f"{self._folder}/out.{self._written}", data)
+            write(f"{self._folder}/out.{self._written}", bytes(data))
             self._written += 1
         return not ended
 
