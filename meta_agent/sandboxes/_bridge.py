@@ -47,7 +47,7 @@ _TAKE: Final = (
 )
 _WAITS: Final = 300
 _PAUSES_SEC: Final = (0.5, 2.0, 5.0)
-_REPLY: Final = re.compile(r"<<ma:([A-Za-z0-9+/=\s]*):(\d*)>>")
+_REPLY: Final = re.compile(r"<<ma:([A-Za-z0-9+/=\s]*):(\w*)>>")
 _MOST_BYTES: Final = 4 << 20
 _COMMAND_SEC: Final = 60
 _STOP_SEC: Final = 60
@@ -64,7 +64,7 @@ class Remote:
     def __init__(self, order: dict[str, Any], folder: Path) -> None:
         self._order, self._folder = order, folder
         self._link = f"/tmp/{order['open']}"
-        self._environment, self.fences = _environment(order, folder)
+        self._environment, self.fences, self.bounds_memory = _environment(order, folder)
 
     async def start(self) -> None:
         """Starts the environment, and in it the relay and the worker."""
@@ -72,8 +72,9 @@ class Remote:
         await self._run(f"umask 077 && mkdir {self._link} && command -v python3")
         for name in ("relay.py", "program"):
             await self._upload(name, self._order[name].encode())
-        argv = [f"{self._link}/relay.py", self._link, self._order["work"]]
-        await self._run(shlex.join(["python3", "-s", *argv, str(self._order["deadline_sec"])]))
+        contained = "1" if "processes" in self.fences else ""
+        argv = [self._link, self._order["work"], str(self._order["deadline_sec"]), contained]
+        await self._run(shlex.join(["python3", "-s", f"{self._link}/relay.py", *argv]))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         """Passes bytes on until an end is gone. Returns the worker's exit code, or ""."""
@@ -148,8 +149,8 @@ class Remote:
         return result.stdout or ""
 
 
-def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, list[str]]:
-    """Returns an environment of the service and the names of its promises.
+def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, list[str], bool]:
+    """Returns an environment of the service, its promises, and whether it limits memory.
 
     A service of Harbor's runs elsewhere or in containers. A class of the user's own says itself
     what it keeps, in an attribute `promises`; without that it keeps nothing.
@@ -182,14 +183,14 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
         "memory_enforcement_policy": mode,
         "enable_environment_dir_upload": False,
     }
-    fences += [*_OF_THE_WORKER, *["memory"] * bounded]
+    fences += _OF_THE_WORKER
     try:
         cut_off = NetworkPolicy(network_mode="no-network")
-        return kind(**options, network_policy=cut_off), [*fences, "network"]
+        return kind(**options, network_policy=cut_off), [*fences, "network"], bounded
     except ValueError as error:
         if "no-network" not in str(error):
             raise
-    return kind(**options, network_policy=NetworkPolicy(network_mode="public")), fences
+    return kind(**options, network_policy=NetworkPolicy(network_mode="public")), fences, bounded
 
 
 class Bridge:
@@ -229,10 +230,12 @@ class Bridge:
             try:
                 remote = Remote(order, Path(folder))
                 await remote.start()
-                _say(writer, {"fences": remote.fences})
+                _say(writer, {"fences": remote.fences, "bounds_memory": remote.bounds_memory})
                 started = True
                 if code := await remote.serve(reader, writer):
-                    end |= {"ExitCode": int(code), "Error": await remote.last_words()}
+                    oom = code == "oom"
+                    end |= {"ExitCode": 137 if oom else int(code), "OOMKilled": oom}
+                    end["Error"] = await remote.last_words()
             except (Exception, SystemExit) as error:
                 end["Problem"] = " ".join(str(error).split()) or repr(error)
                 if not started:

@@ -4,7 +4,8 @@ Harbor needs Python 3.12 and versions of its own, so another interpreter runs it
 META_AGENT_HARBOR_PYTHON names it. The bridge sees the variables that begin with the service's name
 (E2B_API_KEY for e2b) and no other key; the sandbox sees none.
 Not covered: limits of disk, of files and of processes, and filters of system calls. Harbor does not
-say which service keeps them, so they are not promised.
+say which service keeps them, so they are not promised. Nor is memory: most services limit it, but
+none says whether the buffers of connections count.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Remote:
                 hint=f"check the login, the image and the service: {_environment_hint(service)}",
             )
         self.fences = frozenset(answer["fences"])
+        self.bounds = frozenset({"memory"} if answer["bounds_memory"] else ())
 
     def remove(self) -> None:
         """Deletes the environment; does nothing if it is gone."""
@@ -80,8 +82,8 @@ def open_remote(backend: str, run: str, limits: SandboxLimits, image: str | None
     remote = Remote(service, image or image_of_service or IMAGE, run, limits)
     program = worker_program(
         stranger_uid(_MAPPED),
-        contained=False,
-        limits=per_process(limits, frozenset({"memory"} & remote.fences)),
+        contained="processes" in remote.fences,
+        limits=per_process(limits, remote.bounds),
     )
     return WorkerSandbox(
         backend,

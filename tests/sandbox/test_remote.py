@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("META_AGENT_HARBOR_PYTHON", "")
 IMAGE = "meta-agent-base:1"
 LIMITS = SandboxLimits(memory_mb=256, pids=64, deadline_sec=120)
-PROMISED = {"host", "processes", "peers", "unprivileged", "capabilities", "memory", "network"}
+PROMISED = {"host", "processes", "peers", "unprivileged", "capabilities", "network"}
 
 
 @pytest.fixture(scope="module", autouse=True)

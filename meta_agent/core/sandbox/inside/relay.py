@@ -2,7 +2,8 @@
 
 The host writes `in.0`, `in.1`, ... into a folder that only root may enter, and this process removes
 each when the worker has it. It writes `out.0`, `out.1`, ..., which the host removes, and at the end
-`code`, the worker's exit code. `sandboxes._bridge` is the other side.
+`code`: the worker's exit code, or `oom` if the kernel killed something in this container for
+memory. `sandboxes._bridge` is the other side.
 Promises: A file appears whole. The worker can gain no rights. It ends at its deadline, and once the
 host has not touched `alive` for SILENCE_SEC, because then the host is gone.
 Does not cover: the end of the container, which is the service's to end.
@@ -28,23 +29,25 @@ PR_SET_NO_NEW_PRIVS = 38
 class Relay:
     """Moves bytes between the files of a folder and the pipes of a worker."""
 
-    def __init__(self, folder: str, worker: int, to: int, source: int) -> None:
+    def __init__(self, folder: str, worker: int, to: int, source: int, contained: bool) -> None:
         self._folder, self._worker, self._to, self._source = folder, worker, to, source
+        self._contained = contained
         self._taken = self._written = 0
         self._waiting = memoryview(b"")
         os.set_blocking(to, False)
 
-    def run(self, deadline: float) -> int:
-        """Returns the worker's exit code once it has ended and its output is in files."""
+    def run(self, deadline: float) -> str:
+        """Returns how the worker ended, once it has and its output is in files."""
         while self._write_output():
             self._read_input()
             if time.monotonic() > deadline or self._is_silent():
                 os.close(self._to)  # at the hang-up the worker ends all that it started, and itself
                 time.sleep(GRACE_SEC)
                 os.kill(self._worker, signal.SIGKILL)
-                break
+                return "137"
         code = os.waitstatus_to_exitcode(os.waitpid(self._worker, 0)[1])
-        return code if code >= 0 else 128 - code
+        code = code if code >= 0 else 128 - code
+        return "oom" if code == 137 and self._contained and oom_kills() else str(code)
 
     def _is_silent(self) -> bool:
         touched = os.stat(f"{self._folder}/alive").st_mtime  # noqa: PTH116 - pathlib starts slowly
@@ -93,6 +96,14 @@ class Relay:
         return not ended
 
 
+def oom_kills() -> bool:
+    """Returns True if the kernel killed a process of the visible control group for memory."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123
+            return any(line.startswith("oom_kill ") and line[9] != "0" for line in file)
+    return False
+
+
 def write(path: str, data: bytes) -> None:
     """Writes a file that appears whole."""
     with open(f"{path}.part", "wb") as file:  # noqa: PTH123
@@ -117,8 +128,11 @@ def become_worker(folder: str, work: str, source: int, sink: int) -> None:
     os.execve(sys.executable, [sys.executable, "-s", "-u", "-c", program], environment)
 
 
-def main(folder: str, work: str, deadline_sec: str) -> None:
-    """Starts the worker in the folder `work`, and leaves a relay behind that outlives this call."""
+def main(folder: str, work: str, deadline_sec: str, contained: str) -> None:
+    """Starts the worker in the folder `work`, and leaves a relay behind that outlives this call.
+
+    `contained` says that the visible control group is this sandbox's, if it is not empty.
+    """
     os.makedirs(work, mode=0o755, exist_ok=True)  # noqa: PTH103
     write(f"{folder}/alive", b"")
     if os.fork():
@@ -133,8 +147,8 @@ def main(folder: str, work: str, deadline_sec: str) -> None:
         become_worker(folder, work, theirs, sink)
     os.close(theirs)
     os.close(sink)
-    code = Relay(folder, worker, to, source).run(time.monotonic() + float(deadline_sec))
-    write(f"{folder}/code", str(code).encode())
+    relay = Relay(folder, worker, to, source, bool(contained))
+    write(f"{folder}/code", relay.run(time.monotonic() + float(deadline_sec)).encode())
 
 
 if __name__ == "__main__":
