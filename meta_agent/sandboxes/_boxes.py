@@ -257,7 +257,7 @@ def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
 
 def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
     """Returns a command's output streams up to a limit, and whether it was still running."""
-    from meta_agent.sandboxes._engine import unwrap_socket
+    from meta_agent.sandboxes._services import unwrap_socket
 
     plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
     until, inbox, kind, part_bytes = time.monotonic() + seconds, bytearray(), 0, 0

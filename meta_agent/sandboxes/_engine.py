@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import socket
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,12 @@ from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import SandboxLimits
 from meta_agent.sandboxes._names import BUILD_COMMAND, TITLES, short_name, whole_id
 from meta_agent.sandboxes._seccomp import seccomp_profile
-from meta_agent.sandboxes._services import file_with, podman_address
+from meta_agent.sandboxes._services import (
+    check_listens,
+    file_with,
+    podman_address,
+    unwrap_socket,
+)
 
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
 TRUSTED = "0:0"  # init, the watchdog and the worker
@@ -46,10 +50,6 @@ IMAGE_HINTS: Final[dict[str, str]] = {
     "docker": BUILD_COMMAND,
     "podman": f"podman load -i FILE, of `docker save` or `podman save` where {BUILD_COMMAND} ran",
 }
-FORWARD: Final = (
-    "forward its socket: ssh -fNL /tmp/engine.sock:/var/run/docker.sock USER@HOST && "
-    "export DOCKER_HOST=unix:///tmp/engine.sock (docs/how-to/remote-sandboxes.md)"
-)
 EVERY_BOUND: Final = frozenset({"memory", "pids", "cpu"})
 _CONFLICT: Final = 409
 _INTERNAL: Final = 500
@@ -107,10 +107,10 @@ class Engine:
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":
-                _check_listens(os.environ.get("DOCKER_HOST"))
+                check_listens(str(parse_host(os.environ.get("DOCKER_HOST"))))
                 return docker.from_env(**sizes).api
             address = podman_address()
-            _check_listens(address)
+            check_listens(str(parse_host(address)))
             return docker.DockerClient(base_url=address, **sizes).api
 
     @cached_property
@@ -321,26 +321,6 @@ def engine(name: str) -> Engine:
     return Engine(name)
 
 
-def _check_listens(address: str | None) -> None:
-    """Raises OSError, naming the file, if nothing listens on the engine's socket file.
-
-    The SDK would leave its socket open, and its error does not name the file.
-    """
-    scheme, _, path = str(parse_host(address)).partition("://")
-    if scheme == "ssh":
-        raise SandboxError(
-            f"{address}: an engine is not reached over ssh directly", kind="engine", hint=FORWARD
-        )
-    if scheme != "http+unix":
-        return
-    with socket.socket(socket.AF_UNIX) as ours:
-        ours.settimeout(ENGINE_TIMEOUT_SEC)
-        try:
-            ours.connect(path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
-
-
 def _tagged(name: str) -> tuple[str, str, str]:
     """Splits an image name into repository, colon and tag. A port's colon is no tag's."""
     head, colon, tag = name.rpartition(":")
@@ -495,19 +475,3 @@ class Container:
                     break
                 time.sleep(0.05)
         return state
-
-
-def unwrap_socket(raw: Any) -> socket.socket:
-    """Returns the plain socket inside the SDK's wrapper, whose layers are closed.
-
-    Raises SandboxError if the stream is encrypted, because then it is more than a socket.
-    """
-    inner = getattr(raw, "_sock", raw)
-    if not isinstance(inner, socket.socket) or isinstance(inner, ssl.SSLSocket):
-        raise SandboxError(
-            "an engine is not reached over TLS directly", kind="engine", hint=FORWARD
-        )
-    plain = inner.dup()
-    raw.close()
-    inner.close()
-    return plain

@@ -1,4 +1,4 @@
-"""Programs that this process starts and asks through a socket file: podman, and Harbor's bridge.
+"""Sockets of other programs: engines, and those that this process starts (podman, Harbor's bridge).
 
 Promises: A service is started at the first call, on a socket in a folder that only this user may
 enter. It ends with this process, also at a kill -9; at a normal end it is asked first. If
@@ -14,13 +14,14 @@ import hashlib
 import os
 import shutil
 import socket
+import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.processes import Popen, TimeoutExpired
@@ -28,6 +29,10 @@ from meta_agent.sandboxes._names import FOLDER_PREFIX, HOLDER_FILE
 from meta_agent.sandboxes._owner import holder_mark
 
 _PRIVATE: Final = "service"
+FORWARD: Final = (
+    "forward its socket: ssh -fNL /tmp/engine.sock:/var/run/docker.sock USER@HOST && "
+    "export DOCKER_HOST=unix:///tmp/engine.sock (docs/how-to/remote-sandboxes.md)"
+)
 _START_SEC: Final = 60.0
 _END_SEC: Final = 60.0
 _LOOK_SEC: Final = 0.05
@@ -138,3 +143,39 @@ def _folder() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
     return folder
+
+
+def check_listens(address: str) -> None:
+    """Raises OSError, naming the file, if nothing listens on the engine's socket file.
+
+    The SDK would leave its socket open, and its error does not name the file.
+    """
+    scheme, _, path = address.partition("://")
+    if scheme == "ssh":
+        raise SandboxError(
+            f"{address}: an engine is not reached over ssh directly", kind="engine", hint=FORWARD
+        )
+    if scheme != "http+unix":
+        return
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.settimeout(_START_SEC)
+        try:
+            ours.connect(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+
+def unwrap_socket(raw: Any) -> socket.socket:
+    """Returns the plain socket inside the SDK's wrapper, whose layers are closed.
+
+    Raises SandboxError if the stream is encrypted, because then it is more than a socket.
+    """
+    inner = getattr(raw, "_sock", raw)
+    if not isinstance(inner, socket.socket) or isinstance(inner, ssl.SSLSocket):
+        raise SandboxError(
+            "an engine is not reached over TLS directly", kind="engine", hint=FORWARD
+        )
+    plain = inner.dup()
+    raw.close()
+    inner.close()
+    return plain

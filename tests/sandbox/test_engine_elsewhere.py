@@ -15,7 +15,8 @@ import pytest
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.sandboxes import engine_status, open_sandbox
-from meta_agent.sandboxes._engine import Engine, engine, unwrap_socket
+from meta_agent.sandboxes._engine import Engine, engine
+from meta_agent.sandboxes._services import unwrap_socket
 from tests.sandbox.conftest import need_backend
 
 GROUPS = Path("/sys/fs/cgroup/memory")
