@@ -232,13 +232,11 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
 
 
 def _start(config: RunConfig) -> Iterator[Row]:
-    """Asks what `evolve` itself asks before it starts, so that both give the same answer."""
+    """Asks what `evolve` asks before it starts, so that both agree. Flags may be left out."""
     from meta_agent.composition.preflight import refusal
 
     if refused := refusal(config, contacts=True):
-        level: Level = (
-            "warn" if isinstance(refused, ConfigError) else "fail"
-        )  # flags may be left out
+        level: Level = "warn" if isinstance(refused, ConfigError) else "fail"
         yield Row("start", level, str(refused), refused.hint or "")
     else:
         yield Row("start", "ok", "evolve would start with these settings")
@@ -253,9 +251,7 @@ def _engine(engine: EngineStatus) -> Row:
     fixes = [f"old: {', '.join(old)}; update it"] if old else []
     if engine.cgroup == "1":
         fixes.append("boot with cgroup v2: v1 counts the buffers of connections apart from memory")
-    if fixes:
-        return Row("docker engine", "warn", summary, "; ".join(fixes))
-    return Row("docker engine", "ok", summary)
+    return Row("docker engine", "warn" if fixes else "ok", summary, "; ".join(fixes))
 
 
 def _podman(engine: EngineStatus, missing: Level) -> Row:
@@ -285,9 +281,9 @@ def _service(backend: str) -> Row:
 
     try:
         promises = ", ".join(sorted(backend_fences(backend)))
+        return Row("sandbox service", "ok", f"{backend} works; promises {promises}")
     except MetaAgentError as error:
         return Row("sandbox service", "fail", str(error), error.hint or "check the login")
-    return Row("sandbox service", "ok", f"{backend} works; promises {promises}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -298,10 +294,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _needs_docker(config: RunConfig) -> bool:
     """Where a language model writes the code, or acts on real code, a process will not do."""
     by_llm = config.meta_model != "rules" or config.own_tasks
-    docker_chosen = config.sandbox == "docker"
-    return docker_chosen or (
-        config.sandbox == "auto" and by_llm and not config.allow_unsafe_process
-    )
+    unasked = config.sandbox == "auto" and by_llm and not config.allow_unsafe_process
+    return unasked or config.sandbox == "docker"
 
 
 def _tasks(config: RunConfig) -> Iterator[Row]:
