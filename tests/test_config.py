@@ -141,7 +141,7 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
     [
         ("generations", 0, "greater than or equal to 1"),
         ("domain", "no such one", "expected a name, NAME:PACKAGE or package.module:Factory"),
-        ("sandbox", "none", "'auto', 'docker', 'podman' or 'process'"),
+        ("sandbox", "none", "choose auto, docker, podman, process or harbor:SERVICE"),
         ("max_usd", -1, "greater than or equal to 0"),
         ("train_steps", "many", "valid integer"),
         ("policy", "gpt", "expected nano, hf:PATH"),
