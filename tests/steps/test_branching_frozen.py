@@ -1,7 +1,4 @@
-"""A strategy that branches finishes a tiny run on a frozen policy behind a server.
-
-The two differ in who makes the moves: one population, or a strategy over strategies.
-"""
+"""Every strategy that branches finishes a tiny run on a frozen policy behind a server."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from meta_agent.reports import open_display
 from tests.loopback import Call, Say, openai_server
 
 pytestmark = pytest.mark.slow
-WAYS = ("pareto", "bilevel")
+WAYS = ("frontier", "archive", "islands", "pareto", "tree", "specialists", "bilevel")
 PROMPTS = "agent/prompts.py"
 HABIT = "The answer is always 42."
 GRADER = "def grade(task, answer):\n    return answer.strip() == task['gold']\n"
