@@ -198,7 +198,9 @@ def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
     try:
         value = record[name]
     except (KeyError, TypeError):
-        raise IntegrityError(f"a rollout record has no {name}; restore the file") from None
+        raise IntegrityError(
+            f"a stored rollout has no field {name!r}; restore its file from a copy"
+        ) from None
     # bool is an int in Python and never one in a record
     if type(value) is kind or (kind is float and type(value) is int):
         return value

@@ -94,7 +94,7 @@ def parse(text: str, is_real: bool) -> Any:
 
 
 def same_number(gold: Any, answer: Any, *_: Any) -> bool:
-    """Returns whether two numbers are the same number. Other expressions are simplified later."""
+    """Returns whether both values are numbers and equal. False for any other expression."""
     if not (getattr(gold, "is_number", False) and getattr(answer, "is_number", False)):
         return False
     gold, answer = gold.doit(), answer.doit()

@@ -58,7 +58,7 @@ def forge_output_and_exit(files: TaskFiles) -> str:
 
 
 def patch_runner_from_source(files: TaskFiles) -> str:
-    """Replaces the function by which pytest runs a test, from the source under test."""
+    """Returns a patch that cheats: source under test that replaces pytest's own test runner."""
     target = _imported_source(files)
     return make(files.visible, {target: files.visible[target] + _PATCHED_RUNNER.encode()})
 

@@ -116,7 +116,7 @@ def parse_map(text: str) -> dict[str, str]:
     if unknown := sorted(set(mapping.values()) - set(OUR_FIELDS)):
         raise ConfigError(
             f"--map names {unknown[0]!r}, which no rollout has",
-            hint=f"ours: {', '.join(OUR_FIELDS)}",
+            hint=f"a rollout has these fields: {', '.join(OUR_FIELDS)}",
         )
     return mapping
 

@@ -51,7 +51,7 @@ class Sifted:
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """One task's trees, worked out once: what the agent sees, what decides, the gold fix."""
+    """The file trees of one task: what the agent starts from, and the gold fix if it is known."""
 
     row: SweRow
     visible: Tree  # what the agent starts from
