@@ -1,6 +1,6 @@
 """The harness's git history: candidates arrive as packs, winners are merged, verdicts become notes.
 
-Untrusted bytes enter in `HarnessRepo.admit`, and nowhere else. A sandbox gets
+Untrusted bytes enter this folder in `HarnessRepo.admit` (`_admission.admit_pack`) alone. A sandbox gets
 `HarnessRepo.pack(base)`, works in a repository of its own, and returns a pack that its own git
 made; see `meta_agent.proposers.Workbench` for the other end.
 
