@@ -1,7 +1,7 @@
 """The harness's git history: candidates arrive as packs, winners are merged, verdicts become notes.
 
-Untrusted bytes enter this folder in `HarnessRepo.admit` (`_admission.admit_pack`) alone. A sandbox gets
-`HarnessRepo.pack(base)`, works in a repository of its own, and returns a pack that its own git
+Untrusted bytes enter this folder in `HarnessRepo.admit` (`_admission.admit_pack`) alone. A sandbox
+gets `HarnessRepo.pack(base)`, works in a repository of its own, and returns a pack that its own git
 made; see `meta_agent.proposers.Workbench` for the other end.
 
 Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`, `pack_too_large`,
