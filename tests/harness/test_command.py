@@ -224,6 +224,18 @@ def test_the_check_says_what_is_wrong(
     assert broken.name == name and detail in broken.detail
 
 
+@pytest.mark.parametrize(("seconds", "ends"), [(4, True), (600, False)])
+def test_a_trial_out_of_time_is_made_again_with_more_of_it(
+    seconds: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "meta_agent.core.harness._trial.TRIAL_LIMITS_SEC", (2.0, 30.0 if ends else 4.0)
+    )
+    with session(harness(f"import time; time.sleep({seconds})\n{AGENT}")) as held:
+        row = next(row for row in held.check([], []) if row.name == "command ends")
+    assert row.ok is ends and row.detail == ("" if ends else "out of time, after 4 s")
+
+
 def test_an_entry_session_refuses_a_command() -> None:
     sandbox = open_sandbox("process", run="test")
     try:

@@ -16,7 +16,8 @@ from meta_agent.core.harness.session import CheckResult
 from meta_agent.core.protocols import Call, HarnessTree, Sandbox
 from meta_agent.core.rollouts.away import AgentEnd
 
-TRIAL_SEC: Final = 90.0
+TRIAL_LIMITS_SEC: Final = 90.0, 450.0
+"""A trial that runs out of time is made again: a busy machine may need minutes for a start."""
 TRIAL_CALLS: Final = 3
 SAID: Final = "There is nothing to do here: the task is already solved."
 TASK: Final = {"prompt": "This is a trial. Say that there is nothing to do, and end."}
@@ -46,26 +47,31 @@ def try_command(
 
     They cover the sandbox's image, the start of the command, its first model call and its end.
     """
-    try:
-        sandbox = open_agent()
-    except SandboxError as error:
-        detail = f"{error}; {error.hint}" if error.hint else str(error)
-        return [CheckResult(f"image {contract.image}", False, detail)]
-    policy = CannedPolicy()
-    errand = Errand("trial", TASK, FILES, TRIAL_SEC, TRIAL_CALLS, 1 << 20)
-    try:
-        end = run_errand(sandbox, tree, contract, errand, policy.ask)
-    finally:
-        sandbox.close()
-    return _rows(contract, end, policy.calls)
+    for limit_sec in TRIAL_LIMITS_SEC:
+        try:
+            sandbox = open_agent()
+        except SandboxError as error:
+            detail = f"{error}; {error.hint}" if error.hint else str(error)
+            return [CheckResult(f"image {contract.image}", False, detail)]
+        policy = CannedPolicy()
+        errand = Errand("trial", TASK, FILES, limit_sec, TRIAL_CALLS, 1 << 20)
+        try:
+            end = run_errand(sandbox, tree, contract, errand, policy.ask)
+        finally:
+            sandbox.close()
+        if not end.late:
+            break
+    return _rows(contract, end, policy.calls, limit_sec)
 
 
-def _rows(contract: HarnessContract, end: AgentEnd, calls: int) -> list[CheckResult]:
+def _rows(
+    contract: HarnessContract, end: AgentEnd, calls: int, limit_sec: float
+) -> list[CheckResult]:
     started = CheckResult("command starts", end.exit_code != _NOT_FOUND, _mend(end))
     if not started.ok:
         return [started]
     reached = f"it ended without asking its model: {end.summary}"[:1500] if not calls else ""
-    late = f"{end.killed}, after {TRIAL_SEC:g} s" if end.killed else ""
+    late = f"{end.killed}, after {limit_sec:g} s" if end.killed else ""
     return [
         CheckResult("command starts", True),
         CheckResult("command asks its model", calls > 0, reached),
