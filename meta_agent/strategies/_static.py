@@ -13,7 +13,7 @@ from meta_agent.core.loop.verbs.train_on import one_long
 
 
 class Static:
-    """Trains the first harness for as long as the budget lasts."""
+    """The baseline without a search: trains the first harness for as long as the budget lasts."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         trained = one_long(run, first) if run.plan.trains else None

@@ -37,13 +37,16 @@ MIGRATES: Final = 4
 
 
 def weight(nodes: Sequence[Node], node: Node) -> float:
-    """Returns how likely a node is drawn as a parent, up to a common factor."""
+    """Returns a node's unnormalised probability of being drawn as a parent.
+
+    It rises with clean success and falls with the number of valid children.
+    """
     score = 1 / (1 + math.exp(-SHARPNESS * (node.clean - MIDDLE)))
     return score / (1 + sum(child.valid for child in children(nodes, node)))
 
 
 class Archive(Branching):
-    """Draws parents by score and novelty from all versions, or from those of an island."""
+    """Draws each parent by its score and its few children, from all versions or from one island."""
 
     words: ClassVar[str] = (
         "Any earlier version may be the next parent: it is drawn by its score and by how few "

@@ -44,7 +44,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {
 
 
 def yields(nodes: Sequence[Node]) -> list[float]:
-    """Returns, by period, by how much the best score rose for each attempt."""
+    """Returns the rise of the best clean success per attempt, by period of `PERIOD` trials."""
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):
@@ -56,7 +56,7 @@ def yields(nodes: Sequence[Node]) -> list[float]:
 
 
 def schedule(nodes: Sequence[Node]) -> str:
-    """Returns the mechanism of the next trial. The earlier choices follow from the nodes."""
+    """Returns the key in `MECHANISMS` of the rule that chooses the next trial's parent."""
     trial = 1 + max(node.trial for node in nodes)
     rates, worth = yields(nodes), dict[str, float]()
     name = next(iter(MECHANISMS))
@@ -70,7 +70,7 @@ def schedule(nodes: Sequence[Node]) -> str:
 
 
 class Bilevel(Branching):
-    """Chooses among mechanisms by what they found for each attempt."""
+    """Chooses parents by one of several rules, mostly the one with most gain per attempt so far."""
 
     words: ClassVar[str] = (
         "How the next parent is chosen changes during the run, by what has found most so far."

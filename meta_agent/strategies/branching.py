@@ -62,7 +62,7 @@ START: Final = 0
 
 
 class Node(NamedTuple):
-    """A version of the search, or a candidate that failed."""
+    """A node in the tree of a search: a measured version, or a candidate that failed."""
 
     number: int
     version: Version
@@ -90,12 +90,12 @@ class Node(NamedTuple):
 
     @property
     def factor(self) -> Factor | None:
-        """Returns the factor of its own idea; None for the start."""
+        """Returns the factor that the node's last merged candidate edits, or None for the start."""
         return self.members[-1].factor if self.members else None
 
 
 class Move(NamedTuple):
-    """What the search does next."""
+    """The next step of the search: what kind of node to make, and on top of which node."""
 
     node: int
     """The node to build on; of a repair, the failed node."""
@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 class Branching(Full, ABC):
-    """Searches by moves from any node, and hands the best valid node over as `full` does."""
+    """The base class of searches in a tree of versions. The result is then tested as in `full`."""
 
     words: ClassVar[str]
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -118,7 +118,10 @@ class Branching(Full, ABC):
 
     @abstractmethod
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
-        """Returns the next move, or None if the search ends. It must depend on nothing else."""
+        """Returns the next move, or None to end the search.
+
+        It may depend only on `nodes` and `luck`, so that a resumed run makes the same moves.
+        """
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
         if run.plan.halved:
@@ -133,7 +136,7 @@ class Branching(Full, ABC):
 
 
 def expandable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the valid nodes for which the proposer may still have an idea."""
+    """Returns the valid nodes on which the proposer may still have an idea (`Node.open`)."""
     return [node for node in nodes if node.valid and node.open]
 
 
@@ -143,7 +146,7 @@ def best_of(nodes: Sequence[Node]) -> Node:
 
 
 def children(nodes: Sequence[Node], parent: Node) -> list[Node]:
-    """Returns what was made of a node, failures included."""
+    """Returns the nodes whose first parent is `parent`, failed ones included."""
     return [node for node in nodes if node.parent == parent.number and node.kind != "start"]
 
 
@@ -157,13 +160,16 @@ def ancestors(nodes: Sequence[Node], node: Node) -> frozenset[int]:
 
 
 def drawn(luck: Random, nodes: Sequence[Node], weight: Callable[[Node], float]) -> Node | None:
-    """Returns a node drawn in proportion to its weight, or None if there is none."""
+    """Returns a node drawn at random in proportion to `weight`, or None if all weights are 0."""
     weights = [weight(node) for node in nodes]
     return luck.choices(nodes, weights)[0] if sum(weights) > 0 else None
 
 
 def cross(nodes: Sequence[Node], first: Node, second: Node) -> Move | None:
-    """Returns a merge of two nodes, or None if one holds the other or both were merged before."""
+    """Returns a move that merges two nodes.
+
+    Returns None if one has all candidates of the other, or if the two were merged before.
+    """
     ids = [{member.id for member in node.members} for node in (first, second)]
     before = {frozenset((n.parent, n.other)) for n in nodes if n.kind == "cross"}
     pair = frozenset((first.number, second.number))

@@ -36,13 +36,13 @@ CROSSES: Final = 4
 
 
 def population(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the best valid nodes, best first."""
+    """Returns the `POPULATION` valid nodes with the highest clean success, best first."""
     valid = [node for node in nodes if node.valid]
     return sorted(valid, key=lambda node: (-node.clean, node.number))[:POPULATION]
 
 
 def productivity(nodes: Sequence[Node], node: Node) -> float:
-    """Returns how likely a child is better than the node, by Laplace's rule of succession."""
+    """Returns the estimated chance that a child beats the node, by Laplace's rule of succession."""
     tries = children(nodes, node)
     return (1 + sum(child.clean > node.clean for child in tries)) / (2 + len(tries))
 
@@ -54,25 +54,28 @@ def distance(node: Node, other: Node) -> float:
 
 
 def novelty(elite: Sequence[Node], node: Node) -> float:
-    """Returns the mean distance to the nearest neighbours in the population."""
+    """Returns the mean `distance` of a node to its nearest nodes in the population `elite`."""
     distances = sorted(distance(node, other) for other in elite if other is not node)
     return fmean(distances[:NEIGHBOURS]) if distances else 0.0
 
 
 def coverage(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the share of the open factors that no child of the node has tried."""
+    """Returns the share of a node's open factors (`Node.open`) that none of its children edits."""
     tried = {child.factor for child in children(nodes, node)}
     return len(node.open - tried) / len(node.open) if node.open else 0.0
 
 
 def promise(nodes: Sequence[Node], elite: Sequence[Node], node: Node) -> float:
-    """Returns the sum of the three terms, weighted by the node's score beside the best one's."""
+    """Returns productivity + novelty + coverage of a node, times its clean success.
+
+    Clean success is taken relative to that of the best node, `elite[0]`.
+    """
     terms = productivity(nodes, node), novelty(elite, node), coverage(nodes, node)
     return sum(terms) * node.clean / (elite[0].clean or 1.0)
 
 
 class Frontier(Branching):
-    """Keeps a population, and expands the member that promises most."""
+    """Keeps a population of the best versions, and expands the one with the highest `promise`."""
 
     words: ClassVar[str] = (
         "A population of the best versions is kept. The next parent is the one whose children did "

@@ -39,9 +39,7 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The two tests of a search's result against the start; `harness` is None if that one was not
-    made.
-    """
+    """The verdicts of a run's two claims. `harness` is None if that claim was not made."""
 
     harness: Judged | None
     version: Judged
@@ -49,19 +47,17 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if skills may be learnt: the gain is proven, over training seeds if it
-        trains.
-        """
+        """Returns True if skills may be written: the harness is proven (if frozen, the version)."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the test whose verdict decides whether `main` moves."""
+        """Returns the verdict of the claim `kind`: "harness" (None if not made) or "version"."""
         return self.harness if kind == "harness" else self.version
 
 
 class Full:
-    """Runs the whole loop: search, claims, training and handover."""
+    """The default strategy: search, claims, further training and handover."""
 
     def shows(self, reading: Reading) -> Reading:
         """Returns the part of the evidence that a proposer may see."""
@@ -76,9 +72,7 @@ class Full:
 
 
 def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests the result of a search against the start, trains it further, and returns the run's
-    result.
-    """
+    """Tests a search's result against the start, trains it further; returns the run's result."""
     sides = Sides(first, search_result.version)
     start = run.lab.train(first_tree(run), seed=0, steps=run.plan.steps)
     if not search_result.acting:
@@ -103,9 +97,7 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests the result of a frozen policy's search against the start, and returns the run's
-    result.
-    """
+    """Tests the result of a frozen policy's search against the start; returns the run's result."""
     weights = run.lab.untrained()
     if not search_result.acting:
         watched = promote_watching(run, first, search_result)
@@ -119,9 +111,7 @@ def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def deciding_claim(run: Run) -> str:
-    """Returns which test moves `main`: "harness" (over more trainings) or "version" (without
-    any).
-    """
+    """Returns which claim moves `main`: "harness" (over pairs of trainings) or "version"."""
     return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
 
 
@@ -203,9 +193,7 @@ def _choose(
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """Drops the branch `lead`, whose version is no better or INVALID; its candidates keep their
-    refs.
-    """
+    """Drops the branch `lead`, because its version is INVALID or no better than the start."""
     record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
     run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()
@@ -257,9 +245,7 @@ def _further_words(run: Run, pairs: int) -> str:
 
 
 def say_what_can_be_proven(run: Run) -> None:
-    """Tells the user whether the budget pays for a proof over training seeds, and what one
-    takes.
-    """
+    """Tells the user how many pairs of trainings the budget buys as proof, or what it lacks."""
     if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)

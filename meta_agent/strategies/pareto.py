@@ -33,7 +33,7 @@ MERGES: Final = 5
 
 
 def pool(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the start and all valid nodes that did better than their parents."""
+    """Returns the start and all valid nodes with higher clean success than their parents."""
     return [
         node
         for node in nodes
@@ -48,7 +48,7 @@ def fronts(nodes: Sequence[Node]) -> list[frozenset[int]]:
 
 
 def wins(nodes: Sequence[Node]) -> Counter[int]:
-    """Returns at how many tasks each node that is not dominated is among the best."""
+    """Returns, by node number, how many tasks a node solves. Dominated nodes are left out."""
     best_at = fronts(nodes)
     stays = {node.number for node in nodes if any(node.number in front for front in best_at)}
     for node in sorted(nodes, key=lambda node: (node.clean, -node.number)):

@@ -58,7 +58,7 @@ SEARCH: Final = "search"
 
 
 class Member(NamedTuple):
-    """An edit of the best version so far, with the evidence that it was written from."""
+    """A tested candidate, with the version and evidence that its author was shown."""
 
     tested: Tested
     collected: Collected
@@ -66,16 +66,16 @@ class Member(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """One version in the search: its commit, and the edits in it, oldest first."""
+    """A version in the search, and the edits merged into it, oldest first."""
 
     version: Version
     members: tuple[Member, ...] = ()
 
 
 def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
-    """Searches with a frozen policy from `first`.
+    """Searches with a frozen policy, screening each edit of the best version by blocks of attempts.
 
-    Returns the best version, of which nothing is proven.
+    `shows` returns what a proposer may see of the evidence. The version found is not proven.
     """
     if run.plan.halved:
         note_half(run)

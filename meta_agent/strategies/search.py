@@ -66,9 +66,7 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """The version, ideas and evidence that the next generation starts from; `ended` stops the
-    search.
-    """
+    """The version, ideas and evidence that the next generation starts from."""
 
     version: Version
     members: tuple[Candidate, ...] = ()
@@ -79,9 +77,7 @@ class Tip(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One generation's candidates, sorted: to be bundled, judged already, or admitted
-    diagnostics.
-    """
+    """One generation's candidates after the checks that need no training, sorted by outcome."""
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -90,8 +86,9 @@ class Trial(NamedTuple):
 
 
 def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
-    """Searches with its share of the budget. Returns the best version, of which nothing is
-    proven.
+    """Searches in generations with the search's share of the budget; returns the best version.
+
+    `shows` returns what a proposer may see of the evidence. The version found is not proven.
     """
     tip, reads = Tip(first), dict[int, Read]()
     try:
@@ -420,7 +417,7 @@ def _next_tip(
 def move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
-    """Journals the new lead, moves the branch, and returns the version."""
+    """Records the new best version, moves the branch `lead` to its commit, and returns it."""
     record = {
         "candidate": None,
         "generation": generation,
@@ -435,7 +432,7 @@ def move_lead(
 
 
 def with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
-    """Merges admitted diagnostics into a mix. Leaves out one that conflicts."""
+    """Returns `onto` with the admitted diagnostics merged into it, except those that conflict."""
     for candidate in admitted:
         try:
             more = mixed(run, onto.commit, onto.name, [candidate])

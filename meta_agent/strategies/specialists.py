@@ -23,7 +23,7 @@ from meta_agent.strategies.branching import Branching, Move, Node, best_of, expa
 
 
 class Specialists(Branching):
-    """Lets one factor's specialist after another edit the best version."""
+    """Lets proposers that may edit one factor each take turns on the best version."""
 
     words: ClassVar[str] = (
         "You are the specialist of the factors named here, and others edit the rest. All build on "
@@ -31,7 +31,7 @@ class Specialists(Branching):
     )
 
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
-        """Returns a trial of the specialist who had the fewest, on the best version for him."""
+        """Returns a move on the best expandable version, for its least tried open factor."""
         parents = [node for node in expandable(nodes) if node.open - {"diagnostics"}]
         if not parents:
             return None

@@ -27,7 +27,7 @@ _DIGIT: Final[Mapping[int | None, str]] = {0: "0", 1: "1", None: "?"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run that came to its end."""
+    """The outcome of one finished run of a comparison, with its attempts on the vault tasks."""
 
     arm: str
     seed: int
@@ -58,28 +58,28 @@ class Result:
 
     @property
     def clean_success(self) -> float:
-        """Of the tasks that have an outcome."""
+        """Returns the share of tasks solved cleanly, among those that have an outcome."""
         outcomes = _with_outcome(self.clean)
         return fmean(outcomes) if outcomes else 0.0
 
     @property
     def lost(self) -> int:
-        """Attempts that machines lost."""
+        """Returns the number of attempts that machines lost."""
         return self.clean.count(None)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Clean success had all lost attempts failed, and had all been solved cleanly."""
+        """Returns clean success if all lost attempts count as failed, and if all count as clean."""
         return fmean(_filled(self.clean, 0)), fmean(_filled(self.clean, 1))
 
     @property
     def void(self) -> bool:
-        """More is lost than may be (`Lab.require`)."""
+        """Returns True if over `LOST_SHARE` of the attempts, and more than one, are lost."""
         tasks = len(self.clean)
         return self.lost > max(1, LOST_SHARE * tasks) or self.lost == tasks
 
     def to_json(self) -> dict[str, JSON]:
-        """Plain JSON; the tasks as a string of digits, `?` where there is no outcome."""
+        """Returns the result as JSON. `clean` is a string of digits, `?` for each lost attempt."""
         return {
             **asdict(self),
             "clean": "".join(_DIGIT[cell] for cell in self.clean),
@@ -90,7 +90,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """A condition's runs together, and against those of other conditions."""
+    """Returns one condition's figures over its runs, and its differences to `others` by name."""
     if not results:
         return {"runs": 0}
     scores = _table([result.clean for result in results])

@@ -82,13 +82,13 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
 
 
 class Evolve(Protocol):
-    """`evolve.evolve`: one run from its settings to its end."""
+    """A function that carries out one run from its settings, like `composition.evolve.evolve`."""
 
     def __call__(self, config: RunConfig, display: Display, stop: threading.Event) -> object: ...
 
 
 class ConditionRun(NamedTuple):
-    """One run of a comparison."""
+    """One run of a comparison: a condition (such as a search strategy) with one seed."""
 
     condition: str
     seed: int
@@ -101,7 +101,7 @@ class ConditionRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The search strategies that are compared, their seeds, and the budget of each run."""
+    """The conditions that are compared, their seeds, and the budget of each run in attempts."""
 
     folder: Path
     conditions: tuple[str, ...]
@@ -117,7 +117,7 @@ class Comparison:
     """Of a trial of skills: by condition, the library that each of its runs gets a copy of."""
 
     def runs(self) -> Iterator[ConditionRun]:
-        """Every run, seed by seed, so that a comparison cut short has whole pairs."""
+        """Yields all runs, seed by seed, so that a comparison cut short has whole pairs."""
         for seed in self.seeds:
             for condition in self.conditions:
                 yield ConditionRun(condition, seed, self._config(condition, seed))
@@ -136,7 +136,7 @@ class Comparison:
         return self.config.model_copy(update=changes)
 
     def library(self, condition: str, seed: int) -> Path:
-        """Where a run of a trial has its skills, and writes those that it learns."""
+        """Returns the folder of the skills that one run of a trial of skills reads and writes."""
         return self.folder / "libraries" / f"{condition}-s{seed}"
 
     def to_json(self) -> dict[str, JSON]:
@@ -158,9 +158,10 @@ def declare(
     folder: Path,
     sides: Mapping[str, Path] | None = None,
 ) -> Comparison:
-    """What will be compared. Raises ConfigError where that cannot be, or is not what was begun.
+    """Returns the comparison to make, and stores its declaration in `folder`.
 
-    `sides`: libraries to be compared, by the names in `conditions`; else these are ways to search.
+    Raises ConfigError if it cannot be made or contradicts a stored declaration. `sides` maps
+    conditions to libraries of skills; without it, conditions are search strategies.
     """
     if not sides:
         _require_known(conditions)
@@ -191,10 +192,10 @@ def carry_out(
     evolve: Evolve,
     display: Callable[[str], Display],
 ) -> dict[str, MetaAgentError]:
-    """Makes every run, `jobs` at a time; those that stopped, with the reason.
+    """Makes all runs of a comparison. Returns the errors of those that stopped, by run name.
 
-    Behind a server each run has its attempts side by side, so there is one run at a time. Ctrl-C
-    drains all runs under way and raises Interrupted.
+    `jobs` runs are made at a time, but only one if the policy is frozen. Ctrl-C drains all runs
+    under way and raises Interrupted.
     """
     config = comparison.config
     _lend(comparison)

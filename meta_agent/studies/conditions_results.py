@@ -41,7 +41,7 @@ SCHEMA_VERSION: Final = 2
 
 
 def results_of(comparison: Comparison) -> list[Result]:
-    """Every run of the comparison that has ended."""
+    """Returns the results of all runs of the comparison that have ended."""
     domain = load_run_domain(comparison.config, sandbox="process")
     try:
         results = (_result(run, domain) for run in comparison.runs())
@@ -51,9 +51,9 @@ def results_of(comparison: Comparison) -> list[Result]:
 
 
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """The one document of `compare --json`: declaration, conditions, and runs.
+    """Returns the document of `compare --json`: declaration, figures by condition, and runs.
 
-    Every condition stands against the reference, and the first one against all others.
+    Each condition is compared with the reference, and the first one with all others.
     """
     sound = [result for result in results if not result.void]
     by_condition = {

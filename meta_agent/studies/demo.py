@@ -33,12 +33,12 @@ class _Moment(NamedTuple):
 
 
 def recording_folder(name: str) -> str:
-    """Returns the folder that `demo` unpacks a recording to."""
+    """Returns the name of the folder that `demo` unpacks the recorded run `name` to."""
     return "meta-agent-demo" if name == DEFAULT else f"meta-agent-demo-{name}"
 
 
 def unpacked(root: Path, name: str = DEFAULT) -> Workspace:
-    """Returns the recorded workspace, unpacked to `root`. A recording that lies there stays.
+    """Returns the workspace of the recorded run `name`. Unpacks it to `root` if none is there.
 
     Raises ConfigError if there is no such recording, or if `root` holds other files.
     """
@@ -54,7 +54,7 @@ def unpacked(root: Path, name: str = DEFAULT) -> Workspace:
 def play(
     ledger: Ledger, display: Display, seconds: float, wait: Callable[[float], None] = time.sleep
 ) -> RunState:
-    """Shows a finished run again and returns its state. The playback takes `seconds` in all."""
+    """Plays a finished run back on a display within `seconds`, and returns the run's state."""
     state = reduce(ledger)
     moments = sorted(_moments(ledger, state.run), key=lambda event: event.at)
     display.begin(_headline(state, seconds))

@@ -65,7 +65,10 @@ _SHORTEST: Final = 6
 
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
-    """Goes through the run of a verdict again, and grades the attempts behind it again."""
+    """Computes the run behind a commit's verdict again, and grades its stored attempts again.
+
+    Raises ConfigError if the commit has no verdict, or if the rollouts are not stored.
+    """
     verdict = _verdict_on(ledger, HarnessRepo(place.harness_repo), commit)
     row = ledger.run(str(verdict["candidate"]).partition("/")[0])
     if row is None:
@@ -178,7 +181,7 @@ def _whole(run: Run) -> None:
 
 @dataclass(slots=True)
 class Walk:
-    """A run that is gone through again, and what was found on the way."""
+    """A recorded run that is computed again, with the differences found."""
 
     ledger: Ledger
     repo: HarnessRepo
@@ -195,7 +198,10 @@ class Walk:
         self.differences += compared(what, recorded, again)
 
     def hear(self, step: Step, recorded: JSON, again: JSON) -> None:
-        """Of a step as it was recorded, what it was to do, and what came of it now."""
+        """Compares a recorded step with what was computed again.
+
+        `recorded` holds the kind and intent as computed again, and `again` the outcome.
+        """
         name = step.key.removeprefix(f"{self.run}/")
         self.compare(name, {"kind": step.kind, "intent": step.intent}, recorded)
         if isinstance(again, Mapping) and "error" in again and "error" not in step.fields:
@@ -210,7 +216,7 @@ class Walk:
             self.verdicts[step.outcome_as(Verdict)["candidate"]] = again
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
-        """Carries the run out over what is recorded; then journal, refs and notes are compared."""
+        """Computes the run again by `carried_out`, then compares its ledger, refs and git notes."""
         retraced = cast("RetracedLedger", run.ledger)
         self.lab = cast("RecordedLab", run.lab)
         try:
@@ -263,7 +269,7 @@ class Walk:
                 self.compare(f"git note on {commit[:12]}", head, "no head of this journal")
 
     def report(self, verdict: JSON) -> VerifyReport:
-        """What is to be said of one verdict: of its run, and of the attempts behind it."""
+        """Grades the attempts behind one verdict again, and returns the report on its run."""
         again = self.verdicts.get(verdict["candidate"])
         kind = again.get("kind") if isinstance(again, Mapping) else None
         rows, regraded = self._graded(verdict) if self.lab else (0, 0)
@@ -305,9 +311,9 @@ class Walk:
 
 
 def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:
-    """Raises ConfigError if not one of the files that the journal names is there.
+    """Raises ConfigError if none of the rollout files that the ledger names is stored.
 
-    Where some are, each that is missing is a difference of its own, for `verify` to name.
+    If only some are missing, `verify` reports each of them as a difference.
     """
     shards = {
         str(part["name"])

@@ -29,7 +29,10 @@ _CHECKS: Final = ("static.", "contract.", "replay.", "factor.")
 
 
 def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> dict[str, JSON]:
-    """Returns the counts of one run, and the points that it found for every thousand attempts."""
+    """Returns what a run's search did with its ideas, as counts by outcome.
+
+    It includes the points of clean success on the vault gained per thousand attempts `spent`.
+    """
     candidates, verdicts, cells, proposals = (
         _outcomes(ledger, run, kind) for kind in ("candidate", "verdict", "cell", "proposal")
     )
@@ -102,7 +105,7 @@ def _vault_gain(ledger: Ledger, run: str) -> float | None:
 
 
 def total(facts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Returns the sums over the runs of a condition, and the mean of the points found."""
+    """Returns the sums of `search_facts` over a condition's runs, with the mean of the points."""
     if not facts:
         return {}
     kinds = Counter[str]()

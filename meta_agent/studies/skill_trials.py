@@ -34,7 +34,10 @@ SIDES: Final = (WITH, WITHOUT)
 def declare_trial(
     config: RunConfig, skills: Sequence[Skill], seeds: int, folder: Path
 ) -> Comparison:
-    """The runs of a trial. Raises ConfigError where they could tell nothing."""
+    """Returns a comparison of runs with these skills and without any, for each of `seeds` seeds.
+
+    Raises ConfigError if the rules agent proposes and no skill names a rule.
+    """
     if config.meta_model == "rules" and not any(skill.rule for skill in skills):
         reason = f"{skills[0].name} names none" if skills else "there is no skill"
         raise ConfigError(
@@ -54,7 +57,10 @@ def declare_trial(
 def trial_of(
     skill: Skill, comparison: Comparison, results: Sequence[Result], document: JSON
 ) -> Trial:
-    """What the runs came to. Raises ConfigError where no pair is whole."""
+    """Returns the result of a skill's trial, from the comparison's report `document`.
+
+    Raises ConfigError if no seed has an ended run on both sides.
+    """
     versus = document["arms"][WITH].get("versus", {}).get(WITHOUT)
     if not versus:
         raise ConfigError(
@@ -75,7 +81,7 @@ def trial_of(
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """What a first proof cost on either side, and the mean of the paired differences."""
+    """Returns the attempts until a proof, by side and seed, and the mean paired difference."""
     of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]
     after = {side: [of[side, seed].proven_after for seed in seeds] for side in SIDES}

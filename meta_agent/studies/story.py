@@ -26,14 +26,14 @@ _ODD: Final = set(" \t\n:~^@{")
 
 
 class Named(NamedTuple):
-    """A version of the harness as somebody named it."""
+    """A commit of the harness, under the name that a user typed."""
 
     name: str
     commit: str
     base: str | None = None  # of a candidate, and of a version the one before it
 
     def before(self, repo: HarnessRepo) -> str:
-        """What it changed: its base, else its first parent."""
+        """Returns the commit to compare with: the base, else the first parent, else itself."""
         return self.base or repo.parent(self.commit) or self.commit
 
 
@@ -41,7 +41,10 @@ class Named(NamedTuple):
 
 
 def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
-    """A candidate (newest first), a version (`v1`), a branch (`main`, `lead`), or a commit."""
+    """Returns the candidate, version (`v1`), branch (`main`, `lead`) or commit with this name.
+
+    Of several candidates the newest is taken. Raises ConfigError if nothing has the name.
+    """
     for step in reversed(ledger.steps(kind="candidate")):
         if not step.is_done:
             continue
@@ -67,7 +70,7 @@ def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
 
 
 def names(ledger: Ledger) -> list[str]:
-    """All that people may type, the newest first: for completion."""
+    """Returns the names of candidates, versions and branches for completion, newest first."""
     records = ledger.outcomes("candidate", Candidate)
     tried = [str(record["id"]).split("/", 1)[-1] for record in records]
     versions = [name for name, _ in _versions(ledger)]
@@ -105,9 +108,10 @@ def _order(step: Step) -> int:
 
 
 def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]:
-    """Takes back what a candidate, version or commit brought to `main`, the newest commit first.
+    """Reverts on `main` what a candidate, version or commit brought, the newest commit first.
 
-    The ledger has to be owned: nobody is building on `main` meanwhile.
+    Returns a record of each revert. The caller must own the ledger. Raises ConfigError if `main`
+    does not contain it, or if a revert conflicts.
     """
     repo = HarnessRepo.open(place.harness_repo)
     what = resolve(repo, ledger, name)
