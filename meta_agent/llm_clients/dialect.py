@@ -44,7 +44,7 @@ class Dialect:
         )
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns the dialect after this refusal, or None if the refusal names no part in use."""
+        """Returns the dialect without the part that `refusal` names, or None if it names none."""
         text = refusal.lower()
         for part, words in _WORDS_OF_PART:
             if any(word in text for word in words) and self._has(part, request):
@@ -52,7 +52,7 @@ class Dialect:
         return None
 
     def omitted(self, request: ChatRequest) -> frozenset[str]:
-        """Returns the names of the request's fields that `adapt` removes."""
+        """Returns which of temperature, top_p, seed and tools `adapt` removes from the request."""
         adapted = self.adapt(request)
         names = ("temperature", "top_p", "seed", "tools")
         return frozenset(n for n in names if getattr(request, n) != getattr(adapted, n))

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Maker(NamedTuple):
-    """A provider of models, as model strings name it."""
+    """A model provider: the environment variables for its key and address, and its SDK."""
 
     keys: tuple[str, ...]
     """Variables that may hold its key; the first that is set counts."""
@@ -45,10 +45,10 @@ KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker
 
 
 def spellings(secret: str) -> Iterator[str]:
-    """Yields the ways in which a text may hold a secret: as it is, in base64 or hexadecimal.
+    """Yields the forms in which a text may hold a secret: plain, in base64 and in hexadecimal.
 
-    Base64 spells the same bytes in three ways, by what stands before them. Of each way only the
-    characters count that the neighbours cannot change.
+    There are three base64 forms, by the secret's offset in the encoded bytes. Characters that
+    depend on neighbouring bytes are left out.
     """
     yield secret
     data = secret.encode()
@@ -65,5 +65,5 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 def keys_found() -> list[str]:
-    """Returns the names of provider variables that are set and not empty."""
+    """Returns the environment variables for providers' API keys that are set and not empty."""
     return [name for name in KEY_VARIABLES if os.environ.get(name)]

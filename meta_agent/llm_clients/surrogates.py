@@ -14,8 +14,11 @@ _LEVELS: Final = 100
 
 
 def mended(value: Any, levels: int = _LEVELS) -> Any:
-    """Returns the value with texts that UTF-8 can encode: it joins two halves of a pair, and
-    replaces a lone one. Raises ValueError if the value is nested too deeply."""
+    """Returns a JSON value whose texts UTF-8 can encode.
+
+    Two halves of a surrogate pair are joined, and a lone half is replaced. Raises ValueError if
+    the value is nested over `levels` levels deep.
+    """
     if not levels:
         raise ValueError(f"it is nested over {_LEVELS} levels deep")
     if isinstance(value, str):

@@ -27,7 +27,7 @@ from meta_agent.llm_clients.providers._failures import reworded
 
 
 class Live:
-    """Answers from providers."""
+    """Asks model providers for replies, reserves the money, and records each exchange."""
 
     def __init__(
         self,
@@ -44,13 +44,16 @@ class Live:
         self._clock = clock
 
     def reuse(self, recorded: Exchange) -> None:
-        """Books the price of a reply that comes from the record instead of the provider."""
+        """Settles the reservation of an exchange if a killed process left it open."""
         self._meter.settle_recorded(recorded)
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """Asks, pays and records."""
+        """Sends a request to the model of its role, records the reply, pays for it and returns it.
+
+        `turn` is the request's number in its conversation. Raises ProviderError, which is recorded.
+        """
         try:
             return self._ask(request, question, conversation, turn)
         except ProviderError as error:

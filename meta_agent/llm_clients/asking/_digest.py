@@ -31,7 +31,7 @@ _SHOWN_CHARS: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request in its canonical form, as it is recorded and compared."""
+    """A request to a model in the canonical form in which requests are recorded and compared."""
 
     parameters: Mapping[str, JSON]
     messages: Sequence[Message]
@@ -47,13 +47,13 @@ class Question:
 
 
 def parameters(request: ChatRequest) -> dict[str, JSON]:
-    """Returns every parameter that the request states, without its messages and tools."""
+    """Returns the request's settings that are not None, such as its model and seed, by name."""
     values = {name: getattr(request, name) for name in PARAMETERS}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def tools_json(tools: Sequence[ToolSpec]) -> list[JSON]:
-    """Returns tools as a record holds them."""
+    """Returns tool specifications as JSON, in the form that transcripts hold."""
     return [
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
         for tool in tools
@@ -61,7 +61,7 @@ def tools_json(tools: Sequence[ToolSpec]) -> list[JSON]:
 
 
 def canonical(value: JSON) -> str:
-    """Returns JSON text that equal values share."""
+    """Returns compact JSON text with sorted keys, which is the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -71,7 +71,7 @@ def _bare(message: Message) -> Message:
 
 
 def first_difference(recorded: Question, question: Question) -> str:
-    """Says in three lines where two questions part."""
+    """Returns three lines that show where two different questions first differ."""
     parts = zip_longest(_parts(recorded), _parts(question), fillvalue=("the end", ""))
     (before, was), (place, now) = next(pair for pair in parts if pair[0] != pair[1])
     columns = enumerate(zip_longest(was, now))

@@ -24,7 +24,7 @@ _LEAST_LOGPROB: Final = -1e9  # JSON cannot express minus infinity
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One question and its whole answer."""
+    """One turn of a conversation with a model: the request and the complete reply."""
 
     conversation: str
     turn: int
@@ -37,18 +37,18 @@ class Exchange:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """Returns the whole list of messages of the question."""
+        """Returns all messages of the request."""
         return self.question.messages
 
     @property
     def dialogue(self) -> list[Message]:
-        """Returns the messages with the reply at their end, where the next question begins."""
+        """Returns the request's messages with the reply at their end."""
         return [*self.question.messages, self.reply.message]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A question without a whole reply. A replay fails there too; a resumed run asks again."""
+    """A request that got no complete reply. A replay fails there too; a resumed run asks again."""
 
     conversation: str
     turn: int
@@ -58,7 +58,7 @@ class Failure:
     at: float
 
     def error(self) -> ProviderError:
-        """Returns the failure as it was raised, at no cost this time."""
+        """Returns the ProviderError with which the request failed, marked as not billed."""
         return ProviderError(self.message, kind=self.kind, billed="no")
 
     def to_json(self) -> dict[str, JSON]:
@@ -76,7 +76,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns one line of JSON, relative to the exchange before it."""
+    """Returns an exchange as a line of JSON, without what the exchange `before` it holds."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -99,7 +99,10 @@ def to_line(exchange: Exchange, before: Exchange | None) -> str:
 
 
 def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | None) -> Exchange:
-    """Reads a parsed line. Raises ValueError, KeyError or TypeError if it has another form."""
+    """Returns the exchange of a line that `to_line` wrote for the same exchange `before` it.
+
+    Raises ValueError, KeyError or TypeError if the line has another form or digest.
+    """
     dialogue = before.dialogue if before else []
     if not 0 <= line["base"] <= len(dialogue):
         raise ValueError(f"it builds on {line['base']} messages, and {len(dialogue)} are there")
@@ -125,7 +128,7 @@ def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
-    """Returns a reply as a record holds it; token ids of its prompt are relative to `before`."""
+    """Returns a reply as JSON, without leading prompt token ids that the reply `before` has too."""
     value: dict[str, JSON] = {
         "content": reply.content,
         "stop": reply.stop,
@@ -154,7 +157,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Reads what `reply_to_json` wrote."""
+    """Returns the reply that `reply_to_json` wrote with the same reply `before`."""
     tokens = value.get("tokens")
     if tokens is not None:
         prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
@@ -187,7 +190,7 @@ def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 def json_text(value: JSON) -> str:
-    """Returns readable JSON. Only half a surrogate pair, which UTF-8 cannot encode, is escaped."""
+    """Returns compact JSON text, with all non-ASCII characters escaped if UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()

@@ -26,7 +26,10 @@ def manifest_of(
     labels: Mapping[str, str],
     earlier: Mapping[str, Any],
 ) -> dict[str, JSON]:
-    """Returns the manifest of a run, with the labels of its earlier manifest."""
+    """Returns the manifest of a run: JSON with its settings, models, prices and labels.
+
+    `started_at` is a Unix time in seconds. Labels of the `earlier` manifest are kept.
+    """
     return {
         "run_id": run_id,
         "clock": started_at,
@@ -38,7 +41,7 @@ def manifest_of(
 
 
 def snapshot_of(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
-    """Returns the prices that the run began with. An unknown one may be stated by now."""
+    """Returns each role's price at the start of the run; None if it was unknown then."""
     prices = manifest.get("prices", {})
     return {role: Price.from_json(price) if price else None for role, price in prices.items()}
 
@@ -46,7 +49,10 @@ def snapshot_of(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
 def clock_of(
     ledger: Ledger, run_id: str, manifest: Mapping[str, JSON], clock: Callable[[], float]
 ) -> int:
-    """Returns when the run began: as the ledger has it, else the manifest, else now."""
+    """Returns the Unix time in seconds at which the run began.
+
+    It comes from the ledger, else from the manifest, else from `clock`, which returns now.
+    """
     step = ledger.step(f"{run_id}/clock")
     if step is not None and step.is_done:
         return step.outcome_as(Clock)["at"]
@@ -54,7 +60,7 @@ def clock_of(
 
 
 def write_manifest(transcripts: Transcripts, manifest: Mapping[str, JSON]) -> None:
-    """Writes a manifest if it differs. Raises IntegrityError over another run's manifest."""
+    """Writes a run's manifest if it has changed. Raises IntegrityError over that of another run."""
     earlier = transcripts.manifest()
     if earlier is not None and earlier["run_id"] != manifest["run_id"]:
         raise IntegrityError(

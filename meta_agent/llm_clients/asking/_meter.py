@@ -31,14 +31,14 @@ _AROUND_TOOLS_TOKENS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most tokens that one exchange can take."""
+    """The most input and output tokens that one model call can take."""
 
     input_tokens: int
     output_tokens: int
 
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
-    """Returns the worst case of a question that follows this exchange."""
+    """Returns the most tokens that a request can take; `before` is the exchange before it."""
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
@@ -73,7 +73,7 @@ def _bytes(value: JSON) -> int:
 
 
 class Reservation:
-    """The reservation of a call under way. It ends once: `settle`, `release` or `keep`."""
+    """Money and tokens reserved for one model call. It ends once: `settle`, `release` or `keep`."""
 
     def __init__(self, meter: Meter, number: int) -> None:
         self.number = number
@@ -81,28 +81,28 @@ class Reservation:
         self._ended = False
 
     def settle(self, reply: ChatReply) -> None:
-        """Replaces the reservation by what the recorded call took."""
+        """Replaces the reserved amounts by the cost and tokens of the recorded reply."""
         try:
             self._meter.ledger.settle(self.number, reply.usd, reply.usage.total)
         finally:
             self.keep()
 
     def release(self) -> None:
-        """Frees the reservation: nothing can have been billed."""
+        """Frees the reserved amounts of a call that cannot have been billed."""
         try:
             self._meter.ledger.release(self.number)
         finally:
             self.keep()
 
     def keep(self) -> None:
-        """Leaves a reservation that is still open as it is. Does nothing after another ending."""
+        """Leaves the amounts reserved, in case the call was billed. Does nothing after its end."""
         if not self._ended:
             self._ended = True
             self._meter.end_call()
 
 
 class Meter:
-    """Reserves and settles the money of one run. Any thread may use it."""
+    """Reserves and settles the money and tokens of one run's model calls. Any thread may use it."""
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
         self.ledger = ledger
@@ -113,7 +113,10 @@ class Meter:
         self._cut_short = set(ledger.open_reservations(run_id))
 
     def reserve(self, role: Role, bound: Bound, price: Price | None) -> Reservation:
-        """Reserves the worst case. Raises BudgetError if no call under way can make room."""
+        """Reserves the most that a call can cost. Waits while calls in progress may free money.
+
+        Raises BudgetError if a cap leaves too little and no call is in progress.
+        """
         usd = price.worst_usd(bound.input_tokens, bound.output_tokens) if price else None
         tokens = bound.input_tokens + bound.output_tokens
         with self._changed:
@@ -129,13 +132,13 @@ class Meter:
                     return Reservation(self, number)
 
     def end_call(self) -> None:
-        """Lets waiting calls look again: a call under way is over."""
+        """Counts a call in progress as ended, and wakes the calls that wait for money."""
         with self._changed:
             self._under_way -= 1
             self._changed.notify_all()
 
     def settle_recorded(self, exchange: Exchange) -> None:
-        """Settles an exchange that an earlier process recorded before it died."""
+        """Settles the reservation of a recorded exchange if a killed process left it open."""
         with self._changed:
             if exchange.reservation not in self._cut_short:
                 return

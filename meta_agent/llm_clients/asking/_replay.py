@@ -35,7 +35,7 @@ _NOT_COMPARED: Final = frozenset({"meta_model", "tasks_sha256"})
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run, ready to be repeated."""
+    """The transcripts, settings and models of an earlier run, from which it can be replayed."""
 
     transcripts: Transcripts
     run_id: str
@@ -48,7 +48,7 @@ class Recording:
     """Facts for people: which kind of model it was, and how it was reached."""
 
     def model_of(self, role: Role) -> str:
-        """Returns the model that the recorded run used in a role. Raises IntegrityError."""
+        """Returns the model that the recorded run used in a role. Raises IntegrityError if none."""
         if role not in self.models:
             raise IntegrityError(
                 f"in the recorded run {self.run_id} no model was asked in the role {role}"
@@ -56,7 +56,7 @@ class Recording:
         return self.models[role]
 
     def effective(self, config: RunConfig) -> RunConfig:
-        """Returns the settings to replay with: the user's, and the recorded ones for all others.
+        """Returns the user's settings, with the recorded ones in place of defaults.
 
         Raises ConfigError if a setting that the user made differs from the recorded one.
         """
@@ -89,7 +89,7 @@ class Recording:
 
 
 def recording_of(model: str, workspace: Path) -> Recording:
-    """Opens the recording behind `replay:RUN`: a folder, or a run of this workspace.
+    """Opens the recording that `replay:RUN` names; RUN is a folder or a run of the workspace.
 
     Raises ConfigError if there is none, and IntegrityError if its manifest is damaged.
     """
@@ -125,7 +125,7 @@ def _open(transcripts: Transcripts) -> Recording:
 
 
 class Replay:
-    """Answers from a recording, and copies each exchange into the record of this run."""
+    """Gets replies from a recording, and copies each exchange into the transcripts of this run."""
 
     def __init__(self, recording: Recording, transcripts: Transcripts, *, exact: bool) -> None:
         self.drifted = 0
@@ -140,7 +140,10 @@ class Replay:
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """Returns the recorded reply of that turn. Raises IntegrityError if there is none."""
+        """Returns the recorded reply of that turn, or raises the recorded ProviderError.
+
+        Raises IntegrityError if none is recorded, or in exact mode if the request differs.
+        """
         try:
             recorded = self._find(request, conversation, turn, question)
         except ProviderError as error:
@@ -151,7 +154,7 @@ class Replay:
         return replace(recorded.reply, replayed=True)
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, since a replay holds no connection."""
 
     def _find(
         self, request: ChatRequest, conversation: str, turn: int, question: Question

@@ -39,7 +39,7 @@ ILLNESS: Final = frozenset({"overloaded", "server", "connection", "timeout", "st
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits of one call. The defaults outlast a rate limit that is counted by the minute."""
+    """Limits for the retries of one model call. The defaults outlast a rate limit per minute."""
 
     attempts: int = 6
     malformed_attempts: int = 3
@@ -50,10 +50,10 @@ class RetryPolicy:
 
 
 class Breaker:
-    """Stops calls to a server that only fails. All callers of one account share it, in any thread.
+    """A circuit breaker: it stops calls to a model server that only fails.
 
-    It opens after eight failures in a row over at least 90 seconds. Then one call in 30 seconds may
-    try the server, and the others fail at once.
+    All callers of one account share it, in any thread. It opens after eight failures in a row over
+    at least 90 seconds. Then one call in 30 seconds may try the server, and others fail at once.
     """
 
     FAILURES: Final = 8
@@ -68,7 +68,7 @@ class Breaker:
         self._last_error = ""
 
     def require_closed(self) -> None:
-        """Raises ProviderError (`breaker`) if the server is not to be asked now."""
+        """Raises ProviderError of kind `breaker` if the server must not be asked now."""
         with self._lock:
             now = self._clock()
             if self._failures < self.FAILURES or now - self._first_at < self.LASTING_SEC:
@@ -88,12 +88,12 @@ class Breaker:
         )
 
     def answered(self) -> None:
-        """Forgets all failures: the server gave an answer."""
+        """Sets the count of failures to zero, since the server gave an answer."""
         with self._lock:
             self._failures = 0
 
     def failed(self, error: ProviderError) -> None:
-        """Counts a failure of the server's. Any other error is an answer."""
+        """Counts an error that shows a failing server. Any other error resets the count to zero."""
         if error.kind not in ILLNESS:
             return self.answered()
         with self._lock:
@@ -104,7 +104,7 @@ class Breaker:
 
 
 class Retrying:
-    """Applies a policy to one call at a time; holds no state of its own between calls."""
+    """Repeats failed model calls by a retry policy and a circuit breaker. Threads may share it."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Retrying:
         self._uniform = uniform
 
     def call(self, attempt: Callable[[int], ChatReply]) -> ChatReply:
-        """Returns the first whole reply of `attempt(1)`, `attempt(2)` and so on.
+        """Calls `attempt(1)`, `attempt(2)` and so on, and returns the first complete reply.
 
         Raises the last ProviderError. Any other error (a crossed budget, an interrupt) passes
         through and is never retried.

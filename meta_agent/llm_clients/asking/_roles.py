@@ -37,7 +37,7 @@ _PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that we started ourselves, instead of the one in the settings."""
+    """A model server that the run started itself; it replaces the server in the settings."""
 
     model: str  # `openai/NAME`, as it is served
     base_url: str
@@ -46,7 +46,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one role reaches its model."""
+    """How requests in one role (such as `reviewer`) reach their model, and the model's price."""
 
     model: str
     """The model as the settings name it, which goes into the record."""
@@ -59,7 +59,7 @@ class Route:
 
 
 def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
-    """Returns the roles of a run that ask a model behind a server."""
+    """Returns the roles (such as `judge`) in which a run asks a model behind a server."""
     team = META_ROLES if config.team_is_asked else ()
     policy: tuple[Role, ...] = () if config.is_local else ("policy",)
     judge: tuple[Role, ...] = ("judge",) if config.judge else ()
@@ -68,7 +68,7 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
 
 
 def effort_refusal(config: RunConfig, max_tokens: int) -> str:
-    """Says why the policy takes no reasoning effort in replies of so many tokens, or returns ""."""
+    """Returns why the policy takes no reasoning effort in replies of `max_tokens` tokens, or ""."""
     return refusal_of_effort(endpoint_for("policy", config), max_tokens)
 
 
@@ -88,7 +88,10 @@ def prices_of(
     snapshot: Mapping[str, Price | None],
     environment: Mapping[str, str],
 ) -> dict[Role, Price | None]:
-    """Returns a price for each role in use. A price of the snapshot stays as it is."""
+    """Returns the price of each role's model; None if it is unknown.
+
+    Prices in `snapshot` (the run's start) stay; `stated` holds the user's prices by model.
+    """
     prices = {}
     for role in roles_in_use(config):
         own_server = _runs_own_server(config, role, environment)
@@ -108,7 +111,7 @@ def _runs_own_server(config: RunConfig, role: Role, environment: Mapping[str, st
 
 
 def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> None:
-    """Raises PreflightError if there is a cap on money and a price is unknown."""
+    """Raises PreflightError if a cap on money applies to a role whose price is unknown."""
     for role, price in prices.items():
         if price is None and (config.max_usd is not None or role in config.role_max_usd):
             model = config.model_of(role)
@@ -120,7 +123,7 @@ def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> No
 
 
 def require_scripts(config: RunConfig) -> None:
-    """Raises ConfigError if the script of a scripted model cannot be read."""
+    """Raises ConfigError if the file of a `scripted:FILE` model cannot be read."""
     for role in roles_in_use(config):
         if (model := config.model_of(role)).startswith(_SCRIPTED):
             _script(model)
@@ -131,7 +134,7 @@ def _script(model: str) -> Script:
 
 
 class Routes:
-    """The routes of a run by role, and the providers behind them."""
+    """The route to the model of each role in a run. It opens the providers and closes them."""
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class Routes:
 
     @property
     def keys(self) -> list[str]:
-        """Returns every key in use: no record may hold one."""
+        """Returns all API keys in use, which no transcript may hold."""
         return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
 
     def close(self) -> None:

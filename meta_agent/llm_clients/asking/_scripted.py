@@ -31,14 +31,14 @@ _CHARACTERS_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A parsed file."""
+    """Replies that a file holds in place of a model, each for a pattern of conversation names."""
 
     path: Path
     lines: Sequence[tuple[str, Mapping[str, Any]]]  # pattern, reply
 
     @classmethod
     def load(cls, path: Path) -> Script:
-        """Reads a whole file. Raises ConfigError that names the line."""
+        """Reads a file of JSON lines. Raises ConfigError if the file or a line is unreadable."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +48,7 @@ class Script:
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 
     def chat(self, request: ChatRequest, conversation: str, turn: int) -> ChatReply:
-        """Returns the reply of that turn. Raises ConfigError if the script has none."""
+        """Returns the scripted reply for a turn. Raises ConfigError if the script has none."""
         fitting = [reply for pattern, reply in self.lines if fnmatchcase(conversation, pattern)]
         if turn >= len(fitting):
             raise ConfigError(

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Scrubber:
-    """Replaces secrets in strings, and in the strings of JSON values."""
+    """Replaces secrets (such as API keys) in strings, and in the strings of JSON values."""
 
     def __init__(self, values: Iterable[str]) -> None:
         keys = {value for value in values if len(value) >= MIN_LENGTH}
@@ -44,7 +44,10 @@ class Scrubber:
     def of(
         cls, key_variables: Iterable[str], environment: Mapping[str, str], more: Iterable[str] = ()
     ) -> Scrubber:
-        """Makes one for the keys in an environment; settings name `key_variables`."""
+        """Makes a scrubber for the keys in environment variables, and for the secrets in `more`.
+
+        It takes providers' variables, `key_variables`, and variables that look like keys.
+        """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (
             value
@@ -54,15 +57,15 @@ class Scrubber:
         return cls([*secrets, *more])
 
     def text(self, text: str) -> str:
-        """Returns a string without the keys."""
+        """Returns the text with `[secret]` in place of each secret."""
         return self._pattern.sub(MARK, text) if self._pattern else text
 
     def error(self, text: str) -> str:
-        """Returns an error's text without keys; it may quote the headers of a request."""
+        """Returns an error's text without secrets and without keys in quoted HTTP headers."""
         return _HEADER.sub(rf"\g<1>{MARK}", self.text(text))
 
     def json(self, value: T) -> T:
-        """Returns a JSON value of the same form without the keys."""
+        """Returns a JSON value of the same form without secrets in its strings."""
         return self._json(value) if self._pattern else value
 
     def _json(self, value: Any) -> Any:

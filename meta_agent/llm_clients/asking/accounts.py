@@ -22,7 +22,7 @@ _WITHOUT_SDK = {"scripted:": "script", "replay:": "recording", "vllm:": "vllm"}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One model on one server, for the roles that share it."""
+    """A model on a server, with the roles that ask it and the variables that may hold its key."""
 
     model: str
     via: str
@@ -36,12 +36,12 @@ class Account:
 
     @property
     def lacks_key(self) -> bool:
-        """Returns True if a key is needed and no variable holds one."""
+        """Returns True if an API key is needed and no environment variable holds one."""
         return bool(self.variables) and self.key_name is None
 
 
 def accounts(config: RunConfig, environment: Mapping[str, str] | None = None) -> list[Account]:
-    """Returns every account of a run with these settings, in the order of its roles."""
+    """Returns all models that a run with these settings would ask, with their servers and roles."""
     environment = os.environ if environment is None else environment
     roles: dict[tuple[str, str | None, tuple[str, ...]], list[Role]] = {}
     for role in roles_in_use(config):

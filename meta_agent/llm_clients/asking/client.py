@@ -56,7 +56,10 @@ from meta_agent.llm_clients.providers._connection import Timeouts
 
 
 class Client:
-    """Implements `chat.ModelClient`. Make one with `open_client`; any thread may use it."""
+    """Asks the models of one run, records the replies and pays; implements `chat.ModelClient`.
+
+    `open_client` makes one. Any thread may use it.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,10 @@ class Client:
         self._locks = _ConversationLocks()
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Asks, or returns the recorded reply. Sets `request.model` from the request's role."""
+        """Returns the reply to a request: the recorded one if there is one, else a new one.
+
+        The model is that of the request's role. `turn` is the request's number in the conversation.
+        """
         request = replace(request, model=self.model_of(request.role))
         question = self._question(request)
         with self._locks.of(conversation):
@@ -85,16 +91,16 @@ class Client:
 
     @property
     def replaying(self) -> bool:
-        """Returns True if nothing is asked of a provider and nothing is paid."""
+        """Returns True if all replies come from a recorded run, so that no model is asked."""
         return isinstance(self._source, Replay)
 
     @property
     def drifted(self) -> int:
-        """Returns how many replayed replies answered another question than the recorded one."""
+        """Returns how many replayed replies were recorded for a request that differs by now."""
         return self._source.drifted if isinstance(self._source, Replay) else 0
 
     def close(self) -> None:
-        """Closes the providers. Calls that are under way in other threads fail."""
+        """Closes the connections to providers. Calls in progress in other threads fail."""
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -123,23 +129,23 @@ def open_client(
     timeouts: Timeouts | None = None,
     retry: RetryPolicy | None = None,
 ) -> Client:
-    """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks.
+    """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks models.
 
     Args:
-        config: the run's settings; of a replay the effective ones (`Recording.effective`).
+        config: the run's settings; for a replay those that `Recording.effective` returns.
         ledger: where money is reserved and settled; the caps of `config` are set there.
         run_id: the run that pays.
         transcripts: the record of this run (`Transcripts(workspace.transcripts / run_id)`).
-        environment: where keys are looked up; None: in this process's environment.
-        clock: Unix time, for the record.
-        started_at: the run's clock, which a replay takes over; None: the ledger's step `clock`.
-        servers: servers started by us, by role (`vllm:PATH`).
+        environment: variables that may hold keys; None: those of this process.
+        clock: returns the Unix time in seconds.
+        started_at: Unix time of the run's start; None: as the ledger's step `clock` says.
+        servers: servers that the run started itself, by role (`vllm:PATH`).
         labels: facts about the record for people, e.g. `{"model": "...", "relayed": "..."}`.
-        timeouts: how long a server may stay silent.
+        timeouts: the time limits of one request.
         retry: the limits of the retry policy.
 
     Raises:
-        ConfigError, PreflightError: before anything is asked.
+        ConfigError, PreflightError: before any model is asked.
     """
     environment = os.environ if environment is None else environment
     if config.meta_model.startswith(REPLAY):
@@ -174,7 +180,7 @@ def open_client(
 def prices_in_use(
     config: RunConfig, environment: Mapping[str, str] | None = None
 ) -> dict[Role, Price | None]:
-    """Returns the price of every role that would ask a model; None: unknown. Opens nothing."""
+    """Returns the price of each role's model, or None if it is unknown; empty for a replay."""
     if config.meta_model.startswith(REPLAY):
         return {}
     environment = os.environ if environment is None else environment

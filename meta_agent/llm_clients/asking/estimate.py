@@ -34,7 +34,7 @@ _CACHED_AT_BEST: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From the low end to the high end."""
+    """A low and a high estimate of one number."""
 
     low: float
     high: float
@@ -43,12 +43,12 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        """Multiplies low by low and high by high."""
+        """Returns the product of two ranges: low times low, and high times high."""
         return Range(self.low * other.low, self.high * other.high)
 
 
 class Detectable(NamedTuple):
-    """The minimum detectable effect at 80 % power (None: there is none), and its basis."""
+    """The smallest true gain that is proven with 80 % power (None: no gain is), and its basis."""
 
     effect: float | None
     basis: str
@@ -57,7 +57,7 @@ class Detectable(NamedTuple):
 
 
 class Habits(NamedTuple):
-    """A role's usual exchanges in a conversation, and tokens in an exchange."""
+    """The usual number of exchanges in a role's conversations, and of tokens in an exchange."""
 
     exchanges: Range
     input_tokens: Range
@@ -77,7 +77,7 @@ ASSUMED: Final[Mapping[Role, Habits]] = {
 
 @dataclass(frozen=True, slots=True)
 class RoleEstimate:
-    """The estimate of one role."""
+    """The forecast of what one role (such as `reviewer`) takes in a run: calls, tokens and USD."""
 
     model: str
     conversations: Range
@@ -97,7 +97,7 @@ class RoleEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The forecast of a run."""
+    """The forecast of a run: its calls, tokens and USD, and the smallest gain that it can prove."""
 
     roles: Mapping[Role, RoleEstimate]
     calls: Range
@@ -123,14 +123,14 @@ def estimate(
     least: Detectable,
     taken: Mapping[Role, Sequence[Taken]] = MappingProxyType({}),
 ) -> Estimate:
-    """Returns the forecast for these settings.
+    """Returns the forecast of a run's cost and of the smallest gain that it can prove.
 
     Args:
         config: the run's settings.
-        plan: its sizes, with the task counts that the domain really has.
+        plan: the run's sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
         least: the minimum detectable effect.
-        taken: what recorded conversations of each role took, for roles that have some.
+        taken: calls, tokens and cost of recorded conversations, by role.
     """
     asking = {} if config.meta_model.startswith(REPLAY) else prices
     roles = {
@@ -267,7 +267,7 @@ def _of_agent(config: RunConfig, planned: int) -> list[str]:
 
 
 def too_coarse(effect: float | None) -> bool:
-    """Returns True if a plan that can prove no smaller effect deserves a warning."""
+    """Returns True if a minimum detectable effect is None, or so large that a warning is due."""
     return effect is None or effect > TOO_COARSE
 
 

@@ -29,7 +29,7 @@ _CONFIDENCE: Final = 0.9
 
 
 class Taken(NamedTuple):
-    """What one conversation took. `usd` is None if the price of the model is unknown."""
+    """Calls, tokens and cost of one conversation. `usd` is None if the price is unknown."""
 
     calls: float
     input_tokens: float
@@ -40,7 +40,10 @@ class Taken(NamedTuple):
 def conversations_of(
     root: Path, model_of: Callable[[Role], str], prices: Mapping[Role, Price | None]
 ) -> dict[Role, list[Taken]]:
-    """Returns what conversations took, by role, of all runs below the folder of transcripts."""
+    """Returns what the recorded conversations of each role took, over all runs below `root`.
+
+    A run counts only if its role had the model `model_of(role)`. `root` holds transcripts.
+    """
     taken: dict[Role, list[Taken]] = {role: [] for role in prices}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         transcripts = Transcripts(folder)
@@ -57,9 +60,9 @@ def conversations_of(
 
 
 def interval(amounts: Sequence[float], conversations: float) -> tuple[float, float]:
-    """Returns the 90 % prediction interval of a sum over so many conversations.
+    """Returns the 90 % prediction interval of a total over this many future `conversations`.
 
-    The amounts are those of the conversations that were measured, at least two.
+    `amounts` holds what each measured conversation took. There must be at least two.
     """
     count, mean = len(amounts), statistics.fmean(amounts)
     deviation = statistics.stdev(amounts)

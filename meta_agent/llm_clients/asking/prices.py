@@ -40,7 +40,7 @@ _BARE_IN_LITELLM: Final = frozenset({"openai", "anthropic"})
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """USD per million tokens, for prompts of at least `above_input_tokens`."""
+    """A model's prices in USD per million tokens, for prompts of at least `above_input_tokens`."""
 
     input: float
     output: float
@@ -64,7 +64,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The rates of one model, by length of the prompt, and where they come from."""
+    """The prices of one model, by length of the prompt, and the source that they come from."""
 
     rates: tuple[Rates, ...]  # ascending by `above_input_tokens`; the first holds from 0
     source: str
@@ -73,7 +73,7 @@ class Price:
         return self._rates_for(usage.input_tokens)[-1].usd(usage)
 
     def worst_usd(self, input_tokens: int, output_tokens: int) -> float:
-        """Returns the most that a call with at most so many tokens can cost."""
+        """Returns the most USD that a call with at most so many tokens can cost."""
         rates = self._rates_for(input_tokens)
         return max(rate.worst_usd(input_tokens, output_tokens) for rate in rates)
 
@@ -92,7 +92,10 @@ FREE: Final = Price((Rates(0.0, 0.0, 0.0, 0.0),), "nothing is asked")
 
 
 def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = False) -> Price | None:
-    """Returns the price of a model string, or None if nobody knows it."""
+    """Returns the price of a model string, or None if it is unknown.
+
+    `stated` holds the user's prices by model. With `own_server` no others count.
+    """
     if model.startswith("scripted:"):
         return FREE
     if model in stated or own_server:
@@ -101,7 +104,10 @@ def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = Fals
 
 
 def stated_prices(table: Mapping[str, Any], where: str) -> dict[str, Price]:
-    """Parses the user's own prices, a table by model string. Raises ConfigError."""
+    """Returns the user's own prices by model string, from a table of the settings file `where`.
+
+    Raises ConfigError if an entry is not a price.
+    """
     return {model: _stated(model, row, where) for model, row in table.items()}
 
 
@@ -130,7 +136,7 @@ def _rates(row: Mapping[str, float], above: int = 0) -> Rates:
 
 
 def window_of(model: str) -> int | None:
-    """Returns how many tokens a maker's model reads, by litellm's table, or None."""
+    """Returns a model's context length in tokens from litellm's table, or None if it has none."""
     tokens = (_litellm_row(model.removeprefix("litellm/")) or {}).get("max_input_tokens")
     return tokens if isinstance(tokens, int) else None
 

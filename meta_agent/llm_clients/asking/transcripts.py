@@ -41,7 +41,7 @@ _SAFE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 
 class Transcripts:
-    """The record of one run. The first write makes its folder; reading needs none."""
+    """The recorded conversations of one run in the folder `root`, which the first write makes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,7 +51,7 @@ class Transcripts:
         self._open: OrderedDict[str, _Conversation] = OrderedDict()
 
     def recorded(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the exchange of that turn, or None."""
+        """Returns the recorded exchange of a turn of the conversation, or None."""
         with self._lock:
             return self._conversation(conversation).exchanges.get(turn)
 
@@ -61,7 +61,10 @@ class Transcripts:
             return self._conversation(conversation).before(turn)
 
     def append(self, exchange: Exchange) -> Exchange:
-        """Makes an exchange durable. Returns it as every later reader will see it."""
+        """Writes an exchange to disk, synced, and returns it as later readers will see it.
+
+        It replaces the recorded exchange of its turn and all later ones of the conversation.
+        """
         with self._lock:
             return self._conversation(exchange.conversation).append(exchange)
 
@@ -72,12 +75,12 @@ class Transcripts:
             return [exchanges[turn] for turn in sorted(exchanges)]
 
     def append_failure(self, failure: Failure) -> None:
-        """Makes durable that a question got no whole reply."""
+        """Writes to disk, synced, that a request got no complete reply."""
         with self._lock:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """Returns the first failure of that turn, of this question if a digest names one."""
+        """Returns the first failed request of a turn, or None. If given, `digest` is its hash."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure
@@ -89,13 +92,13 @@ class Transcripts:
             return list(self._conversation(conversation).failures)
 
     def conversations(self) -> list[str]:
-        """Returns the names of all conversations, numbers in them in numerical order."""
+        """Returns the names of all conversations, sorted, with numbers in numerical order."""
         files = self.root.rglob(f"*{_SUFFIX}") if self.root.is_dir() else ()
         names = (_name_in(path) for path in files)
         return sorted((name for name in names if name), key=_natural)
 
     def manifest(self) -> dict[str, JSON] | None:
-        """Returns what `write_manifest` wrote last. Raises IntegrityError if it is damaged."""
+        """Returns the run's manifest, or None. Raises IntegrityError if the manifest is damaged."""
         path = self.root / MANIFEST
         if not path.is_file():
             return None
@@ -109,7 +112,7 @@ class Transcripts:
         return value
 
     def write_manifest(self, values: Mapping[str, JSON]) -> None:
-        """Replaces the manifest, durably and at once."""
+        """Replaces the run's manifest, atomically and synced."""
         _make(self.root)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2, sort_keys=True)
         with _naming_the_file(self.root / MANIFEST):
@@ -197,8 +200,8 @@ class _Conversation:
 def file_of(conversation: str) -> Path:
     """Returns the path of a conversation's file, relative to the run's folder.
 
-    A part that every file system takes stays as it is. Another part keeps its plain characters and
-    gets a hash, so that no two names share a file, even on disks that ignore case.
+    A part of the name that every file system takes is kept. Another part is cut to plain
+    characters and gets a hash, so that no two names share a file, even on disks that ignore case.
     """
     *folders, last = (_segment(part) for part in conversation.split("/"))
     return Path(*folders, last + _SUFFIX)

@@ -27,7 +27,7 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com"
 
 
 class AnthropicProvider(SdkProvider):
-    """One account at one server."""
+    """A connection to one server, with one key, through the anthropic SDK."""
 
     path = "/v1/messages"
     stream = anthropic.Stream[object]
@@ -50,7 +50,7 @@ class AnthropicProvider(SdkProvider):
         return body_of(request, request.model.removeprefix("anthropic/"))
 
     def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
-        """Returns the error of a status or an event, which the SDK gives the stream's status."""
+        """Returns the error of an HTTP status or an error event, or None for other exceptions."""
         if not isinstance(error, anthropic.APIStatusError):
             return None
         answer = error.response

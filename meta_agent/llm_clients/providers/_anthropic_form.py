@@ -47,7 +47,7 @@ Block = dict[str, JSON]
 
 
 def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
-    """Returns the body of a streamed request."""
+    """Returns a request as the JSON body of a streamed call of Anthropic's messages API."""
     system, turns = _turns(request.messages)
     body: dict[str, JSON] = {
         "model": model,
@@ -101,7 +101,7 @@ def _decides_itself(model: str) -> bool:
 
 
 def thinking_refusal(model: str, max_tokens: int) -> str:
-    """Says why a model cannot think within replies of so many tokens, or returns ""."""
+    """Returns why a model cannot think in replies of at most `max_tokens` tokens; "" if it can."""
     if _MUTE.match(model):
         return "this model does not think before it replies"
     least = 2 * _MIN_THINKING
@@ -154,7 +154,7 @@ def _tool_use(call_id: str, name: str, arguments: str) -> Block:
 
 
 class Events:
-    """Collects one stream."""
+    """Collects the events of one streamed reply of Anthropic's API into a `RawReply`."""
 
     def __init__(self) -> None:
         self._reply = RawReply()
@@ -165,7 +165,7 @@ class Events:
         self._ended = False
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Takes one event in. Raises ProviderError, or what Python raises for a wrong form."""
+        """Adds one event. Raises ProviderError, or an error such as KeyError if it is malformed."""
         kind = event["type"]
         if kind == "error":
             raise of_event(event["error"])
@@ -184,7 +184,7 @@ class Events:
             self._ended = True
 
     def finish(self) -> RawReply:
-        """Returns the reply. Raises ProviderError if the stream did not come to its end."""
+        """Returns the collected reply. Raises ProviderError if the stream ended too early."""
         reply = self._reply
         if not self._ended or self._open:
             raise ProviderError("the stream ended before its last event", kind="stream")

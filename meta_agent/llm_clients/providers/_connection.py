@@ -44,8 +44,10 @@ NO_KEEP_ALIVE: Final[Mapping[str, str]] = {"connection": "close"}
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits of one attempt. The first token of a long prompt may take minutes on a slow machine,
-    and a model that hides its thinking is silent for long."""
+    """Time limits of one request in seconds: to connect, between bytes, and for the whole reply.
+
+    A slow machine may need minutes for the first token, and hidden thinking is silent for long.
+    """
 
     connect_sec: float = 15.0
     silent_sec: float = 300.0
@@ -53,7 +55,7 @@ class Timeouts:
 
     @property
     def read_sec(self) -> float:
-        """Returns how long the HTTP client waits for the next byte."""
+        """Returns how many seconds the HTTP client waits for the next byte."""
         return min(self.silent_sec, self.total_sec)
 
 
@@ -77,7 +79,7 @@ _CURRENT: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 @contextlib.contextmanager
 def limited_request(timeouts: Timeouts) -> Iterator[None]:
-    """Applies the deadline to the request made inside, and closes its responses at the end."""
+    """Applies the deadline to the HTTP request in the `with` block, then closes its responses."""
     request = _Request(timeouts)
     token = _CURRENT.set(request)
     try:
@@ -90,16 +92,16 @@ def limited_request(timeouts: Timeouts) -> Iterator[None]:
 
 
 def is_loopback(url: str) -> bool:
-    """Returns True if a URL means this machine."""
+    """Returns True if a URL's host is this machine."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
-    """Returns a request hook for a user's own server: only these and the protocol's headers leave.
+    """Returns an HTTP request hook that sends only `headers` and those that the protocol needs.
 
     SDKs add organisations, projects, second keys and custom headers from the environment. Those
-    are meant for the provider.
+    are meant for the provider, not for a user's own server.
     """
 
     def hook(request: Any) -> None:
@@ -113,14 +115,14 @@ def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
 
 
 def events_only(response: Any) -> None:
-    """Checks a response. Raises ProviderError if the server sends no stream of events."""
+    """Raises ProviderError if an HTTP response is a success but no stream of events."""
     kind = response.headers.get("content-type", "no content type")
     if response.status_code < 300 and "text/event-stream" not in kind:
         raise malformed(f"the server answered with {kind}, not with a stream of events")
 
 
 def guard(client: Any) -> Any:
-    """Adds our limits to an httpx client (or a fork's) and returns it."""
+    """Adds this file's limits of time and size to an httpx client (or a fork's) and returns it."""
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], _ask_for_plain_bytes],

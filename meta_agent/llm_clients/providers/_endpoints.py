@@ -38,7 +38,10 @@ _NO_ROW: Final = Maker(())
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a role's model is. `api_key` stays out of the repr; None: litellm finds it itself."""
+    """A role's model with its server, SDK and API key.
+
+    The repr hides `api_key`. If the key is None, litellm looks for one itself.
+    """
 
     model: str
     provider: str  # a maker with an SDK of its own, or litellm
@@ -49,21 +52,24 @@ class Endpoint:
 
     @property
     def key_words(self) -> str:
-        """Says which key goes there, for people."""
+        """Returns a phrase for people that names the variable that holds the API key."""
         if self.key_name:
             return f"key from {self.key_name}"
         return "no key: name its variable with --key-env"
 
     @property
     def place(self) -> str:
-        """Returns the address, or the provider's name, for people."""
+        """Returns the server's address, or the provider's name, for people."""
         return self.base_url or self.model.partition("/")[0]
 
 
 def endpoint_for(
     role: Role, config: RunConfig, environment: Mapping[str, str] | None = None
 ) -> Endpoint:
-    """Resolves a role. Raises ConfigError or PreflightError, which name what to set."""
+    """Returns the endpoint (model, server, SDK and key) of a role.
+
+    Raises ConfigError or PreflightError if a setting or key is wrong or missing.
+    """
     environment = os.environ if environment is None else environment
     name = config.key_env.get(role)
     if name is not None and not environment.get(name):
@@ -79,7 +85,10 @@ def endpoint_for(
 def resolve_endpoint(
     model: str, base_url: str | None, api_key: str | None, environment: Mapping[str, str]
 ) -> Endpoint:
-    """Resolves a model string; with `api_key` None the rule for keys above applies."""
+    """Returns the endpoint (server, SDK and key) of a model string.
+
+    If `api_key` is None, the key comes from the environment, or is a dummy with a `base_url`.
+    """
     maker = model.partition("/")[0]
     if "/" not in model or ":" in maker:
         raise ConfigError(
@@ -107,12 +116,12 @@ def resolve_endpoint(
 
 
 def usual_keys(model: str) -> tuple[str, ...]:
-    """Returns the variables that may hold the key of a model's provider."""
+    """Returns the environment variables that may hold the API key of a model's provider."""
     return MAKERS.get(model.removeprefix("litellm/").partition("/")[0], _NO_ROW).keys
 
 
 def url_of_environment(model: str, environment: Mapping[str, str]) -> str | None:
-    """Returns the address that the environment names for a model's provider, or None."""
+    """Returns the base URL of a model's provider from the environment, or None if none is set."""
     variable = MAKERS.get(model.partition("/")[0], _NO_ROW).url
     return environment.get(variable) or None
 
@@ -125,13 +134,13 @@ def open_provider(
     timeouts: Timeouts | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Provider:
-    """Opens the SDK for a model. It asks nothing yet. Raises PreflightError if a key is missing."""
+    """Returns a provider for a model string. Raises PreflightError if its key or SDK is missing."""
     environment = os.environ if environment is None else environment
     return open_endpoint(resolve_endpoint(model, base_url, api_key, environment), timeouts)
 
 
 def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
-    """Opens the SDK of an endpoint, which is imported only here."""
+    """Returns a provider for an endpoint. Raises PreflightError if its SDK is not installed."""
     module, _, name = MAKERS.get(endpoint.provider, _NO_ROW).sdk.partition(":")
     try:
         provider_class = getattr(import_module(f"{__package__}.{module}"), name)
@@ -148,7 +157,10 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
 
 
 def sdk_of(model: str, base_url: str | None) -> str:
-    """Returns the SDK that speaks to a model. Raises ConfigError if a wrong one is named."""
+    """Returns which SDK serves a model: `openai`, `anthropic` or `litellm`.
+
+    Raises ConfigError if the model asks for litellm although its provider has an SDK here.
+    """
     maker, _, name = model.partition("/")
     if maker == LITELLM:
         if _has_own_sdk(name):
@@ -161,7 +173,7 @@ def sdk_of(model: str, base_url: str | None) -> str:
 
 
 def refusal_of_effort(endpoint: Endpoint, max_tokens: int) -> str:
-    """Says why a model takes no reasoning effort in replies of so many tokens, or returns ""."""
+    """Returns why a model takes no reasoning effort in replies of `max_tokens` tokens, or ""."""
     name = model_name(endpoint.model)
     if endpoint.provider == LITELLM:
         return "litellm would leave the effort out and say nothing"

@@ -45,7 +45,7 @@ Kind = tuple[str, Literal["no", "unknown"]]
 
 
 def scrub(text: str, secrets: Sequence[str]) -> str:
-    """Returns the text without secrets or anything that looks like a key, cut to a few lines."""
+    """Returns a text without `secrets` or anything that looks like a key, cut to 400 characters."""
     text = text[:_READ_CHARS]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
@@ -56,7 +56,7 @@ def scrub(text: str, secrets: Sequence[str]) -> str:
 
 
 def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderError:
-    """Returns the error of an HTTP status that is not success; `text`: the body or SDK's words."""
+    """Returns the ProviderError of a failed HTTP request; `text` is its body or the SDK's words."""
     kind, billed = _kind_of(status, text)
     return ProviderError(
         f"HTTP {status}: {_message_in(text)}",
@@ -68,7 +68,7 @@ def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderErr
 
 
 def of_event(error: Mapping[str, Any]) -> ProviderError:
-    """Returns the error that an event of a stream reports. Some servers put a status there."""
+    """Returns the ProviderError of an error event in a stream; its `code` may be an HTTP status."""
     text = str(error.get("message") or error)
     code = error.get("code")
     status = code if isinstance(code, int) else 0
@@ -82,7 +82,10 @@ def of_event(error: Mapping[str, Any]) -> ProviderError:
 
 
 def of_exception(error: Exception, *, began: bool) -> ProviderError:
-    """Returns the error of any other exception; `began` says whether events had arrived."""
+    """Returns the ProviderError of an exception that reports no HTTP status and no error event.
+
+    `began` says whether events of the reply had arrived.
+    """
     if is_transport(error):
         return of_transport(error, began=began)
     # A line of the stream is not JSON, not UTF-8 or nested too deeply, or a value is odd.
@@ -94,7 +97,7 @@ def of_exception(error: Exception, *, began: bool) -> ProviderError:
 
 
 def of_transport(error: BaseException, *, began: bool) -> ProviderError:
-    """Returns the error of a connection that failed, before the reply began or in its middle."""
+    """Returns the ProviderError of a failed connection; `began` says whether events had arrived."""
     chain = list(causes(error))
     names = {type(cause).__name__ for cause in chain}
     text = f"{type(chain[-1]).__name__}: {chain[-1]}"
@@ -110,12 +113,12 @@ def of_transport(error: BaseException, *, began: bool) -> ProviderError:
 
 
 def malformed(text: str) -> ProviderError:
-    """Returns the error of a reply that is not what the protocol or the request asks for."""
+    """Returns the ProviderError of a reply that breaks the protocol or does not fit the request."""
     return ProviderError(text, kind="malformed")
 
 
 def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> ProviderError:
-    """Returns the same error with another text, and with this hint if it had none."""
+    """Returns a copy of an error with another text; `hint` is used only if the error has none."""
     return ProviderError(
         text,
         kind=error.kind,
@@ -126,7 +129,7 @@ def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> Pro
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and what it came from, outermost first."""
+    """Yields an exception and the chain of its causes, outermost first."""
     visited: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in visited:
@@ -136,18 +139,18 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def our_error(error: BaseException) -> ProviderError | None:
-    """Returns the ProviderError that a hook of ours raised and an SDK may have wrapped, or None."""
+    """Returns the first ProviderError among an exception and its causes, or None."""
     return next((cause for cause in causes(error) if isinstance(cause, ProviderError)), None)
 
 
 def is_transport(error: BaseException) -> bool:
-    """Returns True if the error is the connection's. httpx and its forks share class names."""
+    """Returns True if an exception or a cause of it is a failed connection, by its class name."""
     classes = (kind for cause in causes(error) for kind in type(cause).__mro__)
     return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
 
 
 def retry_after_sec(headers: Mapping[str, str]) -> float | None:
-    """Returns the wait that the server asks for, or None if it asks for none that makes sense."""
+    """Returns the seconds to wait that a response's headers ask for, or None."""
     lower = {str(name).lower(): value for name, value in headers.items()}
     millis = _number(lower.get("retry-after-ms"))
     if millis is not None:

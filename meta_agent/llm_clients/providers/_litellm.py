@@ -42,7 +42,7 @@ _import_lock = threading.Lock()
 
 
 class LiteLLMProvider:
-    """One account at one of litellm's providers. Threads may call `chat` at the same time."""
+    """A connection to one provider, with one key, through litellm. Any thread may call `chat`."""
 
     def __init__(self, *, base_url: str | None, api_key: str | None, timeouts: Timeouts) -> None:
         self._litellm = _imported()

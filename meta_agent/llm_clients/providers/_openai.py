@@ -27,7 +27,7 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 
 
 class OpenAIProvider(SdkProvider):
-    """One account at one server."""
+    """A connection to one server, with one key, through the openai SDK."""
 
     path = "/chat/completions"
     stream = openai.Stream[object]

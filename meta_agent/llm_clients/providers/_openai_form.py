@@ -40,7 +40,7 @@ _LOCAL_SERVERS: Final = frozenset(
 
 
 def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
-    """Returns what every OpenAI-compatible server understands, without the limit of tokens."""
+    """Returns a request as JSON that OpenAI-compatible servers take, without a token limit."""
     body: dict[str, JSON] = {
         "model": model,
         "messages": [
@@ -68,16 +68,16 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
 
 
 def model_name(model: str) -> str:
-    """Returns the name that the server knows: without the prefix of a kind of local server.
+    """Returns the name by which a server knows a model: without a prefix such as `vllm/`.
 
-    Other first parts belong to the name, as in `Qwen/Qwen3-8B`.
+    A first part that is no kind of local server is kept, as in `Qwen/Qwen3-8B`.
     """
     maker, _, name = model.partition("/")
     return name if maker in _LOCAL_SERVERS else model
 
 
 class Chunks:
-    """Collects one stream."""
+    """Collects the chunks of one streamed reply in OpenAI's form into a `RawReply`."""
 
     def __init__(self) -> None:
         self._reply = RawReply()
@@ -92,7 +92,7 @@ class Chunks:
         self._logprobs: list[float] = []
 
     def finish(self) -> RawReply:
-        """Returns what came. Raises ProviderError if no chunk held a choice."""
+        """Returns the collected reply. Raises ProviderError if chunks came without a choice."""
         if self._has_choices is False:
             raise malformed("the reply holds no choices")
         reply, refusal = self._reply, "".join(self._refusal)
@@ -106,7 +106,7 @@ class Chunks:
         return reply
 
     def add(self, chunk: Any) -> None:
-        """Takes one chunk in. Raises ProviderError, or what Python raises for a wrong form."""
+        """Adds one chunk. Raises ProviderError, or an error such as KeyError if it is malformed."""
         if error := chunk.get("error"):
             raise of_event(error if isinstance(error, Mapping) else {"message": error})
         reply = self._reply

@@ -46,7 +46,7 @@ _NAME_CHARS: Final = 1000
 
 @dataclass(slots=True)
 class RawCall:
-    """A tool call as it came: its arguments are text."""
+    """A tool call as the server sent it, not yet checked; its arguments are JSON text."""
 
     id: str = ""
     name: str = ""
@@ -55,7 +55,7 @@ class RawCall:
 
 @dataclass(slots=True)
 class RawReply:
-    """What a server sent, put together and not yet checked."""
+    """A reply that was put together from a server's stream and is not yet checked."""
 
     text: str = ""
     reasoning: str = ""
@@ -70,7 +70,7 @@ class RawReply:
 
 
 class Collector(Protocol):
-    """Puts the events of one stream together. It may raise anything at an event of a wrong form."""
+    """Puts a reply together from a stream's events. A malformed event may raise any error."""
 
     def add(self, event: Any) -> None: ...
 
@@ -86,19 +86,19 @@ def read_reply(
     secrets: Sequence[str],
     sdk_failure: Callable[[Exception, bool], ProviderError | None],
 ) -> ChatReply:
-    """Asks once and returns the whole reply.
+    """Sends one request and returns the complete reply.
 
     Args:
         open_stream: sends the request and returns the events of the reply.
         collector: puts the events together.
-        request: what is asked.
+        request: the request, against which the reply is checked.
         timeouts: the deadlines.
-        secrets: what no error may hold.
-        sdk_failure: turns an exception of the SDK's own into an error; None if it is another one.
-            Its second argument says whether events had arrived.
+        secrets: strings that no error may hold.
+        sdk_failure: turns an exception of the SDK into an error, or returns None for another
+            exception. Its second argument says whether events had arrived.
 
     Raises:
-        ProviderError: for everything else. No exception of the SDK is chained to it.
+        ProviderError: for every failure. No exception of the SDK is chained to it.
     """
     started, began = time.monotonic(), False
     with limited_request(timeouts):
@@ -115,7 +115,10 @@ def read_reply(
 
 
 def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> ChatReply:
-    """Returns the reply if it is whole. Raises ProviderError (`stream` or `malformed`)."""
+    """Returns the checked reply; `seconds` is how long it took.
+
+    Raises ProviderError of kind `stream` or `malformed` if the reply is incomplete or invalid.
+    """
     if raw.stop is None:
         raise ProviderError("the stream ended without a stop reason", kind="stream")
     if raw.usage is None:
@@ -142,7 +145,7 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
 def usage_of(
     *, input_tokens: Any, output_tokens: Any, cached: Any = 0, written: Any = 0, reasoning: Any = 0
 ) -> Usage:
-    """Returns the usage. Raises ProviderError if a figure is no count that a ledger can add up."""
+    """Returns token counts as a `Usage`. Raises ProviderError if one is no plausible count."""
     figures = [input_tokens, output_tokens, cached or 0, written or 0, reasoning or 0]
     for figure in figures:
         whole = isinstance(figure, int) and not isinstance(figure, bool)
@@ -152,7 +155,7 @@ def usage_of(
 
 
 def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
-    """Parses the arguments of a call. Empty text means an empty object.
+    """Parses the JSON arguments of a call of the tool `name`. Empty text means no arguments.
 
     Raises ProviderError if the text is not one whole JSON object.
     """

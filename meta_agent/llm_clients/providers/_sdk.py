@@ -22,7 +22,10 @@ from meta_agent.llm_clients.providers._reply import Collector, read_reply
 def http_client(
     sdk: Any, url: str, timeouts: Timeouts, only_headers: Mapping[str, str] | None
 ) -> Any:
-    """Returns a guarded HTTP client of an SDK; `only_headers` None: the SDK's headers leave."""
+    """Returns an SDK's HTTP client with our limits of time and size.
+
+    It sends `only_headers` and those of the protocol. None lets all headers of the SDK pass.
+    """
     return guard(
         sdk.DefaultHttpxClient(
             timeout=sdk.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
@@ -37,7 +40,7 @@ def http_client(
 
 
 class SdkProvider(ABC):
-    """One account at one server. Threads may call `chat` at the same time."""
+    """The base of providers that use a vendor's SDK: one server, one key. Threads may share it."""
 
     path: ClassVar[str]
     stream: ClassVar[Any]
@@ -49,11 +52,14 @@ class SdkProvider(ABC):
 
     @abstractmethod
     def body(self, request: ChatRequest) -> dict[str, JSON]:
-        """Returns the body of the streamed request."""
+        """Returns the JSON body of the streamed request."""
 
     @abstractmethod
     def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
-        """Returns the error if the exception reports a status or an error event, else None."""
+        """Returns the error if the exception reports an HTTP status or an error event, else None.
+
+        `began` says whether events of the reply had arrived.
+        """
 
     def chat(self, request: ChatRequest) -> ChatReply:
         body = self.body(request)
