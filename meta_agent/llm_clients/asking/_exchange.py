@@ -190,7 +190,7 @@ def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 def json_text(value: JSON) -> str:
-    """Returns compact JSON text, with all non-ASCII characters escaped if UTF-8 cannot encode it."""
+    """Returns compact JSON text. It is pure ASCII if UTF-8 cannot encode a character of it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
