@@ -31,7 +31,10 @@ Labels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """The settings of the slice guards, declared before any result. Values are shares of 1."""
+    """The settings of the slice guards, which block a candidate that harms a group of tasks.
+
+    They are declared before any result. `margin` and `level` are shares of 1.
+    """
 
     margin: float = 0.05
     """A candidate that is worse on a slice by no more than this is still promoted."""
@@ -52,7 +55,10 @@ DEFAULT_TERMS: Final = GuardTerms()
 
 
 class SliceEffect(NamedTuple):
-    """The effect on a labelled group of tasks, with one-sided bounds at its share of a level."""
+    """A candidate's gain in clean success on one labelled group of tasks.
+
+    Its bounds are one-sided. Their error is the guards' level divided by the number of groups.
+    """
 
     name: str
     tasks: int
@@ -70,9 +76,10 @@ class SliceEffect(NamedTuple):
 def guard_slices(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[Finding, ...]:
-    """Returns a table of effects on labelled groups of tasks, and a `harm` for each harmed group.
+    """Returns a `note` finding with the gain on each labelled group of tasks.
 
-    Returns nothing if no group is large enough.
+    A `harm` finding follows for each group on which the candidate is surely worse by more than the
+    margin. Returns nothing if no group is large enough.
     """
     effects = slice_effects(baseline, candidate, labels, terms)
     if not effects:
@@ -86,7 +93,10 @@ def guard_slices(
 def slice_effects(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[SliceEffect, ...]:
-    """Returns the effect on every group of tasks with a common label that is large enough."""
+    """Returns the candidate's gain in clean success on each group of tasks that share a label.
+
+    A group of fewer than `terms.min_tasks` tasks, or of all tasks, is left out.
+    """
     slices = dict(_slices(_tasks(baseline) & _tasks(candidate), labels, terms))
     alpha = terms.level / max(1, len(slices))
     return tuple(

@@ -25,7 +25,7 @@ ArmSide = Literal["candidate", "baseline", "both"]
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """What the gate needs to know of one planned rollout (attempt at a task).
+    """The outcome of a planned rollout (attempt at a task), in the few fields that the gate reads.
 
     `success` is None if the outcome is unknown because a machine or the grader failed. `reward` is
     the weighted total that training saw, or None if it was not computed. `training_seed` is 0 for a

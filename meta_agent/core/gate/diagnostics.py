@@ -51,11 +51,12 @@ def judge_diagnostics(
     higher_is_bad: bool,
     alpha: float = ALPHA,
 ) -> Verdict:
-    """Judges a diagnostic (a metric) by its values on good and bad versions.
+    """Judges a diagnostic: a metric that tells bad versions of the harness from good ones.
 
-    The author sets the threshold and the direction. Returns PROMOTE if the metric separates both
-    the past and the held-out versions. Returns REJECT with what it lacks, or INCONCLUSIVE if there
-    are too few versions.
+    Each sequence holds one metric value per version. The author of the metric has not seen the
+    `heldout` versions. A good version at or beyond `threshold` is a false alarm; `alpha` is the
+    level of a rank-sum test. Returns PROMOTE if the metric separates past and held-out versions,
+    REJECT with what it lacks, or INCONCLUSIVE if there are too few versions.
     """
     sign = 1.0 if higher_is_bad else -1.0
     sets = {
@@ -90,7 +91,10 @@ def judge_diagnostics(
 
 
 class Standing(NamedTuple):
-    """How an admitted metric did on later versions; `stays` is None if they are too few."""
+    """Whether an admitted diagnostic still separates later good harness versions from bad ones.
+
+    `stays` is None if there are too few. `share` is the AUC and `share_high` its upper bound.
+    """
 
     stays: bool | None
     reason: str
@@ -100,7 +104,7 @@ class Standing(NamedTuple):
     bad: int = 0
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the fields under the names that the ledger stores."""
+        """Returns the fields as JSON for the ledger, which calls `stays` "kept"."""
         fields = self._asdict()
         return {"kept": fields.pop("stays"), **fields}
 
@@ -110,8 +114,9 @@ def still_discriminates(
 ) -> Standing:
     """Returns whether an admitted diagnostic still tells later good versions from bad ones.
 
-    It is retired only if it surely separates less well than the rule asks, or surely raises more
-    false alarms on good versions. A few unlucky values are not enough.
+    `good` and `bad` hold the metric's values by version. The metric fails only if its AUC is surely
+    below `MIN_DISCRIMINATION`, or its share of false alarms surely above `MAX_FALSE_ALARMS`. Each
+    is tested one-sided at 10 %.
     """
     if min(len(good), len(bad)) < MIN_VERSIONS:
         reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
@@ -158,7 +163,10 @@ def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
 
 
 def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the one-sided permutation p of the rank-sum statistic; exact if it is small."""
+    """Returns the one-sided p-value of the rank-sum test that values of `above` are larger.
+
+    It is a permutation p-value: exact for small samples, else by the normal approximation.
+    """
     pooled, k = [*above, *below], len(above)
     if math.comb(len(pooled), k) > _EXACT_UP_TO:
         spread = math.sqrt((len(pooled) + 1) / (12 * k * len(below)))

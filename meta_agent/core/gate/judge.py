@@ -169,11 +169,12 @@ def judge_live(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> Verdict:
-    """Judges one candidate on the confirm split at one declared look (counted from 0).
+    """Judges one candidate against the baseline on the confirm split at one declared look.
 
-    An arm is one side of the comparison. A candidate with fewer than `min_seeds` training seeds on
-    either side is never promoted. With a `course`, the look is a whole sequential test, and this
-    function is called after each pair of training runs.
+    An arm is one side of the comparison. Looks count from 0, and after a `final_look` nothing more
+    is bought. A candidate with fewer than `min_seeds` training seeds on either side is never
+    promoted. With a `course` (a sequential test), this function is called after each pair of
+    training runs.
 
     `elsewhere` holds this change's differences over training seeds in other parts of the run, such
     as a ranking. They prove nothing, but a collapse among them counts. `clusters` maps tasks to the
@@ -212,7 +213,10 @@ def kind_of_pairs(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> tuple[VerdictKind, bool]:
-    """Returns the verdict of `judge_live` on pairs without findings, and whether to buy more."""
+    """Returns the verdict that `judge_live` gives on these pairs if there are no findings.
+
+    The second value is True if more data should be bought. For the parameters see `judge_live`.
+    """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         clusters=clusters, ties=ties,

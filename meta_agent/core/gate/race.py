@@ -41,7 +41,10 @@ BLOCK: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The settings of a race, declared before it and tuned on simulations of other seeds."""
+    """The settings of a race, which spreads attempts over edits of the harness.
+
+    They are declared before the race, and were tuned on simulations with other random seeds.
+    """
 
     worth: float = 0.02
     """The gain (a share of attempts) above which an edit is worth having."""
@@ -87,9 +90,10 @@ Word = Literal["more", "dropped", "accepted", "kept", "taken back"]
 
 
 class Buy(NamedTuple):
-    """The next attempts to make: one at each task in `tasks` (positions in the task order).
+    """The next block of attempts: one by `version` at each task in `tasks`.
 
-    `kind` is "screen" for a new edit and "settle" for fresh attempts of the newest accepted one.
+    Tasks are positions in the task order, and `sample` numbers the attempts at a task. `kind` is
+    "screen" for a new edit and "settle" for fresh attempts of the newest accepted one.
     """
 
     version: int
@@ -99,7 +103,7 @@ class Buy(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """What the model says about the gain of a version over its parent."""
+    """The model's estimate of the gain of a harness version over its parent version."""
 
     gain: float
     """The expected gain, in shares of attempts."""
@@ -108,7 +112,10 @@ class Chance(NamedTuple):
 
 
 class Field:
-    """The logistic model over all attempts of a race, by task and version of the harness."""
+    """A logistic model of whether a harness version solves a task, fitted to a race's attempts.
+
+    A race compares edits of the harness. The model counts attempts by task and version.
+    """
 
     def __init__(self, tasks: int, terms: Terms = TERMS) -> None:
         self._terms = terms
@@ -119,7 +126,7 @@ class Field:
         self._parent = [0]
 
     def enter(self, parent: int) -> int:
-        """Adds a version that builds on `parent`, and returns the number of the new version."""
+        """Adds a harness version that builds on the version `parent`, and returns its number."""
         at = len(self._parent)
         if at == self._effect.size:
             self._tried = np.pad(self._tried, ((0, 0), (0, at)))
@@ -130,7 +137,7 @@ class Field:
         return at
 
     def add(self, version: int, task: int, solved: bool) -> None:
-        """Adds one attempt of a version at a task."""
+        """Records one attempt of a version at a task (its position in the task order)."""
         self._tried[task, version] += 1
         self._solved[task, version] += solved
 
@@ -143,7 +150,7 @@ class Field:
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
-        """Returns what the model says of a version against its parent."""
+        """Fits the model, and returns its estimate of a version's gain over the parent version."""
         parent = self._parent[version]
         terms = self._at_the_floor(parent)
         variance = self._fit(version, terms)
@@ -278,21 +285,21 @@ def _density(value: float, variance: float) -> float:
 
 
 class Race:
-    """Decides which version gets the next block of attempts.
+    """Decides which edit of the harness gets the next block of attempts at search tasks.
 
-    Call `next`, make the attempts, pass the outcomes to `took`, and apply its word with `go`. If
-    `next` returns None, add an edit of the tip (the newest accepted version) with `enter`, unless
-    the race is `over`. Equal outcomes lead to equal purchases.
+    Call `next`, make the attempts, pass the outcomes to `took`, and apply its decision with `go`.
+    If `next` returns None, add an edit of the tip (the newest accepted version) with `enter`,
+    unless the race is `over`. Equal outcomes lead to equal purchases.
     """
 
     def __init__(
         self, tasks: int, attempts: int, terms: Terms = TERMS, *, edits: int | None = None
     ) -> None:
-        """Starts a race over `tasks` search tasks, with `attempts` in all.
+        """Starts a race over `tasks` search tasks with a budget of `attempts` attempts.
 
         `edits` is the largest number of edits that can come. If there are many attempts for few
-        edits, an edit cannot be dropped by an unlucky beginning: it first gets half of its share of
-        what is left.
+        edits, an edit first gets half of its share of what is left. So an unlucky beginning cannot
+        drop it.
         """
         self.field = Field(tasks, terms)
         self.trail = [0]
@@ -340,9 +347,9 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records the outcomes of a block. Returns what follows, and the model's chance of a gain.
+        """Records a block's outcomes. Returns the decision on its version, and the estimated gain.
 
-        An attempt without an outcome (None) counts as bought and says nothing else. The chance is
+        An attempt without an outcome (None) counts as bought and says nothing else. The estimate is
         None if the version has no parent to compare with.
         """
         for task, solved in zip(buy.tasks, outcomes, strict=True):
@@ -357,7 +364,7 @@ class Race:
         return self._word(buy, chance.worth, done), chance
 
     def go(self, buy: Buy, word: Word) -> None:
-        """Applies the word that `took` returned."""
+        """Applies the decision `word` that `took` returned for the block `buy`."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":
@@ -370,7 +377,10 @@ class Race:
             self._unsettled = 0
 
     def give_up(self) -> None:
-        """Drops the edit that is tested. Without one, takes back the newest accepted edit."""
+        """Drops the edit under test, or takes back the newest accepted edit if none is under test.
+
+        The attempts of that edit are removed from the model.
+        """
         version = self.trail.pop() if self._candidate is None else self._candidate
         self.field.forget(version)
         self._candidate, self._unsettled = None, 0
@@ -419,13 +429,17 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of all attempts the race may buy; the rest is for the exam."""
+    """Returns how many of all attempts a race may spend on comparing edits of the harness.
+
+    The rest is for the exam, the final comparison of the best version with the start.
+    """
     return int(attempts * (1 - EXAM))
 
 
 def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
-    """Returns how many whole passes over the exam's tasks each side gets, and how many tasks more.
+    """Returns (passes, extra) for the exam: the final comparison of the best version and the start.
 
-    The exam is the final comparison of the best version with the start.
+    Each side gets `passes` attempts at every exam task, and one more at `extra` tasks. `attempts`
+    is the budget of race and exam together; `tasks` is the number of exam tasks.
     """
     return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

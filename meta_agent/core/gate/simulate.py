@@ -39,7 +39,10 @@ _NORMAL_AT_POWER: Final = 0.8416
 
 
 class Look(NamedTuple):
-    """What stands behind one look: so many training seeds, or samples of so many tasks."""
+    """A declared moment at which a candidate is judged, and the data that are bought by then.
+
+    `repeats` counts training seeds, or samples per task; `stage` is a number in the error budget.
+    """
 
     stage: int
     repeats: int
@@ -51,7 +54,7 @@ class Look(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """How one simulated candidate ended, and what had been bought by then."""
+    """The verdict on one simulated candidate, and the repeats and tasks that were bought for it."""
 
     kind: VerdictKind
     repeats: int
@@ -64,7 +67,10 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The loop's rule, as far as numbers decide, with all that may be bought."""
+    """The rule that promotes a candidate, without validity checks: its looks and error budget.
+
+    A look is a declared moment at which the data so far are judged.
+    """
 
     looks: tuple[Look, ...]
     budget: ErrorBudget
@@ -77,7 +83,7 @@ class Gate:
 
     @property
     def repeats(self) -> int:
-        """Returns the training seeds, or samples of a task, that a candidate may use up."""
+        """Returns the most training seeds, or samples per task, that one candidate may get."""
         return max(look.repeats + bool(look.extra) for look in self.looks)
 
     @property
@@ -85,7 +91,10 @@ class Gate:
         return max(look.tasks for look in self.looks)
 
     def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
-        """Returns how [repeat, task] differences fare, look by look, on a baseline of `level`."""
+        """Returns the verdict on [repeat, task] differences, judged look by look until it is final.
+
+        `level` is the clean success of the baseline, as a share of 1.
+        """
         for look in self.looks:
             repeats = look.repeats + bool(look.extra)
             kind, goes_on = self.decides(look, differences[:repeats, : look.tasks], level)
@@ -94,13 +103,16 @@ class Gate:
         return Passed(kind, look.repeats, look.tasks)
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        """Returns the verdict on what a look has bought, and whether more is bought."""
+        """Returns the verdict at one look (a declared moment), and whether more data is bought.
+
+        `cells` are differences by [repeat, task]; `level` is the baseline's clean success.
+        """
         return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
 
     def least(self, source: Modelled) -> float | None:
-        """Returns the least gain that is found with `POWER`, before anything is measured.
+        """Returns the least gain that is promoted with probability `POWER`, or None if none is.
 
-        The sequential test at its last pair, turned round: simulated figures lie within a tenth.
+        It is computed from the sequential test at its last pair. Simulations agree within a tenth.
         """
         last, mean = self.looks[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
@@ -126,7 +138,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The same of a frozen policy: samples of a task are one cell."""
+    """The rule that promotes a harness for a frozen policy. A task's samples are averaged."""
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)
@@ -142,22 +154,22 @@ class Exam(Gate):
 
 
 class Population(Protocol):
-    """Something that gives pairs of arms of one harness."""
+    """A source of simulated comparisons between two arms (sides) that have the same harness."""
 
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
-        """Returns two arms of [repeat, task] success that differ by luck alone."""
+        """Returns two [repeat, task] matrices of success (0 or 1) that differ by luck alone."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """Attempts drawn from rates of tasks, and training seeds that shift all of them."""
+    """A model of attempts: success rates by task, all shifted at random by each training seed."""
 
     rates: Matrix  # [task], inside (0, 1)
     seed_sd: float = 0.0
     """Between-seed deviation of the mean, attempts aside; 0 for a frozen policy."""
     swapped: float = 0.0
-    """Of the tasks, the share at which one arm is as good as the other is at another of them."""
+    """The expected share of tasks that swap success rates with each other in the second arm."""
 
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
         from scipy.special import expit, logit
@@ -202,7 +214,10 @@ class Rate(NamedTuple):
 def courses(
     gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0
 ) -> list[Passed]:
-    """Returns how candidates with a true gain of `delta` end. Equal seeds draw the same."""
+    """Returns the simulated verdicts on `draws` candidates with a true gain of `delta`.
+
+    Equal values of `seed` give equal draws.
+    """
     endings = []
     for at in range(draws):
         rng = np.random.default_rng((seed, at))
@@ -226,7 +241,10 @@ def smallest_effect(
     step: float = 0.0025,
     seed: int = 0,
 ) -> float | None:
-    """Returns the least true gain promoted with probability `target_power`, or None."""
+    """Returns the least true gain that is promoted with probability `target_power`.
+
+    It is found by simulation, as a multiple of `step`. Returns None if no gain is large enough.
+    """
     low, high = 0, round(1 / step)
     if power(gate, source, high * step, draws=draws, seed=seed).share < target_power:
         return None

@@ -31,7 +31,7 @@ _BATCH_ROWS: Final = 256
 
 
 def parquet_module() -> Any:  # pyarrow has no types
-    """Imports pyarrow, or says which extra brings it."""
+    """Returns the module `pyarrow.parquet`. Raises PreflightError if it is not installed."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -43,7 +43,10 @@ def parquet_module() -> Any:  # pyarrow has no types
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
-    """Yields every row in order. Raises ConfigError if the file is damaged or too large."""
+    """Yields every row in order, as JSON values by column name.
+
+    Raises ConfigError if the file is damaged or too large.
+    """
     module = parquet_module()
     try:
         with module.ParquetFile(path) as file:

@@ -32,18 +32,24 @@ _SLICE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one document may cost. An element is a list, an object, or a comma between two."""
+    """The largest size of one JSON document, in bytes and in elements.
+
+    The elements are the lists, the objects and the commas between values.
+    """
 
     bytes: int = 8 << 20
     elements: int = 400_000
 
 
 class Unfit(ValueError):  # noqa: N818 - a verdict on a text
-    """The text is not JSON as we take it."""
+    """Raised for a text that is no valid JSON, or that exceeds a limit of size or depth."""
 
 
 def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) -> JSON:
-    """Returns the value, or raises `Unfit`."""
+    """Returns the value of a JSON document.
+
+    Raises `Unfit` if it is not strict JSON, exceeds `budget`, or is nested too deeply.
+    """
     budget = budget or Budget()
     size = len(data)
     if size > budget.bytes:
@@ -63,10 +69,11 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
 
 
 def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
-    """Parses JSON that somebody gave us: counted, no deeper than later code can walk.
+    """Returns the value of JSON from an untrusted source, with limits on its elements and depth.
 
-    ValueError for anything else. Numbers are what Python reads, and so are halves of surrogate
-    pairs, which models do write, where the caller takes them; `hooks` are those of `json.loads`.
+    Raises ValueError for anything else. NaN and infinity are accepted, as by `json.loads`. `halves`
+    says whether escapes of half a surrogate pair are accepted. `hooks` are arguments of
+    `json.loads`.
     """
     _count(text.encode("utf-8", "replace") if isinstance(text, str) else text, FILE_ELEMENTS)
     try:
@@ -78,7 +85,7 @@ def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
 
 
 def check_depth(value: JSON) -> None:
-    """Refuses what code that walks it by recursion would stumble over."""
+    """Raises `Unfit` if a parsed value is nested more than `MAX_DEPTH` levels deep."""
     _walk(value, texts=False)
 
 
@@ -156,7 +163,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Yields what is neither a mapping nor a sequence in a parsed value, in order."""
+    """Yields the values inside nested mappings, lists and tuples, in order and without keys."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list | tuple):

@@ -17,12 +17,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def parse_python(text: str | bytes) -> ast.Module:
-    """Calls `ast.parse` so that any thread may; raises as it does."""
+    """Returns the syntax tree of `ast.parse`, and raises as it does. Any thread may call it."""
     with _ONE_AT_A_TIME:
         return ast.parse(text)
 
 
 def literal_value(of: str | ast.AST) -> Any:
-    """Calls `ast.literal_eval`, which parses a text; raises as it does."""
+    """Returns the value of `ast.literal_eval`, and raises as it does. Any thread may call it."""
     with _ONE_AT_A_TIME:
         return ast.literal_eval(of)

@@ -44,7 +44,10 @@ class _InPieces(io.RawIOBase):
 def open_tar(
     raw: IO[bytes], *, at_once: int = AT_ONCE_BYTES, unpacked: int = UNPACKED_BYTES
 ) -> Iterator[tarfile.TarFile]:
-    """Opens a tar, plain or in gzip. `at_once` bounds headers, and files that are read whole."""
+    """Opens a tar archive, plain or in gzip. Reading raises `tarfile.ReadError` beyond a bound.
+
+    `at_once` bounds the bytes of a header or of a whole file, `unpacked` those of the archive.
+    """
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
     source = gzip.GzipFile(fileobj=raw) if packed else raw
@@ -53,7 +56,7 @@ def open_tar(
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yields every member in order; the archive's own list of them would grow with it."""
+    """Yields every member in order, and clears the archive's own list of them to save memory."""
     while (member := tar.next()) is not None:
         tar.members.clear()  # type: ignore[attr-defined]
         yield member

@@ -21,7 +21,10 @@ RANKED: Final = 64  # the pairs grow as the square
 
 
 class Pairs(NamedTuple):
-    """Counts of a group's pairs: tied before, tied after, concordant or discordant."""
+    """Counts of the pairs of rollouts in one group, by their order under two rewards.
+
+    A pair is tied before, tied after, concordant or discordant.
+    """
 
     all: int
     changed: int
@@ -40,9 +43,9 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
-    """Counts the pairs of a group by how their order changed, given the ranks under both rewards.
+    """Counts the pairs of a group's rollouts by how their order changed between two rewards.
 
-    A tie that becomes an order counts as a change.
+    `before` and `after` are the rollouts' ranks. A tie that becomes an order counts as a change.
     """
     count = len(before) * (len(before) - 1) // 2
     if before == after:
@@ -65,7 +68,7 @@ def _tied(ranks: Sequence[int]) -> int:
 
 
 def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Returns Pearson's r (of ranks: Spearman's rho), or None if a side is constant."""
+    """Returns Pearson's correlation (Spearman's for ranks), or None if one sequence is constant."""
     n = len(before)
     x, y = sum(before) / n, sum(after) / n
     xy = sum((a - x) * (b - y) for a, b in zip(before, after, strict=True))
@@ -75,7 +78,7 @@ def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 @dataclass(slots=True)
 class Ranks:
-    """Accumulates rank changes over groups, with constant memory."""
+    """Accumulates how two rewards order the rollouts of the same groups, with constant memory."""
 
     pairs: int = 0
     changed: int = 0
@@ -85,7 +88,7 @@ class Ranks:
     _rho: Mean = field(default_factory=Mean)
 
     def add(self, before: Sequence[float], after: Sequence[float]) -> None:
-        """Adds one group, given its totals under both rewards."""
+        """Adds one group, given the total reward of each rollout before and after the change."""
         was, now = doubled_ranks(before), doubled_ranks(after)
         pairs = compare_pairs(was, now)
         self.pairs += pairs.all
@@ -106,11 +109,11 @@ class Ranks:
 
     @property
     def kendall(self) -> float | None:
-        """Returns Kendall's tau-b over all pairs within groups, or None if a side is all ties."""
+        """Returns Kendall's tau-b over all pairs within groups, or None if one reward ties all."""
         scale = math.sqrt(self._ordered_before * self._ordered_after)
         return self._order / scale if scale else None
 
     @property
     def spearman(self) -> float | None:
-        """Returns the mean of the groups' rank correlations, or None if there are none."""
+        """Returns the mean over groups of Spearman's rank correlation, or None without any."""
         return self._rho.mean if self._rho.n else None

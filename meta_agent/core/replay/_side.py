@@ -141,7 +141,7 @@ class Ordering(NamedTuple):
 
 
 def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
-    """Returns how a group's rewards order its clean and its unclean rollouts."""
+    """Returns how often a group's rewards put an unclean rollout above a clean one, or tie them."""
     good = sorted(r for r, is_clean in zip(rewards, clean, strict=True) if is_clean)
     bad = [r for r, is_clean in zip(rewards, clean, strict=True) if not is_clean]
     below = [bisect_left(good, r) for r in bad]

@@ -37,7 +37,7 @@ Reading = Literal["improves", "harms", "neutral"]
 
 @dataclass(slots=True)
 class GroupRow:
-    """One group: total rewards before and after the change, and the true outcomes."""
+    """One group of rollouts: total rewards before and after the change, and the true outcomes."""
 
     task_key: str
     before: list[float] = field(default_factory=list)
@@ -61,7 +61,10 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """The comparison of two harnesses over stored rollouts, with the numbers of each `Side`."""
+    """The comparison of two harnesses over the same stored rollouts.
+
+    `before` and `after` hold the numbers of each harness, by the names in `Side.to_json`.
+    """
 
     rollouts: int
     skipped: int  # ended by an error: training would not have scored them
@@ -83,7 +86,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Returns the tricks by which bad attempts beat clean ones now but did not before."""
+        """Returns the probes (bad attempts) that beat clean ones far more often than before."""
         return tuple(
             result
             for result in self.probes
@@ -103,7 +106,10 @@ class ReplayReport:
 
 
 class Scores(NamedTuple):
-    """The rewards of some rollouts under one harness."""
+    """The rewards of some rollouts under one harness: totals, and components by name (`parts`).
+
+    `clean` says which of the rollouts were solved without flags.
+    """
 
     totals: Sequence[float]
     clean: Sequence[bool]
@@ -112,7 +118,7 @@ class Scores(NamedTuple):
 
     @property
     def penalised(self) -> int:
-        """Returns how many clean rollouts lose something by a component of the reward."""
+        """Returns how many clean rollouts get a negative reward from at least one component."""
         return sum(map(self._penalises, compress(self.parts, self.clean)))
 
     def _penalises(self, part: Mapping[str, float]) -> bool:

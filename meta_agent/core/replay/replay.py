@@ -34,7 +34,10 @@ Rewards = Sequence[Mapping[str, float]]
 
 
 class Scorer(Protocol):
-    """The part of `HarnessSession` that a replay needs. Calls begin work and return at once."""
+    """A harness in its sandbox, as far as a replay uses it to score stored rollouts.
+
+    Each method starts work and returns at once. The function that it returns waits for the result.
+    """
 
     weights: dict[str, float]
 
@@ -194,7 +197,7 @@ def _scores(records: Sequence[Slim], parts: Rewards, weights: Mapping[str, float
 
 
 def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Returns the weighted sum of reward components that training would use."""
+    """Returns the weighted sum of reward components, as in training. A missing weight is 1."""
     whole = 0.0
     for name, value in rewards.items():
         whole += weights.get(name, 1.0) * value

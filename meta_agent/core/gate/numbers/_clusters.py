@@ -25,7 +25,10 @@ MIN_GROUPS: Final = 5
 
 
 class Grouped(NamedTuple):
-    """The lower bound of the gain by groups of tasks. `low` is None if there are too few groups."""
+    """A lower bound `low` of the gain that takes groups of tasks as the independent units.
+
+    `groups` is the number of groups. `low` is None if there are too few.
+    """
 
     groups: int
     worth: float
@@ -36,8 +39,9 @@ class Grouped(NamedTuple):
 def by_groups(pairs: Pairs, labels: Mapping[str, str], low: float, alpha: float) -> Grouped | None:
     """Returns the lower bound of the gain that takes groups of tasks as the unit.
 
-    `labels` maps tasks to groups; `low` is the bound that takes tasks as independent. Returns None
-    if there are no pairs, or if no task shares its group with another.
+    `labels` maps tasks to groups; `low` is the bound that takes tasks as independent; `alpha` is
+    the one-sided error. Returns None if there are no pairs, or if no task shares its group with
+    another.
     """
     if not pairs.cells.size:
         return None

@@ -50,16 +50,17 @@ RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The plan of a sequential test: its unit, the maximum number of units, and the gain to find.
+    """The plan of a sequential test of pairs of training runs, declared before the first pair.
 
-    `target` is a share of 1. Raises ConfigError if a value is out of range.
+    `maximum` is the largest number of pairs. `target` is the gain to find, a share of 1. Raises
+    ConfigError if a value is out of range.
     """
 
     rule: Rule
     maximum: int
     target: float
     collapse: float = COLLAPSE
-    """Of training runs: this share may lose everything, and the gain has to outlast that."""
+    """The share of training runs that may lose everything. A promoted gain has to outlast that."""
     further: int = 0
     """The number of pairs up to which a claim that has come near goes on; 0: it never does."""
 
@@ -78,7 +79,7 @@ class Course:
             raise ConfigError(f"collapse={self.collapse}: set a share from 0 to below 1")
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the course as evidence keeps it: `further` only if it was declared."""
+        """Returns the fields as JSON for a verdict's evidence. `further` is left out if it is 0."""
         fields: dict[str, JSON] = asdict(self)
         return fields if self.further else {k: v for k, v in fields.items() if k != "further"}
 
@@ -87,12 +88,15 @@ class Course:
         return T_ALONE if self.rule == "training_pairs" else WITH_SIGNS
 
     def goes_on(self, units: int, wealth: float, bar: float) -> bool:
-        """Returns whether an undecided claim buys one more pair after so many."""
+        """Returns whether an undecided claim buys another pair of training runs after `units`.
+
+        `wealth` is the evidence so far, and `bar` the wealth that proves the claim.
+        """
         return units < self.maximum or (units < self.further and wealth >= NEAR * bar)
 
 
 class Collapse(NamedTuple):
-    """What is left of a gain if some training runs lose everything.
+    """A model of training runs that lose everything, by which a gain is reduced.
 
     A share `rate` of the training runs loses all that the baseline has (`level`). The other runs
     gain what the test has shown. `fits` is the largest rate that fits the pairs: at it, so many
@@ -105,20 +109,23 @@ class Collapse(NamedTuple):
     worst: float
 
     def leaves(self, low: float) -> float:
-        """Returns the lower bound of the mean, given that of the runs that do not collapse."""
+        """Returns the lower bound of the mean gain over all training runs, with collapsed ones.
+
+        `low` is the lower bound of the mean gain over the runs that do not collapse.
+        """
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the lower bound that is needed so that `least` is left after collapses."""
+        """Returns the lower bound at which a mean gain of `least` is left after collapsed runs."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
-    """Returns what training runs that lose everything would take back from a gain.
+    """Returns the rate at which training runs collapse, as assumed and as the pairs allow.
 
-    `elsewhere` holds differences of training seeds of this change from other parts of the run. A
-    loss of more than half of the baseline's level counts as a collapse. If any is observed, the
-    rate rises to Laplace's estimate from all observations.
+    `declared` is the rate if no collapse is observed. `elsewhere` holds differences of training
+    seeds of this change from other parts of the run. A loss of more than half of the baseline's
+    level counts as a collapse. If any is observed, the rate rises to Laplace's estimate.
     """
     shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
     collapsed = sum(share < -pairs.level / 2 for share in shares)
@@ -128,7 +135,10 @@ def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) 
 
 
 class Bounds(NamedTuple):
-    """The effect with its bounds, and the numbers of the test behind them."""
+    """An estimated gain with its bounds, and the numbers of the test as evidence.
+
+    A gain above `futility_high` is ruled out at the error for giving up early.
+    """
 
     effect: Effect
     futility_high: float
@@ -136,12 +146,15 @@ class Bounds(NamedTuple):
 
 
 def task_order(keys: Iterable[str], salt: str) -> list[str]:
-    """Returns the task keys in an order that depends only on the salt and the keys."""
+    """Returns the task keys in a pseudo-random order that depends only on the salt and the keys."""
     return sorted(keys, key=lambda key: (hashlib.sha256(f"{salt}/{key}".encode()).digest(), key))
 
 
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
-    """Returns the effect with bounds that hold at one declared moment."""
+    """Returns the estimated gain with bounds that hold at one declared moment.
+
+    `alpha` is the one-sided error of its bounds. `futility` is that of `futility_high`.
+    """
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 
 
@@ -156,7 +169,7 @@ class Terms:
 
 
 def bounds_under_way(pairs: Pairs, terms: Terms) -> Bounds:
-    """After any number of pairs of training runs."""
+    """Returns the estimated gain with bounds that hold after any number of training pairs."""
     bets = terms.course.wealth
     anytime = effect(pairs, alpha=terms.alpha, wealth=bets)
     futile = upper_anytime(pairs, alpha=terms.futility, wealth=bets)

@@ -23,7 +23,10 @@ class Interval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The number of hits among `n` attempts, which are `worth` so many independent ones."""
+    """The number of hits among `n` attempts, with the effective sample size `worth`.
+
+    Attempts at one task are alike, so they are worth fewer independent attempts.
+    """
 
     hits: int
     n: int
@@ -41,7 +44,7 @@ class Counted(NamedTuple):
 
 
 def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
-    """Counts hits among (task, is a hit) pairs, and the independent attempts in them."""
+    """Counts hits from one (task key, is a hit) pair per attempt, grouped by task."""
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, hit in marks:
         by_task[task].append(hit)
@@ -49,7 +52,7 @@ def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
 
 
 def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
-    """Counts hits from one (hits, attempts) pair for each task."""
+    """Counts hits from one (hits, attempts) pair per task, with the effective sample size."""
     counts = list(tallies)
     hits, n = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if hits in (0, n):

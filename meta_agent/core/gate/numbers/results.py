@@ -41,7 +41,7 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A function of run scores. The array's last axis is runs, the others are draws."""
+    """A statistic of run scores. It reduces the last axis of an array, which is the runs."""
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 

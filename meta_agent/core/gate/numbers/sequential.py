@@ -52,14 +52,17 @@ Weights = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """A mixture of the bets on deviations and, with the share `signs`, of the bet on signs."""
+    """A sequential test by betting: its wealth is the evidence that paired differences are above 0.
+
+    `signs` is the share of the bet that all are positive; the rest is on t-statistics.
+    """
 
     weights: Weights
     """Of the bets on each of `STANDARD_EFFECTS`, in any unit."""
     signs: float = 0.0
 
     def of(self, values: Sequence[float] | Vector) -> float:
-        """Returns the e-value of "the mean of `values` is above zero"."""
+        """Returns the wealth (an e-value) as evidence that `values` have a mean above zero."""
         bets = zip(self.weights, STANDARD_EFFECTS, strict=True)
         ratio = math.fsum(weight * t_likelihood_ratio(values, effect) for weight, effect in bets)
         won = all(value > 0 for value in values)
@@ -67,7 +70,7 @@ class Wealth:
         return (1 - self.signs) * ratio / math.fsum(self.weights) + on_signs
 
     def half(self, units: int, error: float, worst: float, level: float) -> float:
-        """Returns how far below their mean a null must lie to be ruled out at `level`.
+        """Returns the distance from the mean of values to its one-sided confidence bound.
 
         Args:
             units: the number of values.
@@ -83,7 +86,10 @@ class Wealth:
         return min(by_deviations, max(worst, helped))
 
     def reach(self, units: int, level: float) -> float:
-        """Returns the standard errors that the bets on deviations alone rule out."""
+        """Returns the distance from mean to bound in standard errors, by the t-statistic alone.
+
+        `units` is the number of values and `level` the one-sided error.
+        """
         return t_reach(units, level * (1 - self.signs), self.weights)
 
 
@@ -137,10 +143,11 @@ def _scaled(reach: float, error: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_reach(units: int, level: float, weights: Weights) -> float:
-    """Returns how many standard errors from a mean of `units` values are ruled out, at any time.
+    """Returns the distance, in standard errors, from a mean to a bound that holds at any time.
 
-    It replaces Student's quantile of an interval for a fixed number of values. It is infinite if so
-    few values cannot rule out anything at this level, however equal they are.
+    It replaces Student's quantile, which holds for a fixed number `units` of values. `level` is the
+    one-sided error; `weights` are those of `Wealth`. It is infinite if so few values cannot rule
+    out anything at this level, however equal they are.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
     if units < 2 or _log_mixture(units, most, weights) < bar:

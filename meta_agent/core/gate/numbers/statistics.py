@@ -58,7 +58,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ErrorBudget:
-    """How a run's chance of one false promotion is split, declared before the run starts.
+    """How a run's chance `alpha` of one false promotion is split over candidates and looks.
 
     `candidates` counts every candidate that may reach the confirm split in all generations. `looks`
     is how often the results of each may be looked at. Later looks have more data, so look i gets a
@@ -89,7 +89,10 @@ class ErrorBudget:
             )
 
     def at(self, look: int) -> float:
-        """Returns one candidate's one-sided alpha at a look. Raises ConfigError without it."""
+        """Returns one candidate's one-sided error level at look number `look`, counted from 0.
+
+        Raises ConfigError if the look was not declared.
+        """
         if not 0 <= look < self.looks:
             raise ConfigError(
                 f"look {look} was not declared: the error budget has {self.looks} looks, counted "
@@ -117,7 +120,10 @@ class ErrorBudget:
 
 
 class Pairs(NamedTuple):
-    """Differences between candidate and baseline, by training seed (rows) and task (columns)."""
+    """Differences in clean success by training seed (rows) and task (columns).
+
+    Each is the candidate's value minus the baseline's.
+    """
 
     cells: Matrix
     pairs: int
@@ -129,7 +135,10 @@ class Pairs(NamedTuple):
 
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
-    """Pairs two arms by seed, task and sample. A pair lost on either side is not scored."""
+    """Returns the differences between two arms (sides), paired by training seed, task and sample.
+
+    A pair in which either side has no outcome is counted as lost and gives no difference.
+    """
     seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
     cells: list[dict[str, list[float]]] = []
     lost = 0
@@ -144,7 +153,10 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
 
 
 def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
-    """Merges tasks of equal content hash (`contents`) into one column, their mean difference."""
+    """Merges the columns of tasks with equal content into one, which holds their mean difference.
+
+    `contents` maps task keys to content hashes.
+    """
     columns: dict[str, list[int]] = {}
     for at, key in enumerate(pairs.tasks):
         columns.setdefault(contents.get(key, f"\0{key}"), []).append(at)
@@ -220,7 +232,10 @@ class _Spread(NamedTuple):
 
 
 def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effect:
-    """Returns the mean difference with two one-sided bounds at `alpha`; anytime with `wealth`."""
+    """Returns the mean difference in clean success with one-sided bounds, each at error `alpha`.
+
+    With a `wealth` (a sequential test) they hold after any number of pairs of training runs.
+    """
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2 or (wealth and seeds < 2):
         return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
@@ -233,7 +248,7 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
 
 
 def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the `ci_high` of `effect` with this wealth, without the rest of it."""
+    """Returns the upper bound of the mean difference that `effect` gives with this `wealth`."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
@@ -335,7 +350,10 @@ FINEST: Final = 2520
 
 @dataclass(frozen=True, slots=True)
 class SignFlip:
-    """The exact one-sided sign-permutation test over tasks; `discordant` ones differ."""
+    """The result of the exact one-sided sign-flip test over tasks, with the p-value `p`.
+
+    `discordant` is the number of tasks on which the two arms differ.
+    """
 
     p: float
     discordant: int
@@ -343,15 +361,19 @@ class SignFlip:
     """The chance of exactly the observed sum. With few tasks it is a large part of `p`."""
 
     def broken(self, tie: float) -> float:
-        """Returns `p` with ties broken by `tie`, drawn evenly from [0, 1): an exact level."""
+        """Returns the p-value of the randomised test, whose level is exact.
+
+        `tie` is drawn evenly from [0, 1). It is the share of `tied` that counts.
+        """
         return self.p - (1 - tie) * self.tied
 
 
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
-    """Tests P(sum of randomly signed |d| >= the observed sum) over tasks, and returns p.
+    """Returns the exact sign-flip test of one difference per task (`row`).
 
-    The differences are multiples of 1 / samples, or of 1 / lcm(1..samples) if attempts were lost.
-    So the distribution is exact. Above `FINEST` steps the differences are rounded.
+    Its p is P(sum of randomly signed |d| >= the observed sum). Differences are multiples of 1 /
+    `samples`, or of 1 / lcm(1..samples) if attempts were lost. So the distribution is exact. Above
+    `FINEST` steps the differences are rounded.
     """
     scale = _scale(row, max(1, samples))
     units = np.rint(row * scale).astype(int)
@@ -412,7 +434,8 @@ def given_promotion(estimate: float, error: float, bar: float, least: float = 0.
     Only estimates above a bar are promoted, so on average they were lucky. If such a gain is found
     one time in four, the estimate is nearly twice the gain. This is the most likely gain *given
     that the bar was passed* (Zhong and Prentice, Biostatistics 9, 2008). The estimate is taken as
-    normal, and the result is at least `least`. Far above the bar it equals the estimate.
+    normal with the standard error `error`, and the result is at least `least`. Far above the bar it
+    equals the estimate.
 
     Not covered: what stopping early adds, and looking at many before one of them is claimed.
     """

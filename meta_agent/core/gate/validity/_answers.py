@@ -21,8 +21,9 @@ def conduct(
 ) -> Iterable[Finding]:
     """Returns findings on copied, forged and special-cased answers among what an arm solved.
 
-    An arm is one side of a comparison. In each finding `counted` is the number of such answers that
-    still count as clean success, above the baseline's share. A promotion has to survive their loss.
+    `looks` and `baseline` summarise the rollouts of an arm (one side of a comparison) and of its
+    baseline. In each finding `counted` is the number of such answers that still count as clean
+    success, above the baseline's share. A promotion has to survive their loss.
     """
     solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
     for code in sorted({code for look in solved for code, _ in look.conduct}):

@@ -18,9 +18,10 @@ It is above luck: 32 training runs of one nano-swe harness left 2 % to 23 % unfi
 
 
 def not_finite(arm: Arm, side: ArmSide = "candidate", beside: Arm | None = None) -> list[Finding]:
-    """Reports rewards that are NaN or infinite. One of them spoils every advantage of its group.
+    """Returns a finding if an arm (one side of a comparison) has NaN or infinite rewards.
 
-    The finding vetoes, unless the arm `beside` (the baseline) has such rewards too.
+    Such a reward spoils every advantage of its group. The finding is a veto, or a warning if the
+    arm `beside` (the baseline) has such rewards too.
     """
     hits = _no_numbers(arm)
     if not hits:
@@ -68,9 +69,10 @@ def _ended(arm: Arm) -> list[OutcomeRow]:
 
 
 def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimits) -> list[Finding]:
-    """Warns if far more replies of the candidate lead to no tool call: it may no longer parse them.
+    """Warns if far more replies of the candidate than of the baseline lead to no tool call.
 
-    It reports nothing if most replies of the baseline lead to no tool call either.
+    The candidate may no longer parse them. `before` and `after` summarise the rollouts of baseline
+    and candidate. Nothing is reported if most replies of the baseline lead to no tool call either.
     """
     sides = [[(look, max(0, look.turns - look.calls)) for look in side] for side in (before, after)]
     turns = [sum(look.turns for look in side) for side in (before, after)]

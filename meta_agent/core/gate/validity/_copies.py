@@ -60,17 +60,17 @@ LINES_OF_ANY_FILE: Final = 4
 
 
 class Copy(NamedTuple):
-    """A place where the record shows the submitted answer, and the words that show it."""
+    """A place in a rollout's record that shows the submitted answer, and the words that show it."""
 
     place: str
     shown_by: str
 
 
 def copies(rollout: Rollout, source: str, view: str | None = None) -> Iterator[Copy]:
-    """Yields every place in the record from which the submission may have been copied.
+    """Yields the places in the record from which the submission may have been copied.
 
-    `source` is the submitted text. `view` is the task's own text, or None to take the first
-    messages for it.
+    `source` is the submitted text. `view` is the task's own text. If it is None, the first messages
+    are taken for the task's text.
     """
     submission = {line for line in map(str.strip, source.splitlines()) if _telling(line)}
     if not submission:

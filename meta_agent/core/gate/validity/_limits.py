@@ -16,7 +16,7 @@ SOME_HITS = 3
 
 @dataclass(frozen=True, slots=True)
 class ValidityLimits:
-    """The limits of the validity checks, declared before any result, as shares of attempts."""
+    """The thresholds of the validity checks, declared before any result. Shares are of attempts."""
 
     leak_share: float = 0.05
     """The share of leaks among solved rollouts that is tolerated above the baseline's."""
@@ -52,7 +52,10 @@ DEFAULT_LIMITS = ValidityLimits()
 
 
 def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
-    """Returns a line for each of the first rows, by training seed, task and sample."""
+    """Returns a line on each of the first `LINES_SHOWN` attempts: its flags, or how it ended.
+
+    Attempts are sorted by training seed, task and sample.
+    """
     ordered = sorted(rows, key=lambda row: (row.training_seed, row.key))[:LINES_SHOWN]
     return tuple(
         f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}: "
@@ -62,7 +65,7 @@ def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
 
 
 def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
-    """Returns how grave it is that a share exceeds the baseline's.
+    """Returns the severity of a finding that compares a share (`after`) with the baseline's.
 
     It is a veto if the excess is surely above the limit, `unproven` if it is likely, else a
     warning. Flagged rows never count as clean success, whatever this returns.
@@ -74,7 +77,10 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
 
 
 def share_sentence(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
-    """Returns the message of a finding that compares a share with the baseline and a limit."""
+    """Returns the message of a finding that compares a share with the baseline and a limit.
+
+    `among` names what was counted, such as "solved rollouts".
+    """
     low, high = excess(after, before)
     beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""
     return (

@@ -45,8 +45,9 @@ def near_overlap(
 ) -> list[Finding]:
     """Reports evaluation tasks whose text occurs almost word for word in the training tasks.
 
-    Both hold texts by task key. A few such tasks help both arms alike and give a warning. If their
-    share is surely above the limit for leaks, the finding is a veto.
+    Mappings hold texts by task key; `train` may also be texts alone. A few such tasks help both
+    arms alike and give a warning. If their share is surely above the limit for leaks, the finding
+    is a veto.
     """
     evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
     trained = _trained_grams(

@@ -86,7 +86,7 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that rose without clean success, or ranks unclean attempts higher."""
+    """Reports a reward that rose while clean success did not, or that prefers unclean attempts."""
     findings = []
     if _same_reward(baseline, candidate):
         findings += _reward_without_success(baseline, candidate, limits)
@@ -114,7 +114,7 @@ def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimit
 
 
 def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
-    """Returns True if clean success surely fell. Attempts at one task are taken together."""
+    """Returns True if the share of clean successes surely fell, by its 95 % interval over tasks."""
     sides = [counted((row.task_key, bool(row.clean)) for row in rows) for rows in (before, after)]
     return excess(sides[1], sides[0]).high < 0
 
@@ -233,8 +233,7 @@ def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
 def share_error(above: Sequence[float], below: Sequence[float]) -> float:
     """Returns the standard error of `mann_whitney_share`, from placements (DeLong et al. 1988).
 
-    It is never below that of one pair in the other order, since perfectly ordered samples show
-    none.
+    It is at least 1 / (number of pairs), since perfectly ordered samples show no error.
     """
     ups = [_placement(value, sorted_) for sorted_ in [sorted(below)] for value in above]
     downs = [_placement(value, sorted_) for sorted_ in [sorted(above)] for value in below]
@@ -253,7 +252,10 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Warns if a new reward only added a constant, which gives no gradient but a prettier curve."""
+    """Warns if the candidate's rewards differ from the baseline's by about a constant.
+
+    Such a change gives no gradient and only makes the curve look better.
+    """
     shifts = []
     for is_clean in (True, False):
         sides = [

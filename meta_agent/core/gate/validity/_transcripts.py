@@ -85,7 +85,7 @@ def _forged(source: str) -> Iterator[Trace]:
 
 
 def reads_input(source: str) -> bool:
-    """Returns True if the code itself reads input, not a comment or a string in it.
+    """Returns True if the code itself reads standard input, not a comment or a string in it.
 
     The added lines of a patch may be no whole program. Then text in quotes and comments is removed.
     """

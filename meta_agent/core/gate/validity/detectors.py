@@ -51,7 +51,10 @@ class OneArm(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The input of a check of records: the summaries of an arm's records and of the baseline's."""
+    """The input of a check of one arm's rollout records: their summaries, and the baseline's.
+
+    `regrade` grades a stored attempt again, for at most `regrade_at_most` attempts.
+    """
 
     records: Seen
     baseline: Seen

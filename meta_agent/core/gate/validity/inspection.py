@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """Adds the rollouts that a finding rests on to each finding that has numbers only."""
+    """Returns the findings. Those without lines of evidence get lines that name their rollouts."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

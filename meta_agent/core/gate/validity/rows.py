@@ -28,7 +28,10 @@ def find_all(
     limits: ValidityLimits = DEFAULT_LIMITS,
     train_hashes: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Returns every finding about the rows of this comparison, vetoes first."""
+    """Returns the findings of all checks on the outcome rows of both arms, vetoes first.
+
+    `train_hashes` are the content hashes of the training tasks.
+    """
     first, between = (
         [finding for look in looks if look for finding in look(baseline, candidate, limits)]
         for looks in ([d.first for d in DETECTORS], [d.between for d in DETECTORS])
@@ -50,6 +53,9 @@ def find_in_arm(
     side: ArmSide = "candidate",
     beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
-    """Returns the findings about one arm, or about what it shows beyond the arm `beside` it."""
+    """Returns the findings of all checks on the outcome rows of one arm (side of a comparison).
+
+    Flagged conduct and non-finite rewards are compared with the arm `beside` it, if there is one.
+    """
     question = OneArm(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))
