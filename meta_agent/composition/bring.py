@@ -152,7 +152,10 @@ def create_brought(
     tell: Callable[[str], None] = lambda _: None,
     training: Mapping[str, bytes] | None = None,
 ) -> HarnessRepo:
-    """Creates a workspace's harness repository from an agent, and returns it. `tell` gets notes."""
+    """Creates the harness repository at `path` from the agent at `source`, and returns it.
+
+    `tell` receives each note for the user. The other arguments are those of `bring`.
+    """
     brought = bring(source, answers, choose=choose, training=training)
     for note in brought.notes:
         tell(note)
@@ -277,7 +280,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Runs a harness's contract tests, then its own `check` command. Returns all results."""
+    """Returns the results of a harness's contract tests and, if they pass, of its own check."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

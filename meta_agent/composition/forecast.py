@@ -44,9 +44,9 @@ from meta_agent.policies.training.devices import Device
 
 
 class Work(NamedTuple):
-    """The largest number of attempts of a run, without those on the vault, and of their tokens.
+    """Upper bounds of a run: its attempts outside the vault split, and the tokens of those.
 
-    No time follows from these: most conversations are far below the largest allowed.
+    They predict no duration: most conversations stay far below the largest length allowed.
     """
 
     attempts: int

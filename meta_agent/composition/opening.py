@@ -172,7 +172,10 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
-    """Returns a recorded run's effective settings, with the names of its models, and its name."""
+    """Returns a run's effective settings and its name.
+
+    A replay takes its settings, the names of its models and its name from its recording.
+    """
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
     if recording:

@@ -82,7 +82,7 @@ def threads_of(config: RunConfig) -> int:
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Returns how many GPUs one training takes, with its engines.
+    """Returns how many GPUs one training takes with its engines; 0 without an `hf:` policy.
 
     A single engine shares the only GPU of a training.
     """

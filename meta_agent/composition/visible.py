@@ -119,9 +119,9 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """Returns the smallest tried number of confirm tasks that would show a gain of `effect`.
+    """Returns the fewest confirm tasks, of the numbers tried, that detect a gain of `effect`.
 
-    Returns None if none of them would.
+    `effect` is a share from 0 to 1. Returns None if none of these numbers is enough.
     """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)

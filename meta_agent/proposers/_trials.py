@@ -39,7 +39,10 @@ Clean = Mapping[str, bool]  # by task
 
 
 class Result(NamedTuple):
-    """Compares one edit with the current version on `tasks` tasks of the search split."""
+    """A trial of one edit against the current version on the same `tasks` search tasks.
+
+    `wins` counts tasks that only the edit solved cleanly, `losses` those that only the version did.
+    """
 
     mutant: Mutant
     wins: int
@@ -48,7 +51,7 @@ class Result(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Returns the difference in clean success, as a share of tasks."""
+        """Returns the edit's clean success minus the version's, as a share of the tasks."""
         return (self.wins - self.losses) / self.tasks
 
     @property
@@ -65,9 +68,10 @@ Sample = Callable[[Sequence[HarnessTree], int | None], Sequence[Clean | None]]
 def small_edits(
     tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[TriedIdea] = ()
 ) -> list[Proposal]:
-    """Returns the best small edits of the scaffold that are surely better under the base policy.
+    """Returns scaffold edits that beat the current version in a sign test over tasks, best first.
 
-    `attempts` is how many may be made. Returns [] if they cannot pay for the first round.
+    All run with the policy before training. `sample` measures harnesses, `attempts` limits the
+    rollouts, `tried` holds ideas to skip. Returns [] if `attempts` is too small for one round.
     """
     candidates = _neighbours(tree, {trial.rule for trial in tried})
     number, results = len(candidates), list[Result]()

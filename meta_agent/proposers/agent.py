@@ -64,7 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a session of the program left; `edits` maps paths to new contents (None: removed)."""
+    """What a coding agent's session made; `edits` maps paths to new contents (None: removed)."""
 
     edits: Edits
     hypothesis: str | None
@@ -148,7 +148,7 @@ class CodingAgent(Proposer):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Asks for a candidate again, given its edits and a person's feedback."""
+        """Asks the agent to revise candidate `index`, given its edits and a person's feedback."""
         work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
         try:
             return self._attempt(work)

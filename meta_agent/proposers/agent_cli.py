@@ -40,7 +40,10 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
 @dataclass(frozen=True, slots=True)
 class AgentCli:
-    """A coding agent's program. A user's own command has only the first two fields."""
+    """A coding agent's command-line program: its command, its login, and its oldest usable version.
+
+    A program that the user gives as a command has only `name` and `argv`.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -57,13 +60,13 @@ class AgentCli:
 
     @property
     def label(self) -> str:
-        """Returns the program's name in the form of `--meta-model`."""
+        """Returns the program's name as `--meta-model` takes it: `agent:NAME`."""
         return f"{PREFIX}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits of one session: time, steps and printed bytes."""
+    """The limits of one session of a coding agent: seconds, turns and printed bytes."""
 
     seconds: float = 1800.0
     turns: int = 80
@@ -170,7 +173,7 @@ def _variables(
 
 @dataclass(slots=True)
 class Usage:
-    """What a program says that it used; empty for a program that prints no JSON."""
+    """The turns, tokens and US$ that a coding agent reports; empty if it prints no JSON."""
 
     turns: int = 0
     tokens: int = 0
@@ -187,7 +190,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How a session ended, and what the program said that it used."""
+    """A finished session of a coding agent: why it ended, its exit code, and its reported usage."""
 
     ending: Ending
     exit_code: int

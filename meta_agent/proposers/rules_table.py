@@ -62,7 +62,10 @@ def propose(
     repair: bool = False,
     situation: Situation | None = None,
 ) -> list[Proposal]:
-    """Returns the suggested edits, best first; with `repair`, those that restore validity."""
+    """Returns the edits that the rules suggest for this evidence, best first.
+
+    `skills` change the order. With `repair`, only rules that restore validity are asked.
+    """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
     rules += [] if repair else _unsettled_sentences(case, history)
@@ -85,7 +88,7 @@ def place(proposal: Proposal) -> tuple[bool, float, str]:
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
     """Returns the first `k` proposals that are worth trying.
 
-    If a proposal is among them because a skill warned of another, it names that skill.
+    A proposal that is among them only because a skill warns of another one names that skill.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

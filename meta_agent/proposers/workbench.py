@@ -47,7 +47,7 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Applies finished edits in a sandbox and returns the commit that its git made as a draft."""
+    """Commits finished edits in a new sandbox, and returns the commit as a draft of a candidate."""
     message = host.message(index, hypothesis, subject)
     with open_workbench(host, index, {}) as bench:
         bench.apply(edits)
@@ -56,7 +56,7 @@ def committed(
 
 
 class Workbench:
-    """The sandbox in which one candidate is made."""
+    """A sandbox with a git clone of the harness, in which one candidate is made."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Workbench:
         return commit
 
     def hand_back(self) -> bytes:
-        """Returns a git pack of everything since the base, or raises if it is too large."""
+        """Returns a git pack of the commits since the base. Raises CandidateError if too large."""
         revisions = f"{self.tip()}\n^{self.base}\n".encode()
         packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
         if packed.truncated:

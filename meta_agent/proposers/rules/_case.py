@@ -71,7 +71,7 @@ class Case:
 
     @cached_property
     def reference(self) -> Reference:
-        """Returns what a clean harness of this suite shows; it is empty if none was measured."""
+        """Returns the metric ranges of the suite's reference harness; empty if not measured."""
         return reference_of(self.evidence.domain, trained=self.trained)
 
     @property
@@ -81,36 +81,36 @@ class Case:
 
     @property
     def failing(self) -> float:
-        """Returns the share of attempts that fail, or 0 if nothing was measured."""
+        """Returns the share of attempts without clean success, or 0 if nothing was measured."""
         return 1 - self.value("clean_success", default=1.0)
 
     @property
     def dead(self) -> float:
-        """Returns the share of training groups whose rewards are equal and teach nothing."""
+        """Returns the share of rollout groups whose rewards are equal, so they give no gradient."""
         return self.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
 
     @property
     def flagged(self) -> float:
-        """Returns the share of attempts with flagged conduct, in the measurement or in training."""
+        """Returns the share of attempts with flagged conduct, in evaluation or in training."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the attempts of a pretrained model; [] for nano, which reads letters."""
+        """Returns the attempts of the version; none if its policy is nano, which reads letters."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
-        """Returns by how much the largest of these exceeds what a clean harness shows."""
+        """Returns the largest excess of these metrics over the reference harness's ranges, or 0."""
         metrics = [metric for name in names if (metric := self.find(name))]
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """Returns how far a metric is below a clean harness, or below `default` without one."""
+        """Returns how far a metric is below its reference range, or below `default` without one."""
         metric = self.find(name)
         return 0.0 if metric is None else self.reference.below(*metric, default)
 
     def under(self, prefix: str) -> dict[str, float]:
-        """Returns all metrics below a prefix, by the rest of their names."""
+        """Returns the metrics whose names begin with `prefix`, by the rest of their names."""
         return {
             name[len(prefix) :]: value
             for name, value in sorted(self._metrics.items())
@@ -136,7 +136,7 @@ class Case:
     def constant(
         self, factor: Factor, pattern: str, kind: type | tuple[type, ...]
     ) -> Constant | None:
-        """Returns the first constant whose name matches the pattern and whose type fits."""
+        """Returns the factor's first constant with a matching name and a value of type `kind`."""
         for file in self.python(factor):
             for constant in file.constants():
                 if re.fullmatch(pattern, constant.name) and _fits(constant.value, kind):
@@ -144,7 +144,7 @@ class Case:
         return None
 
     def set_constant(self, constant: Constant, value: Any) -> dict[str, str]:
-        """Returns the edit that gives a constant another value."""
+        """Returns an edit (path to new text) that gives a constant another value."""
         text = self.file(constant.path).with_constant(constant.name, value)
         return {} if text is None else {constant.path: text}
 
@@ -169,12 +169,12 @@ class Case:
             return {}
 
     def number(self, key: str) -> float | None:
-        """Returns a number of the recipe, or None."""
+        """Returns the recipe's value of `key` if it is a number, else None."""
         value = self.recipe.get(key)
         return None if value is None or not _fits(value, (int, float)) else float(value)
 
     def set_recipe(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the edit that sets keys of the recipe. Comments and order stay."""
+        """Returns an edit (path to new text) that sets recipe keys and keeps its comments."""
         if self._recipe is None:
             return {}
         path = self._recipe[0]

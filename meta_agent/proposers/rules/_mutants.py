@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(file: PythonFile) -> Iterator[Mutant]:
-    """Yields every file that differs from this one by one small edit."""
+    """Yields one edited copy of the file for each small edit after which it still parses."""
     texts, whole = {file.text}, Surgery(file)
     for node in _in_order(file.tree):
         edits = [(after, Surgery(file)) for after in _instead(whole, node)]

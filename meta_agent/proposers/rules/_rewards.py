@@ -39,7 +39,7 @@ class RewardFile:
         )
 
     def function_of(self, component: str) -> str | None:
-        """Returns the name of the function behind a component, or None."""
+        """Returns the name of the function that computes a reward component, or None."""
         node = self.file.dict_node(self.table) if self.table else None
         if node is not None:
             for key, value in zip(node.keys, node.values, strict=True):
@@ -48,12 +48,12 @@ class RewardFile:
         return component if self.file.function(component) else None
 
     def reweighted(self, component: str, weight: float) -> dict[str, str]:
-        """Returns the edit that gives a component another weight."""
+        """Returns an edit (path to new text) that gives a reward component another weight."""
         text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns the edit that removes a component, or sets its weight to 0."""
+        """Returns an edit (path to new text) that removes a component or sets its weight to 0."""
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)
@@ -64,11 +64,14 @@ class RewardFile:
         return {self.file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """Returns the file after an edit."""
+        """Returns this reward file after an edit, which maps paths to new texts."""
         return RewardFile(renewed(self.file, edits.get(self.file.path)))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns the edit that adds a component: `component(rollout)`, its weight and its row."""
+        """Returns an edit (path to new text) that adds a reward component for single attempts.
+
+        `function` is the source of its function. Returns {} if the component exists.
+        """
         if self.file.function(component) is not None or component in self.weights:
             return {}
         file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
@@ -81,7 +84,10 @@ class RewardFile:
         return {self.file.path: text} if file.text != self.file.text else {}
 
     def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns the edit that adds a function `reward_group` with this one component."""
+        """Returns an edit that adds a component whose reward compares the attempts of a group.
+
+        `function` is the source of the function `reward_group`.
+        """
         file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
         return {self.file.path: f"{file.text.rstrip()}\n\n\n{function.strip()}\n"}
 

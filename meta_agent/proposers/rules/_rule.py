@@ -45,7 +45,10 @@ class Diagnosis:
 
 
 class Rule(NamedTuple):
-    """A named rule. `repairs` marks rules that restore validity and may come before any gain."""
+    """A named function that suggests an edit of one factor if the evidence calls for it.
+
+    `repairs` marks rules that restore validity and may come before any gain.
+    """
 
     name: str
     factor: Factor

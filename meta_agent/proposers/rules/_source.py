@@ -85,12 +85,12 @@ class PythonFile:
     # --- edits ----------------------------------------------------------------------------------
 
     def with_constant(self, name: str, value: Any) -> str | None:
-        """Returns the text with another value for a module-level name, or None without one."""
+        """Returns the text with another value for a module-level name, or None if it is missing."""
         node = self.assignments.get(name)
         return None if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """Returns the text with `key: value` (source) in a module-level dict, or None."""
+        """Returns the text with `key: value` set in the dict `name`, or None without that dict."""
         node = self.dict_node(name)
         if node is None:
             return None
@@ -104,7 +104,7 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> str | None:
-        """Returns the text without a key of a module-level dict, or None if it cannot go."""
+        """Returns the text without a key of the dict `name`, or None if it cannot be removed."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -172,7 +172,7 @@ class Surgery:
         return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yields the nodes around a node, from the inside out."""
+        """Yields the syntax nodes that enclose a node, the innermost first."""
         while node in self.parents:
             node = self.parents[node]
             yield node
@@ -186,12 +186,12 @@ class Surgery:
         return next(n for n in (node, *self.around(node)) if isinstance(n, ast.stmt))
 
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
-        """Returns the list of statements that a statement stands in."""
+        """Returns the list of statements (a body or a branch) that directly holds a statement."""
         blocks = [block for _, block in ast.iter_fields(self.parents[statement])]
         return next(block for block in blocks if isinstance(block, list) and statement in block)
 
     def precedes(self, first: ast.stmt, node: ast.AST) -> bool:
-        """Returns whether a statement is always carried out before a node of its function."""
+        """Returns whether `node` comes after `first` in its block, so that `first` runs before."""
         block = self.block_of(first)
         for inner, _ in pairwise([node, *self.around(node)]):
             if inner in block:
@@ -251,7 +251,7 @@ class Surgery:
 
 
 def literal(value: Any) -> str:
-    """Returns a Python literal with double quotes, as formatters write it."""
+    """Returns the source of a Python literal, with double quotes as formatters write it."""
     if isinstance(value, str):
         plain = value.isprintable() and '"' not in value and "\\" not in value
         return f'"{value}"' if plain else repr(value)
@@ -268,7 +268,7 @@ def renewed(file: PythonFile, text: str | None) -> PythonFile:
 
 
 def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """Returns the file with a function replaced, without functions that became unused."""
+    """Returns the file with function `name` replaced. Functions that became unused are removed."""
     edited = renewed(file, file.with_function(name, source))
     for function in file.functions():
         if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):

@@ -133,7 +133,7 @@ def _above_first_definition(text: str, block: str) -> str:
 
 
 def sentence_rules(case: Case) -> list[Rule]:
-    """Returns a rule for each sentence of a system prompt that suggests leaving it out."""
+    """Returns a rule for each sentence of a system prompt; it suggests removing that sentence."""
     if case.situation.weights == "nano":
         return []
     names = {name for file in case.python("scaffold") for name in _system_names(file)}
@@ -190,7 +190,7 @@ def _left_out(path: str, name: str, sentence: str) -> Rule:
 
 @rule("shorter-replies", "scaffold")
 def shorter_replies(case: Case) -> Diagnosis | None:
-    """Suggests a lower reply limit if solved attempts need only a fraction of it."""
+    """Suggests a lower token limit for replies if solved attempts need only a fraction of it."""
     limit = case.constant("scaffold", _REPLY, int)
     needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
     if limit is None or len(needs) < 4:
@@ -218,7 +218,7 @@ def _longest_reply(attempt: Rollout) -> int:
 
 @rule("read-fenced-answer", "scaffold")
 def read_fenced_answer(case: Case) -> Diagnosis | None:
-    """Suggests handing in what a code fence holds if failed attempts answer in fences."""
+    """Suggests submitting only the content of a code fence if failed attempts answer in fences."""
     failed = [a for a in case.attempts if a.outcome is False]
     fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
     share = fenced / len(failed) if failed else 0.0
@@ -268,7 +268,7 @@ def unfenced(text):
 
 @rule("pay-parts", "reward")
 def pay_parts(case: Case) -> Diagnosis | None:
-    """Suggests a partial reward if nothing is solved but the grader sees near misses."""
+    """Suggests a partial reward for near misses if in many groups no attempt is solved."""
     rewards, dead = reward_file(case), case.value("signal.dead_unsolved_ratio")
     key = _telling_detail(case.attempts)
     if rewards is None or key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
@@ -307,7 +307,7 @@ def parts(rollout):
 
 @rule("drop-length-bonus", "reward")
 def drop_length_bonus(case: Case) -> Diagnosis | None:
-    """Suggests removing a reward component that follows the length of replies."""
+    """Suggests removing a reward component that correlates with the length of failed replies."""
     rewards = reward_file(case)
     for name, weight in rewards.weights.items() if rewards else ():
         follows = _by_length(case.attempts, name) if weight else 0.0

@@ -60,7 +60,7 @@ def _rates(case: Case) -> tuple[float, float, float]:
 
 @rule("raise-learning-rate", "recipe")
 def raise_learning_rate(case: Case) -> Diagnosis | None:
-    """Suggests a higher learning rate if training changed nothing.
+    """Suggests a higher learning rate if training hardly changed the policy and its reward.
 
     If training did move the policy, a higher rate was harmful four times in five.
     """
@@ -87,7 +87,7 @@ def raise_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("lower-learning-rate", "recipe")
 def lower_learning_rate(case: Case) -> Diagnosis | None:
-    """Suggests a lower learning rate if training loses what the policy could do."""
+    """Suggests a lower learning rate if training lowers reward, entropy or clean success."""
     rate, gain, lost = case.number("learning_rate"), case.value(_REWARD), _lost(case)
     falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
     if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
@@ -103,7 +103,7 @@ def lower_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("explore-more", "recipe")
 def explore_more(case: Case) -> Diagnosis | None:
-    """Suggests a higher training temperature if the policy is nearly certain of what it does."""
+    """Suggests a higher training temperature for nano if its attempts at one task hardly differ."""
     heat, dead = case.number("temperature"), case.dead
     if case.situation.weights != "nano":
         return None  # noise ruins the format of a pretrained model before it helps it explore
@@ -124,7 +124,7 @@ def explore_more(case: Case) -> Diagnosis | None:
 
 @rule("larger-groups", "recipe")
 def larger_groups(case: Case) -> Diagnosis | None:
-    """Suggests more tries of fewer tasks if many small groups are all equal."""
+    """Suggests more rollouts of fewer tasks per step if many groups have equal rewards."""
     tries, groups = case.number("num_generations"), case.number("groups_per_step")
     if tries is None or tries >= 16 or groups is None or groups < 4 or groups % 2:
         return None
@@ -142,7 +142,7 @@ def larger_groups(case: Case) -> Diagnosis | None:
 
 @rule("as-dapo", "recipe")
 def as_dapo(case: Case) -> Diagnosis | None:
-    """Suggests DAPO's keys if a pretrained model loses its entropy or its replies are cut.
+    """Suggests the DAPO preset if a pretrained model loses its entropy or its replies are cut.
 
     DAPO clips less where a token becomes more likely, and trains on no reply that was cut.
     """

@@ -68,9 +68,9 @@ def reward_group(rollouts):
 
 @rule("pay-shorter-of-group", "reward")
 def pay_shorter_of_group(case: Case) -> Diagnosis | None:
-    """Suggests a group reward if solved groups are dead although their attempts differ in length.
+    """Suggests a reward for the shorter solved attempts of a group, if rewards there are equal.
 
-    Such a group is equal in every reward of a single attempt, but not relative to its group.
+    Rewards of single attempts cannot tell such attempts apart; a comparison in the group can.
     """
     rewards, dead = reward_file(case), case.value("signal.dead_solved_ratio")
     if rewards is None or dead < 0.3 or rewards.file.function("reward_group"):
@@ -195,7 +195,7 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("outcome-first", "reward", repairs=True)
 def outcome_first(case: Case) -> Diagnosis | None:
-    """Suggests a dominant weight for solving if unsolved attempts are paid as much."""
+    """Suggests a dominant weight for solving if unsolved attempts earn as much as solved ones."""
     rewards = reward_file(case)
     wrong = case.over("signal.misordered", "order_violations")
     outcome = rewards and _outcome_component(case, rewards)
@@ -221,7 +221,7 @@ def outcome_first(case: Case) -> Diagnosis | None:
 
 @rule("pay-outcome", "reward", repairs=True)
 def pay_outcome(case: Case) -> Diagnosis | None:
-    """Suggests paying what the grader says, and little else, if the reward does not follow it."""
+    """Suggests rewarding little but the grader's outcome if the reward does not follow it."""
     rewards, short, pays = reward_file(case), case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
     broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
     if rewards is None or (short <= _SLACK and broken < 0.02 and pays <= _WORTH):
@@ -299,7 +299,7 @@ def punish_leak(case: Case) -> Diagnosis | None:
 
 @rule("reward-testing", "reward")
 def reward_testing(case: Case) -> Diagnosis | None:
-    """Suggests a small bonus for testing the last edit if few attempts do that."""
+    """Suggests a small reward for testing the last edit if few attempts test it."""
     rewards, tests = reward_file(case), _test_tools(case)
     names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
     rate = case.value(*names, default=1.0)
@@ -321,7 +321,7 @@ def reward_testing(case: Case) -> Diagnosis | None:
 
 @rule("reward-progress", "reward")
 def reward_progress(case: Case) -> Diagnosis | None:
-    """Suggests paying for a passing last test if many groups are all wrong and all equal."""
+    """Suggests a reward for a passing last test if in many groups no attempt is solved."""
     rewards, tests = reward_file(case), _test_tools(case)
     dead = case.value("signal.dead_unsolved_ratio")
     if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:

@@ -66,7 +66,7 @@ def longer_observations(case: Case) -> Diagnosis | None:
 
 @rule("longer-replies", "scaffold")
 def longer_replies(case: Case) -> Diagnosis | None:
-    """Suggests a higher token limit for replies if they run into it."""
+    """Suggests a higher token limit for replies if it cuts replies off."""
     limit = case.constant("scaffold", _REPLY, int)
     cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
     ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
@@ -100,7 +100,7 @@ def _longer(
 
 @rule("look-first", "scaffold")
 def look_first(case: Case) -> Diagnosis | None:
-    """Suggests an option that shows the policy for free what it usually looks at first."""
+    """Suggests a scaffold option that shows the policy at once what it usually looks at first."""
     option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
     blind = case.short("behaviour.view_before_edit", 1.0)
     if option is None or option.value:
@@ -119,7 +119,7 @@ def look_first(case: Case) -> Diagnosis | None:
 
 @rule("other-option", "scaffold")
 def other_option(case: Case) -> Diagnosis | None:
-    """Suggests another option if less is solved than with a clean harness before any training."""
+    """Suggests another scaffold option if the untrained policy solves too little with this one."""
     worse = 0.0 if case.trained else case.short("score.clean_success", 0.0)
     option = _option(case) if worse > 0.05 else None
     if option is None:

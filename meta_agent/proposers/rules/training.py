@@ -50,7 +50,7 @@ _DEAD_MEASURED: Final = "signal.dead_group_ratio"
 
 @rule("keep-informative-groups", "filter")
 def keep_informative_groups(case: Case) -> Diagnosis | None:
-    """Suggests another filter if it throws away groups whose rewards differ."""
+    """Suggests another filter if the present one discards groups whose rewards differ."""
     file = case.defining("filter", "keep")
     if file is None:
         return None
@@ -117,7 +117,7 @@ def _looks_beyond_rewards(file: PythonFile) -> bool:
 
 @rule("broaden-curriculum", "data")
 def broaden_curriculum(case: Case) -> Diagnosis | None:
-    """Suggests a curriculum with all tasks, mixed, if it leaves some out or narrows each step."""
+    """Suggests a mixed curriculum of all tasks if the present one omits tasks or narrows a step."""
     file = case.defining("data", "order")
     if file is None:
         return None
@@ -141,7 +141,7 @@ def broaden_curriculum(case: Case) -> Diagnosis | None:
 
 @rule("informative-tasks-first", "data")
 def informative_tasks_first(case: Case) -> Diagnosis | None:
-    """Suggests preferring tasks with an open outcome if many groups are all right or all wrong."""
+    """Suggests training first on tasks solved only sometimes if many groups have equal rewards."""
     file = case.defining("data", "order")
     if file is None or case.dead < 0.25 or "solved" in file.text:
         return None

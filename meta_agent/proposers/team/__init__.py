@@ -34,7 +34,7 @@ _AT_ONCE = 8  # proposers
 
 
 class LlmTeam:
-    """Language models as the meta-agent."""
+    """A proposer made of language models: analyst, proposers, reviewer and librarian."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LlmTeam:
         self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
-        """Runs one analysis, then a proposer for each of its ideas, all at once."""
+        """Asks the analyst for ideas; then one proposer per idea makes a candidate, in parallel."""
         case, broken = Case(brief), threading.Event()
         dialogue = analyst_dialogue(
             case,
@@ -85,10 +85,9 @@ class LlmTeam:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Makes a candidate again, as the candidate `index`, with a person's feedback on it.
+        """Has a proposer revise candidate `index` after a person's feedback; returns the new draft.
 
-        Args:
-            edits: what the candidate changed against the version (None: removed).
+        `edits` maps each path that the candidate changed to its content (None: removed).
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
         grant = brief.host.lend(f"c{index}", 1)
@@ -105,7 +104,7 @@ class LlmTeam:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns the draft in the librarian's words; unchanged if the reply is unusable.
+        """Returns a skill draft reworded by the librarian; unchanged if its reply is unusable.
 
         `prediction` compares the predicted and the measured move of the hypothesis's own metric.
         """

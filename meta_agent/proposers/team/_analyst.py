@@ -48,7 +48,7 @@ _QUOTED: JSON = {
 
 @dataclass(frozen=True, slots=True)
 class Idea:
-    """A hypothesis, and what the analyst tells whoever carries it out."""
+    """A hypothesis, with the analyst's plan for the proposer that carries it out."""
 
     hypothesis: Hypothesis
     plan: str
@@ -56,7 +56,7 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Ideas, best first; or why there are none."""
+    """An analyst's result: ideas, best first, or in `nothing` the reason why there are none."""
 
     ideas: tuple[Idea, ...] = ()
     nothing: str = ""
@@ -72,7 +72,10 @@ def analyst_dialogue(
     conversation: str,
     grant: Grant | None = None,
 ) -> Dialogue:
-    """Its `run()` returns an `Analysis` with at most as many ideas as the brief asks for."""
+    """Returns the analyst's dialogue. Its `run()` returns an `Analysis` with at most `k` ideas.
+
+    `k` is the brief's number of candidates; `grant` is what experiments may spend.
+    """
     brief = case.brief
     edit = inline(brief.tree)
     lent = grant or Grant()
@@ -273,7 +276,7 @@ def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> 
 
 
 def idea_of(case: Case, row: JSON) -> Idea:
-    """Returns the idea that a row of JSON describes. Raises ToolError if a check fails."""
+    """Returns the idea that a JSON object describes. Raises ToolError if a check of it fails."""
     idea = _idea(case, row)
     evidence = tuple(_quotation(case, quotation) for quotation in _lines(row))
     return replace(idea, hypothesis=replace(idea.hypothesis, evidence=evidence))
@@ -319,7 +322,10 @@ def _idea(case: Case, row: JSON) -> Idea:
 
 
 def move(row: Arguments) -> tuple[Literal["up", "down"], float]:
-    """Returns direction and signed size of a predicted move, whichever sign it had."""
+    """Returns the predicted direction of a metric, and the change with the sign of that direction.
+
+    Raises ToolError if the direction is unknown or the change is 0.
+    """
     direction = text_of(row, "direction")
     size = abs(number_of(row, "expected_delta"))
     if direction not in ("up", "down"):

@@ -56,7 +56,7 @@ _SUBJECT, _STATEMENT = 60, 500
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What an author hands in: the commits are in its workbench."""
+    """A proposer's finished candidate: hypothesis and subject. The workbench has its commits."""
 
     hypothesis: Hypothesis
     subject: str
@@ -64,7 +64,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Author:
-    """One proposer's hands."""
+    """The tools with which one proposer edits and tests its clone of the harness."""
 
     case: Case
     idea: Idea
@@ -254,7 +254,7 @@ class Author:
         return {**passed, **short}
 
     def problem(self, subject: str) -> CandidateError | None:
-        """Says why these commits could not become a candidate, if they could not."""
+        """Commits pending edits; returns why the commits cannot become a candidate, or None."""
         try:
             self._commit_ours(subject)
             self._require_committed()

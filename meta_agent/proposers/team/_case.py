@@ -28,18 +28,18 @@ _MEANING: Final[Mapping[Factor, str]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A brief, with its files opened."""
+    """What all roles read about one version: the brief, its evidence, and the harness's files."""
 
     brief: Brief
 
     @cached_property
     def evidence(self) -> dict[str, bytes]:
-        """Returns the evidence by its path below `evidence/`."""
+        """Returns the contents of the evidence files, by path below `evidence/`."""
         return dict(self.brief.files())
 
     @cached_property
     def files(self) -> Files:
-        """Returns evidence and the harness as it is, for tools that read."""
+        """Returns the evidence and the current harness as read-only files for the models' tools."""
         return Files(self._files)
 
     @cached_property
@@ -48,7 +48,10 @@ class Case:
         return {**self.brief.tree.files, **evidence}
 
     def keep(self, path: str, text: str) -> str:
-        """Adds a page to the evidence, and says where. Only the analyst may: it works alone."""
+        """Adds a page to the evidence and returns a phrase with its path.
+
+        Only the analyst may call it, because it works alone.
+        """
         self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
 
@@ -63,7 +66,7 @@ class Case:
         return {f: paths for f, paths in files.items() if self.contract.factors.get(f)}
 
     def values(self) -> dict[str, Any]:
-        """Returns what every prompt may use."""
+        """Returns the variables that the prompt templates of all roles may use."""
         brief, contract = self.brief, self.contract
         return {
             "domain": brief.domain,
@@ -97,7 +100,7 @@ class Case:
 
 
 def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of the skills among paths that were read."""
+    """Returns the names of the skills among the evidence paths that were read."""
     parts = (path.removeprefix("./").split("/") for path in opened)
     return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
 

@@ -27,7 +27,7 @@ def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec] = ())
 
 
 def compact(messages: list[Message], limit_tokens: int, tools: Sequence[ToolSpec] = ()) -> bool:
-    """Shortens messages in place if the estimate is over the limit; returns whether they fit."""
+    """Shortens old tool results in place if needed; returns whether messages fit `limit_tokens`."""
     for keep in KEEP_TURNS:
         size = estimate_tokens(messages, tools)
         if size <= limit_tokens:
@@ -70,7 +70,7 @@ def _calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def in_a_line(name: str, arguments: Mapping[str, object]) -> str:
-    """Returns a call with its short arguments."""
+    """Returns a tool call as one line of text, with long arguments shortened."""
     listed = ", ".join(f"{key}={_brief(value)}" for key, value in arguments.items())
     return f"{name}({listed})"
 

@@ -31,7 +31,7 @@ _WARN_AT = (10, 5, 2)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a role reaches its model."""
+    """A role's access to its model: client, model name, limits, and when to stop."""
 
     client: ModelClient
     role: Role
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(slots=True)
 class Spend:
-    """What a dialogue has used so far."""
+    """The turns, tokens and US$ that a dialogue has used; `usd` is None if a price is unknown."""
 
     turns: int = 0
     tokens: int = 0
@@ -60,7 +60,7 @@ class Spend:
 
 @dataclass(slots=True)
 class Dialogue:
-    """A conversation in progress."""
+    """A conversation of one role's model with its tools, until a tool returns the result."""
 
     line: Line
     conversation: str
@@ -73,7 +73,7 @@ class Dialogue:
     _idle: int = 0
 
     def run(self) -> Any:
-        """Talks until a tool has the result. Raises as the module says."""
+        """Runs the dialogue and returns its result. Raises CandidateError if there is none."""
         self._messages = [_message("system", self.system), _message("user", self.opening)]
         try:
             for turn in range(self.line.limits.turns):
@@ -176,7 +176,7 @@ class Dialogue:
 
 
 def hash_of(call: ToolCall, result: str) -> int:
-    """Tells calls apart whose short forms are equal."""
+    """Returns a hash of a tool call's arguments and result, by which repeated calls are found."""
     return hash((repr(sorted(call.arguments.items(), key=str)), result))
 
 

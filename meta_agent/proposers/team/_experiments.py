@@ -51,7 +51,7 @@ _EDITS: Final[JSON] = {
 
 @dataclass(slots=True)
 class Experiments:
-    """The experiments of one dialogue, with its meter."""
+    """The experiment tools of one dialogue, and the attempts that they have used."""
 
     host: HostServices
     grant: Grant
@@ -67,7 +67,7 @@ class Experiments:
 
     @property
     def attempts_left(self) -> str:
-        """Says in a sentence what is left; empty if nothing was lent."""
+        """Returns a sentence on the attempts and calls that are left; empty if none were lent."""
         lent, calls = self.grant, _limits.EXPERIMENTS - self._calls
         if not lent.attempts:
             return ""
@@ -78,7 +78,7 @@ class Experiments:
         )
 
     def values(self) -> dict[str, object]:
-        """Returns what a prompt may say of them."""
+        """Returns the prompt's variables on experiments: attempts left, and if training fits."""
         return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:
@@ -156,7 +156,7 @@ class Experiments:
 
 
 def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
-    """Reads the argument `edits` as a change of `tree`."""
+    """Returns a function that applies a tool call's argument `edits` to a copy of `tree`."""
 
     def edited_tree(arguments: Arguments) -> HarnessTree:
         rows = arguments.get("edits")
@@ -176,7 +176,7 @@ def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
 
 
 def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
-    """Returns the files as a harness that has no commit yet."""
+    """Returns the files (path to content) as a harness tree that has no commit yet."""
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.encode("utf-8", "backslashreplace")
@@ -186,7 +186,10 @@ def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
 
 
 def edited(before: str | None, path: str, change: Arguments) -> str:
-    """Returns a file after `old` became `new` in it, or as the whole `content`."""
+    """Returns a file's new text: `before` with `old` replaced by `new`, or the whole `content`.
+
+    `change` holds these arguments of the tool call. Raises ToolError if they do not fit the file.
+    """
     # Some models fill in every argument they might leave out: an empty one counts as left out.
     old, content = (text_of(change, name, default="") for name in ("old", "content"))
     if old:
@@ -208,7 +211,7 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
 
 
 def given_inline() -> Mapping[str, JSON]:
-    """Returns the arguments of `inline`."""
+    """Returns the JSON schema of the argument `edits`, which `inline` applies."""
     return {"edits": _EDITS}
 
 

@@ -27,18 +27,18 @@ _NO_MARKS = str.maketrans("<>", "()")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Wraps texts for one dialogue."""
+    """Marks untrusted texts as data in the prompts of one dialogue."""
 
     label: str
 
     @classmethod
     def of(cls, run: str, conversation: str) -> Fence:
-        """Returns the fence of a dialogue of a run."""
+        """Returns the fence of a dialogue. Its label is a hash of the run and conversation."""
         digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
         return cls(digest[:_LABEL_CHARS])
 
     def wrap(self, title: str, text: str) -> str:
-        """Returns the text between two marks; `title` says what it is."""
+        """Returns the text between an opening and a closing mark; `title` says what the text is."""
         body = self._unlabelled(visible(text)).rstrip("\n")
         name = " ".join(self._unlabelled(visible(title)).split()).translate(_NO_MARKS)
         return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
@@ -73,7 +73,7 @@ def _bare(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns the text with every character that a reader would not see written out."""
+    """Returns the text with control characters and invisible ones as escapes."""
     return "".join(c if c in "\n\t" or not unseen(c) else _escaped(c) for c in text)
 
 

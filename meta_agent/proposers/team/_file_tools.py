@@ -49,7 +49,7 @@ SEARCH_OPTIONAL = ("under", "count_only")
 
 @dataclass(frozen=True)
 class Files:
-    """Read-only files by path."""
+    """Files, by path, that a model may list, read and search."""
 
     files: Mapping[str, bytes]
 
@@ -63,7 +63,7 @@ class Files:
         return data.decode("utf-8", "replace").split("\n")
 
     def listing(self, under: str = "") -> str:
-        """Paths with their numbers of lines; numbered files are counted, not named."""
+        """Returns paths below `under` with line counts; a long numbered series takes one line."""
         below = self._below(under)
         if not below:
             raise ToolError(f"nothing is below {under!r}")
@@ -84,17 +84,17 @@ class Files:
         return sorted(path for path in self.files if path.startswith(prefix))
 
     def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
-        """Returns numbered lines of a file, and what is left of it."""
+        """Returns at most `count` numbered lines of a file, and where to read on."""
         lines = self._lines(path.strip().removeprefix("./"))
         return page(lines, start, count)
 
     def count(self, text: str, under: str = "") -> str:
-        """Counts how many lines hold the text, in how many files."""
+        """Returns in a sentence how many lines hold the text, in how many files below `under`."""
         hits = [path for path, _, _ in self._hits(_words(text), under)]
         return f"{len(hits)} lines in {len(set(hits))} of {len(self._below(under))} files"
 
     def search(self, text: str, under: str = "") -> str:
-        """Lines that hold the text, letters of either case alike."""
+        """Returns lines below `under` that hold the text in either case, with path and number."""
         hits = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
         rows = list(islice(hits, SEARCH_HITS + _COUNTED))
         if (more := len(rows) - SEARCH_HITS) > 0:
@@ -110,7 +110,7 @@ class Files:
                     yield path, number, line.strip()
 
     def where(self, path: str, quote: str, near: int) -> int | None:
-        """Returns the line of a file that holds the quotation, nearest to the named one."""
+        """Returns the number of the line with `quote` that is nearest to line `near`, or None."""
         words = " ".join(quote.split())
         if not words or path not in self.files:
             return None
@@ -120,7 +120,7 @@ class Files:
 
 
 def page(lines: list[str], start: int, count: int) -> str:
-    """Returns numbered lines, at most a page, and where to go on."""
+    """Returns `count` numbered lines from line `start`, at most a page, and where to read on."""
     if lines and lines[-1] == "":
         lines = lines[:-1]
     rows, size = [], 0
@@ -156,7 +156,7 @@ def _count(data: bytes) -> int:
 
 
 def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) -> list[Tool]:
-    """list_files, read_file and search. Paths that were read are added to `opened`."""
+    """Returns the tools list_files, read_file and search. Paths that are read go into `opened`."""
 
     def listing(arguments: Arguments) -> str:
         under = text_of(arguments, "under", default="")
@@ -198,7 +198,7 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
 
 
 def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
-    """Returns the answer of the tool `search`."""
+    """Returns the fenced answer of the tool `search` to these arguments."""
     text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
     look = files.count if arguments.get("count_only") else files.search
     return fence.wrap(f"lines with {text!r}", look(text, under))

@@ -46,7 +46,7 @@ def lesson(
     fence: Fence,
     conversation: str,
 ) -> SkillDraft:
-    """Returns the draft in the librarian's words, or as it is."""
+    """Returns a skill draft reworded by the librarian; unchanged if its reply is unusable."""
     prompt = prompts.render(
         "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
     )

@@ -44,7 +44,7 @@ EDIT_CHARS: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class DialogueLimits:
-    """The ceilings of one dialogue."""
+    """The limits of one dialogue: turns, tokens of a reply, all tokens, tokens of a prompt."""
 
     turns: int
     reply_tokens: int

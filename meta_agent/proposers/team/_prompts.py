@@ -29,7 +29,7 @@ class Prompt(NamedTuple):
 
 
 class Prompts:
-    """The prompts of one workspace."""
+    """The prompt templates of one workspace; built-in ones where it has none of its own."""
 
     def __init__(self, override: Path | None = None) -> None:
         built_in = jinja2.FileSystemLoader(_BUILT_IN)
@@ -45,7 +45,7 @@ class Prompts:
         )
 
     def render(self, name: str, values: Mapping[str, Any]) -> Prompt:
-        """Returns the messages of a role. Raises ConfigError that names file and mistake."""
+        """Returns the prompt `name`, filled with `values`. Raises ConfigError on a mistake."""
         try:
             template = self._environment.get_template(f"{name}.md")
             return Prompt(*(_block(template, part, values) for part in Prompt._fields))

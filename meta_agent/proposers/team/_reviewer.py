@@ -22,7 +22,7 @@ from meta_agent.proposers.team._tools import TEXTS, Arguments, Done, Tool, ToolE
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Says that the change is approved, or why not."""
+    """A reviewer's decision on a candidate: whether it is approved, and the reasons."""
 
     approved: bool
     reasons: tuple[str, ...] = ()
@@ -38,10 +38,9 @@ def review(
     diff: str,
     beside: Mapping[str, str],
 ) -> Review:
-    """Holds one dialogue. Without a decision it is a refusal, so nothing goes on unread.
+    """Returns the reviewer's decision on a diff. Raises CandidateError if it comes to none.
 
-    Args:
-        beside: what checks said of it, and the changed files: texts by what they are.
+    `beside` maps titles to texts: the results of checks, and the changed files.
     """
     pages = (fence.wrap(name, text) for name, text in beside.items())
     values = {

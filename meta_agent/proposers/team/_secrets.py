@@ -34,17 +34,17 @@ _IN_PATHS: Final = re.compile(r"^/?proc/.*environ|(?:^|/)\.(?:aws|ssh|netrc)\b|^
 
 
 def refuse_in_command(command: str) -> None:
-    """Raises where a shell command reads keys or the environments of other processes."""
+    """Raises CandidateError if a shell command reads keys or other processes' environments."""
     _refuse(_IN_COMMANDS.search(command))
 
 
 def refuse_in_path(path: str) -> None:
-    """Raises where a path to read is one of credentials."""
+    """Raises CandidateError if a path to read is one of credentials."""
     _refuse(_IN_PATHS.search(path))
 
 
 def refuse_in_words(text: str) -> None:
-    """Raises where a reply without a tool call asks somebody for a key."""
+    """Raises CandidateError if a model's reply without a tool call asks for a key."""
     _refuse(_IN_WORDS.search(text))
 
 

@@ -22,17 +22,17 @@ _TOOK: Final = re.compile(r"\b(in|real|user|sys)([ \t]+)(\d+m)?\d+\.\d+ ?s\b")
 
 
 class Steady:
-    """Translates between a sandbox's own folder and the one name that models see."""
+    """Makes the texts of a sandbox repeatable: models see one fixed name for its real folder."""
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
 
     def outgoing(self, command: str) -> str:
-        """Returns a command with the real folder in place of our name for it."""
+        """Returns a shell command with the fixed name replaced by the sandbox's real folder."""
         return command.replace(f"{HOME}/", f"{self._root}/") if self._root else command
 
     def incoming(self, text: str) -> str:
-        """Returns output that is the same in every sandbox."""
+        """Returns command output without what differs by sandbox: real folder, addresses, times."""
         if self._root:
             text = text.replace(self._root, HOME)
         text = _TOTAL.sub("total N", _LISTED.sub(_listed, text))

@@ -19,11 +19,11 @@ Arguments = Mapping[str, JSON]
 
 
 class ToolError(Exception):
-    """The call was wrong or did not work; the model reads why."""
+    """Raised if a tool call is wrong or fails; the model reads the message and goes on."""
 
 
 class Done(Exception):  # noqa: N818 - an ending, not a mistake
-    """The dialogue has its result."""
+    """Raised by a tool to end its dialogue with a result."""
 
     def __init__(self, result: Any) -> None:
         super().__init__("done")
@@ -32,7 +32,7 @@ class Done(Exception):  # noqa: N818 - an ending, not a mistake
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool with the code behind it."""
+    """A tool that a model may call: its specification, and the function that runs it."""
 
     spec: ToolSpec
     run: Callable[[Arguments], str]
@@ -46,7 +46,7 @@ def tool(
     *,
     optional: tuple[str, ...] = (),
 ) -> Tool:
-    """Returns a tool whose arguments are all needed but for `optional`."""
+    """Returns a tool. `properties` are its arguments' JSON schemas, all needed but `optional`."""
     schema = {
         "type": "object",
         "properties": dict(properties),
@@ -57,7 +57,7 @@ def tool(
 
 
 def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> str:
-    """Returns a string argument."""
+    """Returns the argument `name`. Raises ToolError if it is missing or no string."""
     value = arguments.get(name, default)
     if value is None and name not in arguments:
         raise ToolError(f"the argument {name!r} is missing")
@@ -67,7 +67,7 @@ def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> s
 
 
 def line_of(arguments: Arguments, name: str, limit: int) -> str:
-    """Returns a string argument as one line that is neither empty nor over the limit."""
+    """Returns a string argument as one line. Raises ToolError if it is empty or over `limit`."""
     value = " ".join(text_of(arguments, name).split())
     if not value:
         raise ToolError(f"{name!r} is empty")
@@ -77,7 +77,7 @@ def line_of(arguments: Arguments, name: str, limit: int) -> str:
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """Returns a positive whole number; models also write "10", 10.0, or count from 0."""
+    """Returns a whole-number argument, also from "10" or 10.0; `default` if absent or below 1."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -91,7 +91,7 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
 
 
 def number_of(arguments: Arguments, name: str) -> float:
-    """Returns a finite number."""
+    """Returns a number argument. Raises ToolError if it is missing, infinite or beyond 1e9."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name!r} must be a number, not {value!r}")
@@ -101,7 +101,7 @@ def number_of(arguments: Arguments, name: str) -> float:
 
 
 def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
-    """Returns a list of one-line strings, each cut between words; absent is empty."""
+    """Returns at most `most` strings of a list argument, each as one line of `limit` characters."""
     value = arguments.get(name) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ToolError(f"{name!r} must be a list of strings")

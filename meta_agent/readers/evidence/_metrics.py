@@ -13,7 +13,7 @@ from meta_agent.core.evidence import Alert, Level
 
 
 class Meaning(NamedTuple):
-    """`pattern` matches a whole name; `then` and `command` are there for what can alert."""
+    """What a metric is, with advice and a command if it can alert; `pattern` matches its name."""
 
     pattern: str
     what: str
@@ -22,14 +22,14 @@ class Meaning(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """`unit` names what a metric is a share of, `needs` the fields that it is read from."""
+    """What a metric is a share of (`unit`), and the rollout fields that it needs."""
 
     unit: str
     needs: tuple[str, ...]
 
 
 class Threshold(NamedTuple):
-    """Alert when the metric is above or below the limit. `pattern` matches a whole full name."""
+    """A limit on all metrics whose full name matches `pattern`: beyond it, an alert is raised."""
 
     pattern: str
     side: Literal["above", "below"]
@@ -77,17 +77,17 @@ def meaning_of(name: str) -> Meaning:
 
 @cache
 def basis_of(name: str) -> Basis:
-    """Returns what a metric rests on, by its full name."""
+    """Returns what a metric is a share of and which fields it needs, by its full name."""
     return next(basis for pattern, basis in BASES.items() if re.fullmatch(pattern, name))
 
 
 def rests_on(name: str) -> tuple[str, ...]:
-    """Returns the fields that a metric, by its full name, cannot be read without."""
+    """Returns the rollout fields that a metric needs, by its full name."""
     return basis_of(name).needs
 
 
 def threshold_alerts(metrics: Mapping[str, float]) -> list[Alert]:
-    """Returns the alerts of the table, in its order and then by name."""
+    """Returns an alert for each metric beyond its limit in `metrics.toml`, in the table's order."""
     alerts = []
     for row in THRESHOLDS:
         names = [name for name in sorted(metrics) if re.fullmatch(row.pattern, name)]

@@ -33,7 +33,10 @@ _FAILED: Final = re.compile(
 
 @cache
 def role_of(tool: str) -> Role | None:
-    """Returns the role of a tool. If its words disagree, the order of `ROLE_WORDS` decides."""
+    """Returns a tool's role (edit, test ...) by the words of its name; None if it has none.
+
+    If several roles fit, the order of `ROLE_WORDS` decides.
+    """
     words = set(re.findall(r"[a-z]+", tool.lower()))
     if words & _ANYTHING:
         return None

@@ -44,9 +44,9 @@ def _change(evidence: Evidence, base: Evidence, name: str) -> float:
 
 
 def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if most groups are dead for one reason.
+    """Fires if over 30 % of groups have equal rewards, mostly for one reason.
 
-    All their attempts solved the task, or none did.
+    Either all attempts of these groups solved the task, or none did.
     """
     dead = _value(evidence, "signal.dead_group_ratio")
     solved = _value(evidence, "signal.dead_solved_ratio")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Correlation:
-    """Pearson's r of two streams. It is None while either is constant."""
+    """Pearson's correlation `r` of two streams of numbers; None while either is constant."""
 
     n: int = 0
     _x: float = 0.0
@@ -42,7 +42,7 @@ class Correlation:
 
 @dataclass(slots=True)
 class Within:
-    """Pearson's r of two streams inside classes: each class is centred on its own means."""
+    """Pearson's correlation of two streams inside classes, each centred on its own means."""
 
     classes: dict[Hashable, Correlation] = field(default_factory=lambda: defaultdict(Correlation))
 
@@ -58,7 +58,7 @@ class Within:
 
 @dataclass(slots=True)
 class Follows:
-    """Whether one stream follows another: inside classes, or over all where no class can tell."""
+    """The correlation `r` of two streams inside classes, or over all if no class can tell."""
 
     within: Within = field(default_factory=Within)
     over_all: Correlation = field(default_factory=Correlation)

@@ -47,7 +47,7 @@ _QUOTED_CHARS = 80
 
 
 class Exchange(NamedTuple):
-    """One model call and what came of it."""
+    """One model call: its context, its reply, its tool events, and what the next call showed."""
 
     turn: int
     context: Sequence[Message]
@@ -57,10 +57,10 @@ class Exchange(NamedTuple):
 
 
 def exchanges(rollout: Rollout) -> list[Exchange]:
-    """Returns the calls of an attempt in order. The earliest are missing if the record was full.
+    """Returns an attempt's model calls in order. The earliest are missing if the record was full.
 
-    The messages of the last call and what each call took away give all of them. A scaffold that
-    writes assistant messages of its own behind a reply has them taken for the reply.
+    They are rebuilt from the last call's messages and the recorded changes between calls. Assistant
+    messages that a scaffold wrote after a reply are taken for that reply.
     """
     changes = {view.turn: view for view in rollout.views}
     events: dict[int, list[ToolEvent]] = defaultdict(list)
@@ -88,9 +88,9 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
 
 
 def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
-    """Yields each result of a call with its fate (empty.
+    """Yields each tool result of a call, its fate, and the last text that the next call showed.
 
-    Shown as it is) and the text shown instead.
+    The fate is empty if the next call shows the result unchanged, else a name such as `result_cut`.
     """
     if call.next_shown is None:
         return
@@ -102,7 +102,7 @@ def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, st
 
 @dataclass(slots=True)
 class Conversation:
-    """Accumulates counts and examples of disagreements, call by call."""
+    """Counts disagreements of policy, scaffold and environment over model calls, with examples."""
 
     tasks: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)  # key -> view
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -258,10 +258,7 @@ class Conversation:
         return metrics
 
     def quoted(self) -> dict[str, tuple[str, ...]]:
-        """Returns a few attempts for each kind of disagreement, as `split/task#sample turn N.
-
-        ...`.
-        """
+        """Returns a few examples of each kind of disagreement, each with its task and turn."""
         return {
             kind: tuple(lines[:EXAMPLES]) for kind, lines in sorted(self.examples.items()) if lines
         }

@@ -63,9 +63,9 @@ class Exemplar:
 
 
 def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, list[Exemplar]]:
-    """Returns up to `per_mode` rollouts of each failure mode that occurs.
+    """Returns summaries of up to `per_mode` rollouts for each failure mode that occurs.
 
-    `solved` is one, for contrast.
+    Solved rollouts are there for contrast, as the mode `solved`.
     """
     picks: dict[str, list[tuple[bytes, int, Rollout]]] = defaultdict(list)
     for number, rollout in enumerate(rollouts):
@@ -82,7 +82,7 @@ def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, li
 
 
 def failure_mode(rollout: Rollout) -> str:
-    """Returns the first failure mode that fits the rollout."""
+    """Returns the name of the first failure mode that fits the rollout."""
     story = story_of(rollout)
     return next(mode for mode, fits in MODES if fits(rollout, story))
 

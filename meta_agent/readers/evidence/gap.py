@@ -29,7 +29,10 @@ _RESTATES: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A score that moved, and the metrics that moved with it (largest relative change first)."""
+    """A change of clean success beyond noise, and the metrics that changed with it.
+
+    `delta` is a share, `z` its z-score. The metric with the largest relative change comes first.
+    """
 
     delta: float
     z: float
@@ -45,7 +48,10 @@ class Gap:
 
 
 def gap(evidence: Evidence, baseline: Evidence | None) -> Gap | None:
-    """Returns the gap. Returns None without a comparable baseline, or if the score held still."""
+    """Returns the change of clean success against the baseline, with the metrics that changed.
+
+    Returns None without a comparable baseline, or if the change is within noise.
+    """
     if baseline is None or evidence.comparability != "comparable":
         return None
     if not (evidence.score.get("n") and baseline.score.get("n")):

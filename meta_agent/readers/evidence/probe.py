@@ -50,7 +50,7 @@ _BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features 
 
 
 def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) -> dict[str, float]:
-    """Returns metrics of the reward, the filter and the curriculum of a harness."""
+    """Returns metrics of a harness's reward, filter and curriculum, found by calling them."""
     metrics = ask_reward(session, rollouts)
     metrics |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
     return metrics | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
@@ -60,7 +60,10 @@ def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) 
 
 
 def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns how often failing attempts would be paid as much as solved ones, by failure."""
+    """Returns how often each kind of failure would earn as much reward as solving.
+
+    It also returns what each reward component adds for the kind of failure that gets most.
+    """
     real = [r for r in rollouts if r.error is None and r.messages][:_ATTEMPTS]
     if not real:
         return {}
@@ -118,7 +121,7 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 def ask_filter(
     session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Returns how a filter weighs groups with different shares of solved attempts."""
+    """Returns the share of reward spread that a filter discards, and its weight without spread."""
     draw = random.Random(_SEED)
     solved, unsolved = _paid(rollouts)
     held = lost = idle = 0.0

@@ -27,7 +27,7 @@ _FLOOR: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The ranges of one suite, before or after training."""
+    """The metric ranges of a reference harness on one suite, before or after training."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class Reference:
         return bool(self.ranges)
 
     def above(self, name: str, value: float) -> float:
-        """Returns by how much a value exceeds the range. An unmeasured range is 0."""
+        """Returns by how much a metric's value exceeds its range. An unmeasured range is 0."""
         return max(0.0, value - self._wide(name)[1])
 
     def below(self, name: str, value: float, default: float) -> float:
-        """Returns by how much a value falls short of the range, or of the default."""
+        """Returns by how much a metric falls short of its range, or of `default` without one."""
         return max(0.0, (self._wide(name)[0] if name in self.ranges else default) - value)
 
     def low(self, name: str) -> float:
-        """Returns the least that a clean harness shows, or 0 if it was not measured."""
+        """Returns the lower end of a metric's range, or 0 if it was not measured."""
         return self.ranges.get(name, (0.0, 0.0))[0]
 
     def beyond(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -57,7 +57,7 @@ class Reference:
         return {name: value for name, value in metrics.items() if not self._usual(name, value)}
 
     def raises(self, alert: Alert) -> bool:
-        """Returns True if the clean harness raises the same alert, about as far."""
+        """Returns True if the reference harness raises the same alert, at about this value."""
         far = self.alerts.get(alert.metric)
         return far is not None and abs(alert.value) <= abs(far) * (1 + 5 * _ROOM)
 
@@ -75,7 +75,7 @@ class Reference:
 
 
 def reference_of(domain: str, *, trained: bool) -> Reference:
-    """Returns the reference of a suite by its name in records. It is empty if none was measured."""
+    """Returns the metric ranges of the suite `domain`, which are empty if none were measured."""
     stored = _stored().get(domain, {}).get("trained" if trained else "untrained")
     if not stored:
         return Reference()
@@ -84,7 +84,7 @@ def reference_of(domain: str, *, trained: bool) -> Reference:
 
 
 def forget() -> None:
-    """Forgets the file, so that the next call reads it again."""
+    """Clears the cache of the reference file, so that the next call reads it again."""
     _stored.cache_clear()
 
 

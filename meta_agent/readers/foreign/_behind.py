@@ -72,7 +72,7 @@ _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
 
 @dataclass(slots=True)
 class Behind:
-    """Collects attempts, and then returns them by the name of a metric or a rule."""
+    """Collects the attempts that show each alert most clearly, by the alert's metric or rule."""
 
     rankings: dict[str, list[tuple[float, Attempt]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -91,19 +91,19 @@ class Behind:
                 del ranking[SHOWN:]
 
     def of(self, metric: str) -> tuple[Attempt, ...]:
-        """Returns the attempts that an alert is about."""
+        """Returns the attempts that show an alert on this metric or rule, the clearest first."""
         rankings = (
             ranking for pattern, ranking in self.rankings.items() if re.fullmatch(pattern, metric)
         )
         return tuple(attempt for _, attempt in next(rankings, []))
 
     def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
-        """Returns the first attempt of each of the first few groups."""
+        """Returns the first attempt of each of these groups, for a few groups at most."""
         return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
 
 
 def attempt_of(rollout: Rollout) -> Attempt:
-    """Returns what the report shows of an attempt."""
+    """Returns an attempt's name, place, outcome and first lines, as the report shows them."""
     facts = [f"reward {rollout.total_reward:.3g}"] if rollout.rewards else []
     if rollout.outcome is not None:
         facts.append("solved" if rollout.outcome else "not solved")

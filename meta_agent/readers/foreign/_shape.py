@@ -25,7 +25,7 @@ _TAIL_CHARS: Final = 40
 
 @dataclass(slots=True)
 class Shape:
-    """Accumulates what texts, patches and rewards alone tell."""
+    """Accumulates lengths, repetitions, empty patches and rewards of attempts."""
 
     chars: Mean = field(default_factory=Mean)
     most: int = 0
@@ -106,7 +106,7 @@ class Shape:
 
 
 def written_by_model(messages: Sequence[Message]) -> str:
-    """Returns all that the model wrote, with its tool calls."""
+    """Returns all texts and tool calls of the assistant's messages as one text."""
     parts = []
     for message in messages:
         if message["role"] == "assistant":

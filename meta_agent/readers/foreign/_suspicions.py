@@ -29,7 +29,7 @@ SUSPICIONS: Final[Mapping[str, re.Pattern[str]]] = {
 
 @dataclass(slots=True)
 class Suspicions:
-    """Counts the rollouts with at least one matching tool call."""
+    """Counts the rollouts with a tool call that matches a suspicious pattern, by pattern."""
 
     n: int = 0
     matches: Counter[str] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class Suspicions:
                 self.solved[name] += bool(rollout.outcome)
 
     def metrics(self, *, with_outcomes: bool) -> dict[str, float]:
-        """Returns the share of rollouts that match, and of these the share that is solved."""
+        """Returns by pattern the share of rollouts that match, and the solved share of these."""
         metrics: dict[str, float] = {}
         for name in filter(self.matches.get, SUSPICIONS):
             metrics[f"suspect.{name}"] = self.matches[name] / self.n

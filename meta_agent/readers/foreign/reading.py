@@ -67,7 +67,7 @@ MINIMUM: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ForeignReport:
-    """`present[field]` is in how many of `n` rollouts the field was there."""
+    """A health report on `n` rollouts; `present` says how many of them have each field."""
 
     n: int
     evidence: Evidence
@@ -90,7 +90,7 @@ class ForeignReport:
 
     @property
     def layers(self) -> dict[str, dict[str, float]]:
-        """Returns the metrics to show, by layer, without a score over several benchmarks."""
+        """Returns the metrics to show, by layer; several benchmarks have no common score."""
         score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
         layers = {
             "score": {} if self.benchmarks else score,

@@ -22,7 +22,7 @@ CEILING_STOPS = ("length", "token_limit", "turn_limit", "wall_limit")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rollout as a sequence of tool roles. Exemplars are picked by it too."""
+    """A rollout as a sequence of tool roles, with counts of edits and tests."""
 
     roles: tuple[str, ...]
     edits: int
@@ -37,7 +37,7 @@ class Story:
 
 
 def story_of(rollout: Rollout) -> Story:
-    """Returns the story of a rollout from its tool events."""
+    """Returns a rollout's tool roles in order, with counts of its edits and tests."""
     events = tool_calls_of(rollout)
     roles = tuple(role_of(event.tool) or event.tool for event in events)
     edits = [i for i, role in enumerate(roles) if role == "edit"]

@@ -25,7 +25,7 @@ class TaskTally:
 
 @dataclass(slots=True)
 class ScoreLayer:
-    """Accumulates the score of evaluation rollouts."""
+    """Accumulates outcomes of evaluation rollouts into success rates with confidence intervals."""
 
     counts: Counter[str] = field(default_factory=Counter)
     tasks: dict[str, TaskTally] = field(default_factory=lambda: defaultdict(TaskTally))

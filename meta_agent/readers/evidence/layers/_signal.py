@@ -76,7 +76,7 @@ class _Component:
 
 @dataclass(slots=True)
 class SignalLayer:
-    """Accumulates rewards, by group and by component."""
+    """Accumulates the rewards of rollouts, by group and by reward component."""
 
     groups: dict[str, _Group] = field(default_factory=lambda: defaultdict(_Group))
     components: dict[str, _Component] = field(default_factory=lambda: defaultdict(_Component))
@@ -136,7 +136,7 @@ class SignalLayer:
         return metrics | self._by_group() | self._by_component()
 
     def dead_groups(self) -> Iterator[str]:
-        """Yields the names of the groups whose rewards are all the same."""
+        """Yields the names of the groups whose rewards are all equal."""
         for name, group in self.groups.items():
             if group.rewards.n >= 2 and group.rewards.std < DEAD_STD:
                 yield name
