@@ -118,7 +118,7 @@ class Arm:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of all rows, in whatever order, and of the number of planned rows."""
+        """Returns a hash of the rows (in any order), the planned number and the reward hash."""
         lines = sorted(json.dumps(row.to_json(), sort_keys=True) for row in self.rows())
         head = json.dumps([self.planned, sorted(self.seeds), self.reward_hash])
         return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()

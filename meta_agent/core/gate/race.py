@@ -146,7 +146,7 @@ class Field:
         self._tried[:, version] = self._solved[:, version] = 0.0
 
     def comparable(self, version: int) -> bool:
-        """Returns True if the version has a parent with attempts. The start has no parent."""
+        """Returns True if the parent of the version has attempts. The start (0) has no parent."""
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
@@ -347,7 +347,7 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records a block's outcomes. Returns the decision on its version, and the estimated gain.
+        """Records a block's outcomes. Returns what happens to its version, and the estimated gain.
 
         An attempt without an outcome (None) counts as bought and says nothing else. The estimate is
         None if the version has no parent to compare with.

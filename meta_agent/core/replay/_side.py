@@ -129,9 +129,9 @@ def std(values: Sequence[float]) -> float:
 
 
 class Ordering(NamedTuple):
-    """Counts of pairs of an unclean and a clean rollout: wrongly ordered, tied, and all.
+    """Counts of a group's pairs of an unclean and a clean rollout: wrongly ordered, tied, and all.
 
-    `outranked` counts the clean rollouts that score below some unclean one.
+    `outranked` counts the clean rollouts that score below at least one unclean rollout.
     """
 
     wrong: int

@@ -51,7 +51,7 @@ class GroupRow:
         self.truth.clean.append(record.clean)
 
     def view(self, rewards: Sequence[float]) -> dict[str, JSON]:
-        """Returns the group as a harness's filter receives it."""
+        """Returns the group as a harness's filter receives it, with these total rewards."""
         return {
             "task_key": self.task_key,
             "rewards": list(rewards),
@@ -167,7 +167,7 @@ class Comparison:
         self.ranks.add(group.before, group.after)
 
     def report(self, probes: tuple[ProbeResult, ...] = ()) -> ReplayReport:
-        """Returns the report of what was added so far."""
+        """Returns the report on all rollouts and groups that were added so far."""
         reading, reasons = self._read()
         return ReplayReport(
             rollouts=self.rollouts,

@@ -116,7 +116,9 @@ class Collapse(NamedTuple):
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the lower bound at which a mean gain of `least` is left after collapsed runs."""
+        """Returns the lower bound `low` that runs without a collapse need: `leaves(low)` is
+        `least`.
+        """
         return (least + self.rate * self.level) / (1 - self.rate)
 
 

@@ -47,7 +47,7 @@ class Statistic(Protocol):
 
 
 class Estimate(NamedTuple):
-    """A figure with its 95 % interval, and the number of runs that it rests on."""
+    """A statistic of run scores with its 95 % interval, and the number of runs that it rests on."""
 
     value: float
     low: float
@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
 
 
 def mean(scores: Scores) -> float:
-    """Returns the mean score over runs. Every suite has the same weight."""
+    """Returns the mean of the scores of all runs in all suites. Every run has the same weight."""
     return float(_mean(_flat(_suites(scores))))
 
 

@@ -36,10 +36,10 @@ def flagged(
     beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """Returns a finding if rollouts of an arm (one side of a comparison) have these flags.
+    """Returns a finding on the flags of an arm (one side of a comparison) with these prefixes.
 
-    A flag counts if it starts with one of `prefixes`. The share of such rollouts is compared with
-    the arm `beside` (its baseline). If the excess is surely above `limit`, the finding is a veto.
+    The share of flagged rollouts is compared with the arm `beside` (its baseline). If the excess is
+    surely above `limit`, the finding is a veto.
     """
     among = "rollouts" if code == "tamper" else "solved rollouts"
     sides = [

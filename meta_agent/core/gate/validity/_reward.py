@@ -86,7 +86,10 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that rose while clean success did not, or that prefers unclean attempts."""
+    """Reports a reward that rose while clean success did not, or that prefers unclean attempts.
+
+    An attempt is unclean if it failed or its conduct was flagged.
+    """
     findings = []
     if _same_reward(baseline, candidate):
         findings += _reward_without_success(baseline, candidate, limits)
