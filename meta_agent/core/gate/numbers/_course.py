@@ -116,9 +116,7 @@ class Collapse(NamedTuple):
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the lower bound `low` that runs without a collapse need: `leaves(low)` is
-        `least`.
-        """
+        """Returns the `low` (a lower bound) at which `leaves` returns `least`: its inverse."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
