@@ -74,7 +74,7 @@ class Result:
 
     @property
     def void(self) -> bool:
-        """Returns True if over `LOST_SHARE` of the attempts, and more than one, are lost."""
+        """Returns True if all attempts are lost, or over `LOST_SHARE` and more than one."""
         tasks = len(self.clean)
         return self.lost > max(1, LOST_SHARE * tasks) or self.lost == tasks
 

@@ -18,7 +18,7 @@ _OUTSIDE: Final = ("model: ", "open: ")
 
 
 def accepted_recipe(trainer: Trainer, session: HarnessSession) -> dict[str, JSON]:
-    """Returns the harness's recipe. Raises CandidateError if the trainer refuses it."""
+    """Returns the harness's training recipe. Raises CandidateError if the trainer refuses it."""
     try:
         return trainer.accept(settings_of(session.recipe))
     except ConfigError as error:
@@ -36,11 +36,12 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 
 
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
-    """Returns the indices of rollouts to make once more: those that machines lost, however few.
+    """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    All are made again if too many were lost and either a part may not be repeated alone (`whole`),
-    or a sandbox failed. The code in that sandbox could otherwise choose which of its attempts get a
-    second chance.
+    These are rollouts that could not start or whose model call failed; none with `whole`. If over
+    `LOST_SHARE` are lost, with `whole` or by a failed sandbox, all are made again. So code in a
+    sandbox cannot choose which attempts get a second chance. `whole` means that the policy answers
+    all rollouts together.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
@@ -51,7 +52,7 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
 
 
 class Again(Runner):
-    """A runner that makes lost rollouts once more, with the same random numbers."""
+    """A runner that makes rollouts lost by machines once more, with the same random numbers."""
 
     def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
         rollouts = super().run(plan, **how)
@@ -63,7 +64,10 @@ class Again(Runner):
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
-    """Raises InfrastructureError, to record nothing, if machines lost too many rollouts."""
+    """Raises InfrastructureError if machines lost over `LOST_SHARE` of the rollouts, and over one.
+
+    `what` names the evaluation in the message.
+    """
     missing = _lost(rollouts)
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
         return
@@ -96,7 +100,10 @@ def counted(
     rollouts: Sequence[Rollout],
     seed: int,
 ) -> JSON:
-    """Returns an evaluation's result as the ledger stores it. `seed` is the training's."""
+    """Returns an evaluation's counts and the reference of its rollouts, as the ledger stores them.
+
+    `seed` is the training seed of the policy that acted.
+    """
     solved = sum(bool(rollout.outcome) for rollout in rollouts)
     clean = sum(rollout.clean for rollout in rollouts)
     rollout_count = len(rollouts)
@@ -106,7 +113,7 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Adds the harness's rewards to the rollouts, for the gate to compare with outcomes."""
+    """Stores the rewards by the harness's reward code in the rollouts that have no error."""
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

@@ -44,12 +44,12 @@ class ArmRef:
 
 
 def parts_of(shard: JSON) -> list[JSON]:
-    """Returns the recorded files of a shard, in the order in which they were made."""
+    """Returns the references of a shard's files. A shard is a stored set of rollouts."""
     return list(shard) if isinstance(shard, list) else [shard]
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
-    """Returns the rollouts of a recorded shard. Raises IntegrityError if a file differs."""
+    """Returns the rollouts of a shard, a stored set. Raises IntegrityError if a file differs."""
     return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
 
 
@@ -75,7 +75,7 @@ def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
 
 
 def behaviour_hash(tree: HarnessTree) -> str:
-    """Returns a hash of all files but diagnostics, which change nothing that is learned."""
+    """Returns a hash of all files of a harness but its diagnostics, which change no attempt."""
     watching = set(parse_contract(tree).files_of("diagnostics", tree))
     return _digest(tree, (path for path in tree.files if path not in watching))
 

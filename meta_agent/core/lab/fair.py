@@ -23,10 +23,10 @@ _MESSAGE_CHARS: Final = 2000
 
 
 def fairly(work: Callable[[], T]) -> T:
-    """Calls `work`, and once more if infrastructure failed. The first failure is logged.
+    """Returns the result of `work`. Calls it a second time if a sandbox or a training failed.
 
     If the sandbox fails twice in the same way, the code in it is at fault: raises CandidateError.
-    Two different failures are the machines' fault, and the second is raised.
+    Any other second failure is raised as it is.
     """
     try:
         return work()

@@ -58,11 +58,12 @@ def findings_about(
     labels: Labels | None = None,
     limits: ValidityLimits = DEFAULT_LIMITS,
 ) -> tuple[Finding, ...]:
-    """Runs every validity detector on (baseline, candidate).
+    """Returns what every validity detector finds in a comparison of (baseline, candidate).
 
-    Returns findings that name the rollouts. `overlap` holds findings about the texts of the tasks,
-    which are the same in every comparison. `labels` holds labels of tasks, such as their
-    repository, for the guards of slices.
+    `arms` are the outcome rows and `attempts` the summaries of the rollouts. `regrade` grades a
+    stored attempt again, at most `regrade_at_most` of an arm. `train_hashes` are content hashes of
+    training tasks. `overlap` holds findings about the texts of the tasks, which every comparison
+    shares. `labels` holds labels of tasks, such as their repository, to find groups that lose.
     """
     findings = (
         *find_all(*arms, limits=limits, train_hashes=train_hashes),
@@ -80,7 +81,7 @@ def findings_about(
 
 
 class Inspector:
-    """Finds what makes a comparison of two stored arms (its two sides) invalid."""
+    """Runs the validity detectors on stored arms. An arm is one side of a comparison."""
 
     def __init__(
         self, store: RolloutStore, domain: Domain, limits: ValidityLimits = DEFAULT_LIMITS
@@ -93,7 +94,7 @@ class Inspector:
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns every finding about (baseline, candidate). `arms` are their rows, if read."""
+        """Returns the findings about `refs` (baseline, candidate), whose rows are `arms`."""
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(
             (before, after),
@@ -109,7 +110,7 @@ class Inspector:
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns every finding about (baseline, candidate), and every veto of the candidate alone.
+        """Returns the findings of `between`, and every veto that the candidate alone earns.
 
         So a fault that the baseline has too still counts against the candidate.
         """
@@ -119,7 +120,7 @@ class Inspector:
         return (*findings, *(veto for veto in vetoes if veto.code not in codes))
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
-        """Returns the findings about one arm alone: an invalid version is repaired first."""
+        """Returns the validity findings about one arm alone, without a baseline."""
         arm, trained = load_arm(self._store, ref), self._trained
         findings = inspect_seen(
             self._records(ref),

@@ -109,7 +109,7 @@ class Lab:
         self._labels.setdefault(behaviour_hash(tree), name)
 
     def require(self, tree: HarnessTree) -> None:
-        """Marks a harness that others are compared to: losing too many rollouts stops the run."""
+        """Marks a harness that others are compared to: if it loses many rollouts, the run stops."""
         self._required.add(behaviour_hash(tree))
 
     def prepare(self, jobs: Sequence[Job]) -> None:
@@ -135,7 +135,10 @@ class Lab:
         split: Split,
         limit: int,
     ) -> ArmRef:
-        """Measures one version with several training seeds, and returns it as an arm."""
+        """Trains a version with each seed, evaluates it, and returns an arm (side of a comparison).
+
+        `steps` are optimiser steps, and `limit` is the number of tasks of the split.
+        """
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
 
@@ -149,10 +152,11 @@ class Lab:
         limit: int,
         order: str,
     ) -> list[ArmRef]:
-        """Measures several versions with the base policy, and alternates between them.
+        """Evaluates several versions with the base policy by turns, and returns their arms.
 
-        Each version gets `samples` attempts at each task, and one more at `extra` tasks. A policy
-        behind a server may change over time; by turns, it changes for all versions alike.
+        Each version gets `samples` attempts at each of `limit` tasks, and one more at `extra`
+        tasks. `order` salts the order of the tasks. A policy behind a server may change over time;
+        by turns, it changes for all versions alike.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
@@ -187,13 +191,13 @@ class Lab:
         return load_arm(self.store, ref)
 
     def trained(self, job: Job) -> bool:
-        """Returns True if a job's training is recorded, so that measuring it costs little."""
+        """Returns True if the ledger holds a job's training, so that only the evaluation costs."""
         name = _train_name(job.tree, job.seed, job.steps)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.is_done)
 
     def measured(self, job: Job) -> bool:
-        """Returns True if all of a job is recorded, so that its measurement costs nothing."""
+        """Returns True if the ledger holds a job's training and evaluation: neither costs then."""
         if not self.trained(job):
             return False
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
@@ -202,27 +206,30 @@ class Lab:
         return step is not None and step.is_done
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
-        """Returns the attempts needed to measure the base policy once per task, 0 if recorded."""
+        """Returns the attempts that one evaluation of the base policy costs, or 0 if recorded."""
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
         return 0 if step and step.is_done else len(tasks_of(self.domain, split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
-        """Returns the task keys of a split, in the order in which its parts are measured."""
+        """Returns the keys of a split's first `limit` tasks, in an order that `salt` determines."""
         return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
 
     def measure(self, job: Job) -> Evaluated:
-        """Trains if `steps` > 0, then evaluates. Raises CandidateError if the harness fails."""
+        """Carries a job out: trains if `steps` > 0, then evaluates. Returns the evaluation.
+
+        Raises CandidateError if the harness fails.
+        """
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 
     def rollouts(self, shard: JSON) -> list[Rollout]:
-        """Returns the rollouts of a recorded shard. Raises IntegrityError if a file differs."""
+        """Returns a stored set of rollouts (a shard). Raises IntegrityError if a file differs."""
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training of the policy behind a recorded evaluation, or None."""
+        """Returns the training of the policy that made a stored set of rollouts, or None."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -236,7 +243,7 @@ class Lab:
     # --- the two measurements ------------------------------------------------------------------
 
     def untrained(self, seed: int = 0) -> Trained:
-        """Returns the base policy as it is, as a training of 0 steps."""
+        """Returns the base policy in the form of a training of 0 steps."""
         return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
 
     def train(
@@ -248,8 +255,7 @@ class Lab:
         keep_every: int = 0,
         onto: Trained | None = None,
     ) -> Trained:
-        """Trains a policy under a harness for `steps` optimiser steps, starting from the base or
-        `onto`.
+        """Trains a policy under a harness for `steps` steps, from the base policy or `onto`.
 
         With `keep_every`, checkpoints are kept every so many steps (`Trained.on_the_way`). Training
         from `onto` begins with a fresh optimiser and curriculum history. Raises CandidateError if
@@ -285,7 +291,7 @@ class Lab:
         """Lets a policy attempt the first `limit` tasks of a split under a harness.
 
         `samples` are the numbers of the attempts at each task, `part` selects some of the tasks
-        (None: all). `again` names a repetition, which has to give the same rows. Raises
+        (None: all). `again` names a repetition, which is made and recorded by itself. Raises
         CandidateError if the harness fails.
         """
         unit = EvalUnit(

@@ -30,7 +30,7 @@ class Trained(NamedTuple):
     checkpoints: Sequence[JSON] = ()  # made on the way: {"steps", "policy", "path"}
 
     def on_the_way(self) -> list[Trained]:
-        """Returns the checkpoints of this training by steps; the last is its final policy."""
+        """Returns this training's stored checkpoints by steps, and then the training itself."""
         trainings = [
             Trained(
                 checkpoint["path"], checkpoint["policy"], self.seed, checkpoint["steps"], None, []
@@ -51,7 +51,7 @@ class Trained(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The result of one policy on one split: where its rollouts are stored, and the counts."""
+    """The result of an evaluation: a reference to the stored rollouts, and counts of attempts."""
 
     shard: JSON
     planned: int
@@ -64,7 +64,7 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some tasks of a split: those at the positions `at` of the order by `gate.task_order`."""
+    """A selection of a split's tasks: the positions `at` in the order by the salt `order`."""
 
     order: str
     at: range
@@ -72,7 +72,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A training and an evaluation after it. `Lab.prepare` runs several at a time."""
+    """A measurement of a harness: `steps` steps of training, an evaluation on `limit` tasks."""
 
     tree: HarnessTree
     seed: int
@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(slots=True)
 class LabSettings:
-    """The settings of the run that a lab uses."""
+    """The settings of a run that its lab needs to train and evaluate harness versions."""
 
     run: str
     base_policy: str

@@ -28,7 +28,10 @@ from meta_agent.core.rollouts import ShardRef
 
 
 class RecordedLab(Lab):
-    """A lab that returns stored measurements. Raises IntegrityError if one is not as planned."""
+    """A lab that returns stored results instead of training and evaluating.
+
+    Raises IntegrityError if a stored rollout or checkpoint is not the planned one.
+    """
 
     ledger: RetracedLedger
 

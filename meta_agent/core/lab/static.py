@@ -69,7 +69,7 @@ def static_check(
 
 
 def changed_paths(base: HarnessTree, candidate: HarnessTree) -> list[str]:
-    """Returns the paths that were added, edited or removed, sorted."""
+    """Returns the paths of the files that a candidate added, edited or removed, sorted."""
     both = set(base.files) | set(candidate.files)
     return sorted(path for path in both if base.files.get(path) != candidate.files.get(path))
 

@@ -31,7 +31,7 @@ TRAIN_STEP_SEC: Final = 1800.0
 
 
 class RollsOut(Protocol):
-    """The part of `rollouts.Runner` that a training needs."""
+    """A runner that makes the rollouts of a training, such as `rollouts.Runner`."""
 
     def run(
         self,
@@ -72,13 +72,13 @@ class TrainingRequest(NamedTuple):
 
 
 class Trainer(Protocol):
-    """Trains one policy. Nothing else uses its weights in the meantime."""
+    """Trains one policy, whose weights nothing else uses in the meantime."""
 
     gateway: Gateway
     """The model gateway of the policy in training, for its rollouts."""
 
     def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Returns the recipe with the run's settings. Raises ConfigError if it is refused."""
+        """Returns the harness's recipe with the run's settings, or raises ConfigError."""
         ...
 
     def train(
@@ -102,13 +102,13 @@ class Trainer(Protocol):
 
 
 class Policies(Protocol):
-    """Opens policies for measurements and trainings. Any thread may ask for one."""
+    """Opens policies for evaluations and trainings. Any thread may ask for one."""
 
     lock_step: bool
     """True if the rollouts of a plan are answered together, so that a part may give other rows."""
 
     def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
-        """Opens the policy at `path` for one measurement, which is named `label`."""
+        """Opens the policy at `path` to act in one evaluation, which is named `label`."""
         ...
 
     def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:
@@ -119,12 +119,12 @@ class Policies(Protocol):
 
 
 def kept_folder(output: Path) -> Path:
-    """Returns the folder of the checkpoints that a training made on the way to `output`."""
+    """Returns the folder of the intermediate checkpoints of a training that ends in `output`."""
     return output.with_name(f"{output.name}.kept")
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns the stored training rollouts of the first, or the last, `count` steps."""
+    """Returns those stored training rollouts that belong to the first, or last, `count` steps."""
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
     return [rollout for rollout in rollouts if step_of(rollout) in chosen]

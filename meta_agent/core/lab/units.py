@@ -103,7 +103,7 @@ Unit = TrainUnit | EvalUnit
 
 
 def unit_from_json(record: Mapping[str, JSON]) -> Unit:
-    """Parses what a unit's `to_json` returned."""
+    """Returns the training or evaluation that its `to_json` turned into `record`."""
     values = {name: value for name, value in record.items() if name != "kind"}
     if record["kind"] == "train":
         return TrainUnit(**values)
@@ -112,13 +112,13 @@ def unit_from_json(record: Mapping[str, JSON]) -> Unit:
 
 
 def pack_of(tree: HarnessTree) -> bytes:
-    """Returns the files of a harness as one file. Units identify the harness by its sha256."""
+    """Returns the files of a harness as one JSON document, whose sha256 names the harness."""
     files = {path: base64.b64encode(tree.files[path]).decode() for path in sorted(tree.files)}
     return json.dumps({"commit": tree.commit, "tree": tree.tree_hash, "files": files}).encode()
 
 
 def tree_of(pack: bytes, sha256: str) -> HarnessTree:
-    """Unpacks what `pack_of` returned. Raises IntegrityError if its hash is not `sha256`."""
+    """Returns the harness that `pack_of` packed. Raises IntegrityError if the hash differs."""
     if (actual := hashlib.sha256(pack).hexdigest()) != sha256:
         raise IntegrityError(
             f"the packed harness has sha256 {actual[:12]}, not {sha256[:12]}; it was damaged on "
@@ -130,7 +130,7 @@ def tree_of(pack: bytes, sha256: str) -> HarnessTree:
 
 
 class Outputs(NamedTuple):
-    """Where the files of a unit of work are written."""
+    """Where the checkpoints and rollouts of a unit of work are written."""
 
     checkpoints: Path
     store: RolloutStore
@@ -168,7 +168,7 @@ class Apparatus:
         report: Report,
         stopping: Callable[[], bool],
     ) -> JSON:
-        """Executes a unit and returns its outcome. `tree` is the harness that the unit names.
+        """Executes a training or an evaluation of the harness `tree`, and returns its outcome.
 
         Any thread may call this. Once `stopping` returns True, a training that saves its state
         saves it and raises Interrupted. Raises CandidateError if the harness is at fault.
@@ -192,8 +192,7 @@ class Apparatus:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """Loads a harness in a sandbox of its own, which lives long enough for `steps` training
-        steps.
+        """Opens a harness in a sandbox of its own that outlasts `steps` training steps.
 
         If the agent is a command, each attempt gets another sandbox, with the command's image.
         """
@@ -342,7 +341,7 @@ class Apparatus:
 
 
 class Executor(Protocol):
-    """Executes units of work, at most `width` at a time. Any thread may hand one over."""
+    """Executes trainings and evaluations, at most `width` at a time. Any thread may call it."""
 
     width: int
 

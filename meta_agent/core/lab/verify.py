@@ -87,7 +87,7 @@ def _same(recorded: JSON, again: JSON) -> bool:
 
 
 def regrade(rollouts: Iterable[Rollout], domain: Domain) -> Regrade:
-    """Grades stored attempts again, and returns how many outcomes differ."""
+    """Grades stored attempts again with the domain's grader. Returns counts and all differences."""
     checked = skipped = 0
     differences: list[Difference] = []
     for rollout in rollouts:

@@ -36,7 +36,7 @@ _PRIMARY_CODE_MASK: Final = 0xFF  # extended codes carry the detail in the highe
 
 
 class Journal:
-    """An open SQLite file. `transaction()` writes and `rows()` reads."""
+    """The SQLite file of a ledger. `transaction()` writes and `rows()` reads."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path

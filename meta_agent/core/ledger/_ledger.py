@@ -40,7 +40,7 @@ from meta_agent.core.ledger.kinds import Kind
 
 
 class Ledger(Purse):
-    """One ledger file, opened by its one owner or by a reader."""
+    """A workspace's journal of steps, events, runs and spending. One process owns it at a time."""
 
     def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
         super().__init__(journal)
@@ -78,7 +78,7 @@ class Ledger(Purse):
 
     @property
     def folder(self) -> Path:
-        """Returns the folder of the ledger, which is the workspace's place today."""
+        """Returns the absolute path of the folder that holds the ledger's file."""
         return self._journal.path.parent.resolve()
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class Ledger(Purse):
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
-        """Returns the hash chain's digest up to this step, or None if it is not in the chain."""
+        """Returns the hash chain's digest after this step, or None if the chain lacks the step."""
         if not self._journal.has("chain"):
             return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
@@ -199,7 +199,7 @@ class Ledger(Purse):
         )
 
     def broken(self) -> str | None:
-        """Recomputes the hash chain. Returns the key of the first changed step, or None."""
+        """Recomputes the hash chain. Returns the key of the first step that differs, or None."""
         if not self._journal.has("chain"):
             return None
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
@@ -222,7 +222,7 @@ class Ledger(Purse):
         return live_owner(self._journal.path)
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Returns the steps of a run or a kind, in the order in which they first began."""
+        """Returns all steps, or those of a run or a kind, in the order of their first beginning."""
         where, arguments = _filter(run=run, kind=kind)
         return [
             Step.parse(row)
@@ -248,7 +248,7 @@ class Ledger(Purse):
         return number
 
     def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
-        """Returns the events of a run or a kind, oldest first."""
+        """Returns all events, or those of a run or a kind, oldest first."""
         where, arguments = _filter(run=run, kind=kind)
         rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", arguments)
         return [Event.parse(row) for row in rows]

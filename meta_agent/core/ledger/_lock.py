@@ -98,7 +98,10 @@ class StepLocks:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Holds `key` for the block, once other threads are done. Raises if this thread has it."""
+        """Locks the step `key` for the block, once no other thread has it.
+
+        Raises IntegrityError if this thread has it already.
+        """
         me = threading.get_ident()
         with self._guard:
             if self._owners.get(key) == me:

@@ -33,7 +33,7 @@ _Spent = tuple[str, int, int, int, int, int, int]
 
 
 class Purse:
-    """The part of a ledger that records money and tokens."""
+    """The part of a ledger that records the money and tokens that model calls cost."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -53,7 +53,7 @@ class Purse:
         max_usd: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        """Replaces the cap of a run, or of one role in it. None means no cap."""
+        """Sets the cap on a run's spending, or on one role of model calls. None means no cap."""
         cap = None if max_usd is None else math.floor(max_usd * _NANO)
         with self._journal.transaction() as db:
             db.execute(
@@ -61,7 +61,7 @@ class Purse:
             )
 
     def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
-        """Reserves a call's worst case and returns the reservation's number.
+        """Reserves the most that a model call may cost. Returns the reservation's number.
 
         `usd=None` means that the price is unknown. Raises BudgetError, and reserves nothing, if a
         cap would be crossed.
@@ -80,7 +80,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed. Raises IntegrityError if it is not open."""
+        """Replaces a reservation by the billed amount. Raises IntegrityError if it is not open."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -108,13 +108,13 @@ class Purse:
                 )
 
     def open_reservations(self, run: str | None = None) -> frozenset[int]:
-        """Returns the reservations of calls that are under way, or were cut short by a crash."""
+        """Returns the numbers of reservations for calls under way, or cut short by a crash."""
         query = "SELECT id FROM spend WHERE run = ? AND NOT settled"
         rows = self._journal.rows(query, (self._named_run(run),))
         return frozenset(cast("int", row[0]) for row in rows)
 
     def spend(self, run: str | None = None) -> dict[str, Spend]:
-        """Returns what each role of a run has spent and still has reserved."""
+        """Returns what a run has spent and still has reserved, by role."""
         rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (self._named_run(run),)))
         return {
             role: Spend(usd / _NANO, tokens, open_usd / _NANO, open_tokens, calls, unpriced)

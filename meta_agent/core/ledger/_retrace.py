@@ -57,16 +57,16 @@ class RetracedLedger(Ledger):
         return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
-        """Returns a step if it was recorded by the moment that is retraced, else None."""
+        """Returns a recorded step if the repeated run has come that far, else None."""
         step = super().step(key)
         return step if step and self._was_there(step) else None
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Returns the steps that were recorded by the moment that is retraced."""
+        """Returns the recorded steps up to the point that the repeated run has reached."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
-        """Returns a step whenever it was recorded, or None if there is none."""
+        """Returns a recorded step, even if the repeated run has not come that far, or None."""
         return super().step(key)
 
     def _was_there(self, step: Step) -> bool:

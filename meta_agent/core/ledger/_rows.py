@@ -22,7 +22,10 @@ DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One durable step. `finished_at` is None while it is in flight or was cut short."""
+    """One recorded step of a run: what was to be done (`intent`), and its outcome.
+
+    `finished_at` is None while the step is in flight or was cut short.
+    """
 
     seq: int
     key: str
@@ -43,7 +46,7 @@ class Step:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Parses a row of `QUERY`."""
+        """Returns the step in a row that the SQL query `QUERY` selects."""
         return cls(*_decoded(row, 4, 9))
 
     @property
@@ -65,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the append-only log."""
+    """One event of a run in the append-only log. `at` is in seconds since the epoch."""
 
     seq: int
     run: str | None
@@ -77,7 +80,7 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Parses a row of `QUERY`."""
+        """Returns the event in a row that the SQL query `QUERY` selects."""
         return cls(*_decoded(row, 4))
 
     @property
@@ -104,13 +107,13 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Parses a row of `QUERY`."""
+        """Returns the run in a row that the SQL query `QUERY` selects."""
         return cls(*_decoded(row, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What one role has spent. A call without a known price counts its tokens but no usd."""
+    """What one role of model calls has spent. A call without a known price counts no usd."""
 
     usd: float
     tokens: int
@@ -127,12 +130,12 @@ def link(before: str, step: Step) -> str:
 
 
 def encode(value: object) -> str:
-    """Returns JSON text in the given order. NaN and infinities become null."""
+    """Returns a value as JSON text, its keys in their own order. NaN and infinities become null."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
 def canonical(value: object) -> str:
-    """Returns JSON text with sorted keys, so that equal values have equal text."""
+    """Returns a value as JSON text with sorted keys, so that equal values have equal text."""
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

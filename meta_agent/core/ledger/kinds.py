@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class Refused(TypedDict):
-    """A draft of a candidate that was refused before any check."""
+    """A proposer's draft of a candidate that was refused before any check, and why."""
 
     statement: str
     code: str
@@ -42,7 +42,7 @@ class Share(TypedDict):
 
 
 class Gap(TypedDict):
-    """A score that changed, and whether no diagnostic metric explains it."""
+    """A change of clean success between two versions, and whether no metric explains it."""
 
     unexplained: bool
     delta: float
@@ -62,7 +62,10 @@ class Evidence(TypedDict):
 
 
 class Proposal(TypedDict):
-    """A generation's candidates; `nothing` says why there are none, `noted` is for later."""
+    """The candidates of one generation.
+
+    `nothing` says why there are none; `noted` is the proposer's note for later generations.
+    """
 
     generation: int
     candidates: list[str]
@@ -101,7 +104,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """The result of one look at the comparison of a claimed change with the start."""
+    """The result of one look at a claim: the search's result against the start so far."""
 
     candidate: str
     split: str
@@ -201,7 +204,7 @@ class Stored(TypedDict):
 
 
 class Commit(TypedDict):
-    """The commit at which a branch or a run is."""
+    """A record that holds a commit, such as the one that `main` was moved to."""
 
     commit: str
 
@@ -239,7 +242,7 @@ class Half(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """Which files write a kind of step, under which keys, and the type of its outcome.
+    """How a kind of step is recorded: its key, the files that write it, and its outcome's type.
 
     If `outcome` is None, the file that writes it defines the record.
     """

@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class Wait:
-    """One wait for something outside this process. Times are seconds since the epoch."""
+    """One wait for something outside this process. Times are in seconds since the epoch."""
 
     kind: str  # a `Kind`; a reader takes other words from other versions
     subject: str
@@ -72,7 +72,7 @@ class Wait:
 
     @property
     def patience_sec(self) -> float:
-        """Returns how long it may be silent before it counts as stalled."""
+        """Returns after how many seconds without progress this wait counts as stalled."""
         expected = self.limit_sec * LIMIT_SHARE
         if self.usual_sec is not None:
             expected = self.usual_sec * TIMES_THE_USUAL
@@ -83,7 +83,7 @@ class Wait:
 
     @classmethod
     def parse(cls, row: JSON) -> Self:
-        """Parses what `to_json` returned. Raises ValueError, TypeError or KeyError otherwise."""
+        """Parses what `to_json` made. Raises ValueError, TypeError or KeyError for other rows."""
         usual = row["usual_sec"]
         return cls(
             kind=str(row["kind"]),
@@ -99,17 +99,17 @@ class Wait:
 
 
 class Waits(NamedTuple):
-    """What the process of a run last wrote about its waits."""
+    """The waits that the process of a run last wrote to the run's workspace, and when."""
 
     waits: tuple[Wait, ...] = ()  # the one with the longest silence first
     written_at: float | None = None  # None: nothing was written
 
     @classmethod
     def read(cls, folder: Path, run: str, owner: str | None) -> Self:
-        """Returns the waits of a run; none if its file is missing, damaged or of another process.
+        """Reads the waits of a run; none if the file is missing, damaged or of another process.
 
-        `owner` is the process that works in this workspace now. If there is none, the last words of
-        the process that died are returned.
+        `owner` is the id of the process that works in this workspace now. Without one, the waits
+        that a dead process wrote last are returned.
         """
         try:
             row = json.loads(read_small(folder / FILE, _MOST_BYTES) or "{}")
@@ -121,9 +121,10 @@ class Waits(NamedTuple):
 
 
 def stalled(waits: Sequence[Wait], recorded_at: float, now: float) -> Wait | None:
-    """Returns the wait that holds a run up, or None.
+    """Returns the stalled wait with the longest silence, or None.
 
-    It is silent beyond its patience, and the run has recorded nothing for as long.
+    A wait is stalled if it made no progress, and the run recorded nothing, within its patience.
+    `recorded_at` is the time of the run's last record.
     """
     beyond = (wait for wait in waits if now - max(wait.moved_at, recorded_at) > wait.patience_sec)
     return min(beyond, key=lambda wait: wait.moved_at, default=None)
@@ -144,7 +145,8 @@ def waiting(
 ) -> Iterator[Wait]:
     """Announces that this thread waits, for as long as the block lasts.
 
-    Waits with the same kind and `group` are compared with each other.
+    `limit_sec` is when the caller gives up; `advice` and `command` are for people. The usual length
+    is learnt from waits of the same kind and `group`.
     """
     now, number, name = time.time(), next(_numbers), f"{kind} {group}"
     wait = Wait(kind, subject[:200], limit_sec, advice, command, now, now)
@@ -161,7 +163,7 @@ def waiting(
 
 
 def moved(progress: str = "") -> None:
-    """Says that the innermost wait of this thread makes progress. Does nothing outside a wait."""
+    """Records progress of this thread's innermost wait. Does nothing outside a wait."""
     if (current := _innermost.get()) is None:
         return
     wait, name = current
@@ -174,9 +176,9 @@ def moved(progress: str = "") -> None:
 
 
 def owe(wait: Wait, answers: int) -> None:
-    """Adds to the answers that this process owes; a negative number takes away what was answered.
+    """Adds to the answers that this process owes the other side; a negative number subtracts.
 
-    The other side's silence counts from the last answer on.
+    The other side's silence counts anew from this call.
     """
     with _lock:
         wait.owed = max(0, wait.owed + answers)
@@ -184,9 +186,9 @@ def owe(wait: Wait, answers: int) -> None:
 
 
 def open_waits(now: float) -> list[Wait]:
-    """Returns the waits of this process that last longer than a beat, the most silent first.
+    """Returns this process's waits of over `BEAT_SEC` seconds, the longest silent first.
 
-    Waits of which the other side waits for this process are left out.
+    Waits whose other side waits for an answer of this process are left out.
     """
     with _lock:
         waits = [replace(wait, usual_sec=_usual.get(name)) for wait, name in _open.values()]
@@ -198,10 +200,10 @@ def open_waits(now: float) -> list[Wait]:
 
 
 class Watch:
-    """Writes the waits of this process to the workspace of a run, until `close`.
+    """A thread that writes this process's waits to a run's workspace every second, until `close`.
 
-    `tell` gets a wait that holds the run up, or that lasts and makes progress. It gets the same
-    wait again when twice the time has passed.
+    It calls `tell` with a wait that is stalled, or that lasts and makes progress. It repeats a wait
+    only after about twice the time.
     """
 
     def __init__(self, ledger: Ledger, run: str, tell: Callable[[Wait], None]) -> None:
@@ -213,7 +215,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the watch and deletes the file: what is over is in the ledger."""
+        """Ends the thread and deletes the file of waits."""
         self._closed.set()
         self._thread.join()
         with suppress(OSError):
