@@ -33,7 +33,7 @@ _CPU_CACHE_VARIABLE: Final = "VLLM_CPU_KVCACHE_SPACE"
 
 
 class Seats(NamedTuple):
-    """The GPUs that a run's engines and trainings use.
+    """The GPUs of a run's engines (its vLLM servers) and trainings, and an engine's memory there.
 
     Without `devices` the engines run on the CPU.
     """
@@ -72,9 +72,9 @@ def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> E
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Gives the engines the last GPUs and trainings the others; a single GPU is shared by both.
+    """Returns which GPUs engines and trainings use: engines the last ones, trainings the others.
 
-    Raises ConfigError if there are too few GPUs.
+    A single GPU is shared by both. Raises ConfigError if there are too few GPUs.
     """
     gpus = [gpu for gpu in gpus_seen if gpu.name]
     each, engine_gpus = config.gpus_per_engine, config.engines * config.gpus_per_engine

@@ -106,7 +106,7 @@ class ChildPolicies:
 
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
-        """Lends a child process that nobody else uses.
+        """Lends an idle child process, or a new one if all are busy.
 
         If the `with` block raises, the child is ended.
         """
@@ -129,10 +129,10 @@ class ChildPolicies:
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """Lends the gateway that samples rollouts, and the publisher that gives it new weights.
+        """Lends the gateway that samples a training's rollouts, and the publisher of new weights.
 
-        That is the training child without a publisher, or a second
-        child if rollouts are made ahead.
+        The gateway is `child` and has no publisher. If rollouts are made ahead, a second child
+        is the gateway.
         """
         if not child.settings.max_staleness:
             yield child, None

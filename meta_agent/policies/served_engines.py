@@ -58,7 +58,7 @@ class _Post(NamedTuple):
 
 
 class EnginePolicies(ChildPolicies):
-    """Policies that engines (vLLM servers) sample and that child processes train."""
+    """A pool of engines (vLLM servers) that sample policies, and of children that train them."""
 
     lock_step = False
 

@@ -36,7 +36,7 @@ def require_trackers(names: Sequence[str]) -> None:
 def listening(
     place: Place, names: Sequence[str], url: str | None, warn: Callable[[str], None]
 ) -> Iterator[_Tell]:
-    """Starts the trackers and the URL. Yields a function that sends each of them an event.
+    """Starts the trackers and the URL's listener. Yields a function that sends each one an event.
 
     At the end it waits up to `PATIENCE_SEC` for each. `warn` receives their errors.
     """

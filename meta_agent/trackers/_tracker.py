@@ -30,24 +30,24 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """Returns a run's place with those settings that name no path, address or file."""
+        """Returns a run's place with the settings of `config` that hold no path or address."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """Sends the numbers of one run to an experiment tracker. A single thread calls it."""
+    """The interface of an experiment tracker, to which one run's numbers are sent by one thread."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
-        """Records numbers of a training, which `series` names; None stands for the search."""
+        """Records the numbers of a step. `series` names a training; None stands for the search."""
         ...
 
     def close(self) -> None:
-        """Ends all runs that it opened in the tracker."""
+        """Ends all runs that this object opened in the tracker."""
         ...
 
 
 class PerSeries(ABC):
-    """A tracker whose client has a separate run for each training, and one for the search."""
+    """Base of trackers whose client has a separate run for each training and one for the search."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -89,5 +89,5 @@ def open_tracker(name: str, place: Place) -> Tracker:
 
 
 def by_trl(values: Mapping[str, float]) -> dict[str, float]:
-    """Returns a training's numbers under the names that TRL's own trackers use."""
+    """Returns a training's numbers under TRL's names for them, each with the prefix `train/`."""
     return {f"train/{TRL_NAMES.get(name, name)}": value for name, value in values.items()}

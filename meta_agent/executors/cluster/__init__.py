@@ -34,7 +34,7 @@ def open_cluster(
     Args:
         cpus: processors that a unit takes of its node.
         gpus: GPUs that a unit takes, if the cluster has any.
-        build: `module:function` that makes a node's apparatus from `settings`.
+        build: `module:function` that makes what runs units on a node, from `settings`.
         shared: a folder that all nodes see at this path.
         tell: receives messages about nodes.
         stopping: once it returns True, trainings that can save their state save it and end.
@@ -61,7 +61,7 @@ def open_cluster(
 
 
 def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
-    """Returns how many units each node at a Ray address has room for, by the node's id."""
+    """Returns how many units (trainings or evaluations) fit on each node, by the node's id."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
         return cluster.room(needs)

@@ -40,7 +40,10 @@ class Place:
         self._ray, self._actor, self.node = ray, actor, node
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
-        """Returns the node's versions and hashes. Raises PlaceLost if it cannot be reached."""
+        """Returns the node's versions and hashes; `probe` is a file that all nodes must see.
+
+        Raises PlaceLost if the node cannot be reached.
+        """
         with _lost(self._ray):
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
@@ -56,7 +59,7 @@ class Place:
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the work's metric rows after the first `count`."""
+        """Returns the work's metric rows after the first `count`, each with its step."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
@@ -104,7 +107,7 @@ class Cluster:
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:
-        """Returns how many places each living node has room for, by the node's id."""
+        """Returns how many places (actors with these needs) fit on each living node, by its id."""
         needed = {name: count for name, count in needs._asdict().items() if count}
         return {
             node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in needed.items()))

@@ -59,7 +59,7 @@ _LOOK_SEC: Final = 1.0
 
 
 class Reached(Protocol):
-    """A place on a node that runs units of work, as `_ray.Place` implements it."""
+    """The interface of a place: an actor on a node, which runs units of work (`_ray.Place`)."""
 
     node: str
 
@@ -71,7 +71,7 @@ class Reached(Protocol):
 
 
 class Nodes(Protocol):
-    """A cluster's nodes, as `_ray.Cluster` implements them."""
+    """The interface of a cluster's nodes, on which places (actors) are started (`_ray.Cluster`)."""
 
     def room(self, needs: Needs) -> dict[str, int]: ...
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Reached: ...
@@ -79,9 +79,9 @@ class Nodes(Protocol):
 
 
 class ClusterExecutor:
-    """Runs units of work on the nodes of a cluster, and repeats those whose node was lost.
+    """Runs units of work (trainings, evaluations) on a cluster, and repeats those of a lost node.
 
-    A node calls `build(settings)` to make its apparatus.
+    Each node calls `build(settings)` to make the object that runs its units.
     """
 
     def __init__(
@@ -117,9 +117,10 @@ class ClusterExecutor:
             )
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """Runs a unit of work and returns its outcome. Its files are at `outputs` then.
+        """Runs a unit of work with the harness `tree` and returns its outcome.
 
-        Raises the unit's error, or InfrastructureError if the shared folder is gone.
+        Its files go to `outputs`, its metrics to `report`. Raises the unit's error, or
+        InfrastructureError if the shared folder is gone.
         """
         try:
             return self._run(unit, tree, outputs, report)
@@ -312,7 +313,7 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Returns the facts that differ, in words; empty if all agree."""
+    """Returns text on the facts (versions, hashes) that differ between two machines, or ""."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 

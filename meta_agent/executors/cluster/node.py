@@ -64,7 +64,7 @@ def facts(domain: Domain, probe: Path) -> dict[str, str]:
 
 
 def image_facts(images: Mapping[str, str]) -> dict[str, str]:
-    """Returns facts about sandbox images, by name: the image's id, or why it is missing."""
+    """Returns facts to compare between machines: each sandbox image's id, or why it is missing."""
     return {f"image {name}": held for name, held in images.items()}
 
 
@@ -76,7 +76,10 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """Runs units of work on a node. `build` is `module:function` and is called with `settings`."""
+    """Runs units of work on a node, by the object that `build` (`module:function`) makes.
+
+    The function is called with `settings`.
+    """
 
     def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")
@@ -92,16 +95,16 @@ class Node:
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
-        """Returns the metric rows after the first `count`.
+        """Returns the unit's metric rows after the first `count`, each with its step.
 
         Any answer shows that the node is alive.
         """
         return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:
-        """Runs the unit of work in a folder.
+        """Runs the unit of work that the folder's `unit.json` describes.
 
-        Returns the SHA-256 of the `result.json` that it writes.
+        Returns the SHA-256 of the `result.json` that it writes there.
         """
         self._rows.clear()
         place = Path(folder)
@@ -139,7 +142,7 @@ class Node:
 
 
 def error_to_json(error: MetaAgentError) -> JSON:
-    """Returns an error of this package as JSON, in which it travels to the driver."""
+    """Returns an error of this package as JSON, so that a node can send it to the driver."""
     more = {name: getattr(error, name) for name in ("kind", "reason") if hasattr(error, name)}
     name = type(error).__name__
     return {"type": name, "message": str(error), "hint": error.hint, "more": more}

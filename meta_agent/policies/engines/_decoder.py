@@ -27,7 +27,7 @@ _LEAST_ROOM: Final = 64
 
 
 class Decoder:
-    """The sampling copy of a causal language model of transformers."""
+    """Samples from a transformers causal language model by a copy that shares its weights."""
 
     def __init__(self, model: Any, *, bfloat16: bool) -> None:
         self._model, self._bfloat16 = model, bfloat16
@@ -60,7 +60,7 @@ class Decoder:
             yield
 
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
-        """Reads one context per row.
+        """Reads one context (a sequence of token ids) per row.
 
         Returns the next token's logits `[rows, vocabulary]`, the padding mask
         `[rows, tokens]`, and the cache.

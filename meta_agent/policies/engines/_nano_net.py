@@ -83,7 +83,7 @@ def supports(config: Any) -> bool:
 
 
 class NanoNet:
-    """A Qwen3 forward pass that reads another module's parameters in place."""
+    """The forward pass of a Qwen3 model, which reads the parameters of another module in place."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -107,7 +107,7 @@ class NanoNet:
         return Cache(len(self._layers), self.kv_heads * self.head_dim)
 
     def refresh(self) -> None:
-        """Takes the module's parameters over again if something replaced their storage."""
+        """Reads the module's parameters again if something replaced their storage."""
         if not all(_is_view(layer, block) for layer, block in self._pairs()):
             self._fuse()
 

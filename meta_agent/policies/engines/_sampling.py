@@ -48,7 +48,7 @@ class Knobs(NamedTuple):
 
     @classmethod
     def of(cls, requests: Sequence[GenerateRequest]) -> Knobs:
-        """Returns the sampling settings of these requests, one row each."""
+        """Returns the sampling settings that the requests state, one row for each request."""
         temperature = torch.tensor([[r.temperature] for r in requests], dtype=torch.float32)
         top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float32)
         truncates, greedy = bool((top_p < 1).any()), bool((temperature <= 0).any())
@@ -71,13 +71,13 @@ It ends the model call by raising an exception.
 
 
 def watch_nothing(rows: int, tokens: int) -> None:
-    """Does nothing: a `Watch` that lets every model call run to its end."""
+    """Does nothing: the default callback between two tokens, which never ends a model call."""
 
 
 class Draws:
-    """The sampled tokens of a batch of calls, and which of its rows still sample.
+    """Samples the replies to a batch of requests, one token for every live row in each step.
 
-    All rows get their next token in the same step.
+    A row is live until it samples a stop token or has as many tokens as its budget allows.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Draws:
         return list(zip(self._ids, self._logprobs, strict=True))
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
-        """Samples one token for each live row (one that has not stopped) and returns the tokens.
+        """Samples one token for each live row and returns the tokens.
 
         Sets `going`: True for each live row that samples on.
         """

@@ -20,7 +20,10 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(slots=True)
 class TokenSession:
-    """The token ids of a rollout's current segment, and a mask of the sampled ones."""
+    """The token ids of a rollout's conversation so far, with a mask of the sampled ones.
+
+    If a call changes earlier messages, the ids begin anew: a new segment.
+    """
 
     text: str = ""  # rendered and sampled text, in the order of `ids`
     ids: list[int] = field(default_factory=list)
@@ -32,7 +35,10 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Returns the tokens that a rendered conversation adds, without changing the session."""
+        """Returns the tokens that a rendered conversation adds, without changing the session.
+
+        `encode` turns text into token ids.
+        """
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])
@@ -65,7 +71,7 @@ class TokenSession:
     def record(self) -> TokenRecord | None:
         """Returns the tokens up to the last sampled one, with mask and log-probabilities.
 
-        Returns None if nothing was sampled.
+        Returns None if no token was sampled.
         """
         end = _last_one(self.mask)
         if end == 0:

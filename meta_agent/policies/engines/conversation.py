@@ -50,7 +50,10 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the request's new messages, or None if it does not continue the conversation."""
+        """Returns the request's messages after the last reply.
+
+        Returns None if the request does not continue the conversation.
+        """
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -127,7 +130,10 @@ class Rendering:
         return ids[1:] if ends_again else ids
 
     def require(self, role: str, called: str = "") -> None:
-        """Raises ValueError if the template cannot append a message of this role, or omits it."""
+        """Raises ValueError if the template cannot append a message of this role, or omits it.
+
+        `called` names the tool that the reply before it called; empty: none.
+        """
         if (role, bool(called)) in self._heard:
             return
         word = _MARK[::-1]

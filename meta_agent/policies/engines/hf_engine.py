@@ -52,7 +52,10 @@ class HfEngine:
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Returns the next reply of each of these rollouts, in the order of the requests."""
+        """Returns the next reply of each of these rollouts, in the order of the requests.
+
+        `watch` is called between two tokens; an error that it raises ends the call.
+        """
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
@@ -118,9 +121,10 @@ def _closed_up(going: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
-    """Returns the object that holds all conversations with a model, made from its folder's files.
+    """Returns an object that holds all conversations with a model.
 
-    Raises ConfigError if the model's chat template cannot append a turn.
+    Arguments are the model's tokenizer, generation config and config. Raises ConfigError if its
+    chat template cannot append a turn.
     """
     rendering = Rendering(tokenizer, stop_ids(generation, tokenizer))
     try:

@@ -49,13 +49,16 @@ class NanoEngine:
         self._slots: dict[str, int] = {}
 
     def refresh(self) -> None:
-        """Takes the model's parameters over again if a trainer replaced their storage."""
+        """Reads the model's parameters again if a trainer replaced their storage."""
         self._net.refresh()
 
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Returns the next reply of each of these rollouts, in the order of the requests."""
+        """Returns the next reply of each of these rollouts, in the order of the requests.
+
+        `watch` is called between two tokens; an error that it raises ends the call.
+        """
         replies: list[GenerateReply | None] = [None] * len(requests)
         calls = []
         for index, request in enumerate(requests):

@@ -72,7 +72,7 @@ def write_nano(model: Any, directory: Path) -> None:
 
 
 def write_policy(model: Any, tokenizer: Any, directory: Path) -> None:
-    """Writes a causal language model and its tokenizer into a directory; shared weights once."""
+    """Writes a causal language model and its tokenizer into a directory, tied weights only once."""
     save_file(_own_tensors(model), directory / "model.safetensors", metadata={"format": "pt"})
     model.config.architectures = [type(model).__name__]  # vLLM and TRL's reference model ask for it
     model.config.save_pretrained(directory)

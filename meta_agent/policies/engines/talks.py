@@ -32,13 +32,16 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens to sample from, or the finished reply if the context has no room."""
+        """Returns the tokens that an engine samples from for this request.
+
+        If the context has no room for a token, it returns a finished reply instead.
+        """
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply that the sampled tokens make; the last one may be a stop token."""
+        """Returns the reply made of the sampled token ids; the last one may be a stop token."""
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
@@ -50,7 +53,7 @@ class Talks(Protocol):
 
 
 class NanoTalks:
-    """Conversations with a nano policy: each message is a line, each character a token."""
+    """Conversations with nano policies (tiny models): a message is a line, a character a token."""
 
     stops = frozenset({nano.EOS_ID})
 

@@ -28,7 +28,7 @@ _NOTHING = Load(0, 0, 0, 0, 0, 0)
 
 
 class Engine(Protocol):
-    """A running model server to which a replica sends calls."""
+    """A running model server to which a `Replica` sends calls."""
 
     routes: Routes
 
@@ -66,7 +66,7 @@ class Patience(NamedTuple):
 
 
 class Replica:
-    """Keeps one engine running and sends calls to it.
+    """Keeps one engine (a vLLM server) running, replaces it if it fails, and sends calls to it.
 
     `start` starts an engine; `join` loads the current version into it and calls `serve`.
     """
@@ -111,7 +111,7 @@ class Replica:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many calls are in progress, and how many are allowed at once."""
+        """Returns how many model calls are in progress, and how many are allowed at once."""
         with self._changed:
             return self._calls, self._window
 
@@ -170,7 +170,7 @@ class Replica:
             return self._engine.routes if self._engine and self._up else None
 
     def serve(self, engine: Engine) -> None:
-        """Sends all further calls to this engine, which has the current version loaded."""
+        """Sends all further calls to an engine that has loaded the current policy version."""
         with self._changed:
             self._engine, self._window, self._last = engine, FIRST_WINDOW, _NOTHING
             self._up, self._ever, self._allayed = True, True, self._doubts
@@ -282,7 +282,10 @@ class Replica:
 
 
 def next_window(window: int, load: Load, preempted: float) -> int:
-    """Returns how many calls an engine may have at once, computed from its last load report."""
+    """Returns how many calls an engine may have at once, by its last load report.
+
+    `window` is the number so far; `preempted` is the counter in the report before.
+    """
     running = max(1, int(load.running))
     if load.preempted > preempted or load.cache > FULL_CACHE:
         return max(1, min(window, running * 3 // 4))

@@ -58,7 +58,7 @@ class Drawn(NamedTuple):
 
 
 class Load(NamedTuple):
-    """An engine's load now, and its counters since it started."""
+    """An engine's calls and cache use now, and its counters of calls and tokens since its start."""
 
     running: float
     waiting: float
@@ -69,7 +69,7 @@ class Load(NamedTuple):
 
 
 class Routes:
-    """Sends requests to one engine."""
+    """HTTP requests to one engine (a vLLM server), over its Unix socket."""
 
     def __init__(self, at: Path, key: str) -> None:
         self._at, self._key = at, key
@@ -90,9 +90,9 @@ class Routes:
         stops: Collection[int],
         timeout_sec: float,
     ) -> Drawn:
-        """Samples one reply. Its seed depends only on the request, not on the order of calls.
+        """Samples one reply with the served model named `model`; `stops` are ids that end a reply.
 
-        Raises ProviderError on failure.
+        Its seed depends on the request alone, not on the order of calls. Raises ProviderError.
         """
         body = {
             "model": model,
@@ -139,7 +139,7 @@ class Routes:
             raise _failure("server", "it did not clear the cache of its earlier weights")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
-        """Makes the engine load an adapter.
+        """Makes the engine load an adapter. Raises ProviderError on failure.
 
         The name must be new, since vLLM caches prefixes by name.
         """

@@ -37,7 +37,7 @@ class _Seat(NamedTuple):
 
 
 class Fleet:
-    """Several engines that serve the same policy version.
+    """Several engines (vLLM servers) that serve the same policy version.
 
     The constructor starts `count` engines side by side and waits until all serve `served`.
     """
@@ -69,7 +69,7 @@ class Fleet:
             raise
 
     def draw(self, prompt: Asked, request: GenerateRequest, stops: Collection[int]) -> Drawn:
-        """Samples one reply of a rollout, all of whose calls use the same engine and version.
+        """Samples one reply of a rollout. All calls of a rollout use the same engine and version.
 
         Raises ProviderError if the engine fails.
         """
@@ -78,17 +78,17 @@ class Fleet:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Frees the places of finished rollouts on their engines."""
+        """Ends the binding of finished rollouts to their engines; `keys` names the rollouts."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
                     seat.replica.seats -= 1
 
     def publish(self, served: Served) -> Served:
-        """Switches all engines to a version and returns the version that they serve afterwards.
+        """Switches all engines to a policy version, and returns the version that they serve then.
 
-        That is the earlier version if an engine refused the adapter. An engine that is just
-        starting joins with the version that is current then.
+        This is the earlier version if an engine refused the new adapter. An engine that is just
+        starting loads the version that is current once it is up.
         """
         with self._lock:
             if served.adapter is not None:

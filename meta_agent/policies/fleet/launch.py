@@ -28,7 +28,7 @@ _LIVE_ADAPTERS = 2
 
 @dataclass(frozen=True, slots=True)
 class VllmLaunch:
-    """The settings of a fleet's engines. Calling it starts one engine."""
+    """The settings of a fleet's engines (vLLM servers). A call of this object starts one engine."""
 
     logs: Path
     context_tokens: int
@@ -72,7 +72,7 @@ def processors(engines: int, cores: int) -> dict[str, str]:
 
 
 class VllmEngine:
-    """One running vLLM server. The constructor starts it and waits until it is healthy."""
+    """One running vLLM server on a Unix socket. The constructor starts it and waits for it."""
 
     def __init__(self, argv: Sequence[str], variables: dict[str, str], log: Path) -> None:
         key = secrets.token_hex(16)

@@ -26,7 +26,7 @@ POLL_SEC = 0.2
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command until it ends or the starter's pipe does; returns the exit code."""
+    """Runs a server's command until it ends or the starter's pipe does; returns an exit code."""
     guard = os.fork()
     if guard:
         return os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) & 0xFF
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Waits `POLL_SEC` at most and returns True if the starter's pipe has ended."""
+    """Returns True if the starter closed its pipe or died; waits for that `POLL_SEC` at most."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 
@@ -59,7 +59,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Asks the server's process group to end, then kills it and every process it left behind."""
+    """Sends SIGTERM to the server's process group, then kills it and all that it left behind."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():

@@ -22,7 +22,7 @@ class SpokenError(ValueError):
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """Returns the scaffold's messages with only the fields of a chat.
+    """Returns the scaffold's messages with only the fields that a chat model takes.
 
     Raises SpokenError if they are malformed.
     """

@@ -41,7 +41,7 @@ class ApiGateway:
     """Asks a frozen model for replies and records the calls under a label; implements `Gateway`.
 
     Args:
-        client: asks, pays and records.
+        client: sends requests, records and pays them.
         model: the model string that the client resolves.
         label: names the measurement in the record; the same whenever it is repeated.
         policy: the name of the policy in rollouts; by default the model string.
@@ -228,7 +228,10 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Adds one reply's tokens to those of its rollout. None means that the rollout has none."""
+        """Adds a reply's tokens to those of the rollout `key`.
+
+        If `tokens` is None, the whole rollout has no row of tokens.
+        """
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)

@@ -176,14 +176,17 @@ def _command(
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """Returns the command line that starts a vLLM server, without the address it listens on."""
+    """Returns the command that starts a vLLM server, without the address that it listens on.
+
+    `context` is the most tokens of a conversation.
+    """
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
     return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
 
 
 def cpu_options(context: int, sequences: int) -> list[str]:
-    """Returns vLLM's options for a machine without GPU.
+    """Returns vLLM's options for a machine without GPU, for `sequences` calls at once.
 
     Prompts are read whole, since vLLM 0.32 crashes on the CPU if a seeded request's
     prompt is read in several chunks.
@@ -193,7 +196,7 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 
 
 def window_of(config: JSON) -> int:
-    """Returns how many tokens the model can read, by its `config.json`.
+    """Returns the model's context length in tokens from its `config.json`.
 
     The number is huge if the file names no limit.
     """
@@ -205,9 +208,9 @@ def window_of(config: JSON) -> int:
 
 
 def settings(key: str) -> dict[str, str]:
-    """Returns the server's environment variables.
+    """Returns the server's environment variables, which include its API key.
 
-    They include the key, because anybody on the machine can read a command line.
+    Anybody on the machine can read a command line, so the key is not there.
     """
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (

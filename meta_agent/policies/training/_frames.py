@@ -21,11 +21,11 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class FrameError(Exception):
-    """Raised when a frame is too long or not JSON. The host then ends the child."""
+    """Raised when a frame (a message on the pipe) is too long or not JSON."""
 
 
 class FrameChannel:
-    """Sends and receives frames over two file descriptors that nobody else uses."""
+    """Sends and receives frames (JSON messages) over two file descriptors that nobody else uses."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
@@ -56,7 +56,7 @@ class FrameChannel:
     def receive(self, timeout_sec: float | None = None) -> JSON:
         """Reads one frame and returns its JSON value.
 
-        Raises FrameError, EOFError or TimeoutError.
+        Raises FrameError, EOFError, or TimeoutError at the deadline.
         """
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))

@@ -60,7 +60,7 @@ from meta_agent.policies.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
-    """What can be done with a trainer between two steps: save its state, or write a checkpoint."""
+    """What can be done with a waiting trainer: save its state, or write a checkpoint."""
 
     seal: Callable[[], None]
     write: Callable[[Path], object]  # its weights, as a checkpoint
@@ -205,10 +205,10 @@ def train(
     emit: Callable[[JSON], None],
     ranks: Ranks | None = None,
 ) -> tuple[str, Path]:
-    """Trains the loaded policy and writes its checkpoint. The policy must be loaded anew after it.
+    """Trains the loaded policy, writes its checkpoint, and returns its identity and folder.
 
-    Returns the checkpoint's identity and folder. All ranks call this; the
-    identity is empty on all but rank 0.
+    `ask` gets rollouts from the host, `emit` sends it metrics. All ranks call this; the identity
+    is empty on all but rank 0. The policy must be loaded anew afterwards.
     """
     ranks = ranks or Ranks()
     with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
@@ -375,7 +375,7 @@ def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
 
 
 def write_whole(checkpoint: Path, target: Path) -> None:
-    """Merges an adapter's checkpoint into its base, and writes the whole model in float32."""
+    """Merges a checkpoint's adapter into its base model, and writes the result in float32."""
     _quiet()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft reads what transformers renamed

@@ -71,7 +71,7 @@ def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
 
 
 def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
-    """Returns the metrics that follow from the rows, the rollouts that a step trains on.
+    """Returns the metrics (such as `dead_group_ratio`) of the rows, rollouts that a step trains on.
 
     `rows` holds the groups one after another.
     """

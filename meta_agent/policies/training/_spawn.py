@@ -92,7 +92,7 @@ class ChildProcess:
 
 
 class OtherRanks:
-    """The processes that train together with this one, which is rank 0; they count from 1."""
+    """The other processes of a training; this process is rank 0, and they count from 1."""
 
     def __init__(self, port: int, threads: int, devices: Sequence[str | None]) -> None:
         self._closed = False

@@ -227,7 +227,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @property
     def memory_words(self) -> str:
-        """Returns a phrase for errors on what is in memory: rows, tokens and size of a pass."""
+        """Returns a phrase for errors: how many rows and tokens are in memory, and in a pass."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]

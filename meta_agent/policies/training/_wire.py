@@ -122,7 +122,7 @@ class Advantages:
 
 
 def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
-    """Returns what `parser` makes of a peer's JSON.
+    """Returns what `parser` makes of JSON that the other process sent; `what` names it in errors.
 
     Raises FrameError if the JSON has another form.
     """
@@ -157,7 +157,7 @@ def request_from_json(value: JSON) -> GenerateRequest:
 
 
 def reply_to_json(reply: GenerateReply) -> JSON:
-    """Returns those fields of a reply as JSON that an engine fills in."""
+    """Returns a reply as JSON, with only the fields that an engine fills in."""
     failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
     counts = [reply.prompt_tokens, reply.completion_tokens]
     return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]

@@ -58,7 +58,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
 
 
 def settings_digest(folder: Path) -> str:
-    """Returns the SHA-256 of an adapter's settings, leaving out the place of its base model."""
+    """Returns the SHA-256 of an adapter's settings, without the name of its base model."""
     settings = {k: v for k, v in settings_of(folder).items() if k != _BASE}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
@@ -75,7 +75,7 @@ def base_name(folder: Path) -> str:
 
 
 def whole(model: Any, folder: Path) -> Any:
-    """Returns the base model with an adapter merged into it. Raises PreflightError without peft."""
+    """Returns `model` with an adapter merged into it. Raises PreflightError without peft."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -86,9 +86,9 @@ def whole(model: Any, folder: Path) -> Any:
 
 
 def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
-    """Writes the sum of a trained adapter and of the `earlier` adapter under it.
+    """Writes the adapter of a trained `model`, added to the `earlier` adapter that it started from.
 
-    Returns False and writes nothing if the two cannot be added.
+    `base` names the model under both. Returns False, writing nothing, if they cannot be added.
     """
     scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)

@@ -37,7 +37,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy's directory whose files were read and match its manifest."""
+    """A policy's directory whose files were read, with its identity and training steps."""
 
     path: Path
     kind: PolicyKind
@@ -60,8 +60,8 @@ def write_checkpoint(
 ) -> Checkpoint:
     """Writes a checkpoint: `write_files` fills a fresh directory, which then moves to `path`.
 
-    `trained` is the policy that it was trained from; an adapter's base is the one that was read
-    then, and is not read again. Raises IntegrityError if `path` exists.
+    `trained` is the policy that the training started from. Its hashes are reused for an adapter's
+    base model. Raises IntegrityError if `path` exists.
     """
     if path.exists():
         raise IntegrityError(
@@ -90,7 +90,7 @@ def write_checkpoint(
 
 @contextmanager
 def disk_full_said(path: Path) -> Iterator[None]:
-    """Turns any error of a full disk into an `InfrastructureError` that names `path`."""
+    """Turns any error of a full disk in the `with` block into an `InfrastructureError`."""
     try:
         yield
     except Exception as error:

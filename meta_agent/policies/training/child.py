@@ -52,7 +52,7 @@ class StoppedError(Exception):
 
 
 class Child:
-    """One loaded policy, and the commands that the host sends about it."""
+    """Holds one loaded policy in this process, and answers the host's commands about it."""
 
     def __init__(self, channel: FrameChannel) -> None:
         self._channel = channel
@@ -188,7 +188,7 @@ class Child:
             self._ranks.leave()
 
     def end_others(self) -> None:
-        """Ends the other ranks."""
+        """Ends the other ranks (processes) of a training."""
         if self._others is not None:
             self._others.close()
             self._others = None
@@ -234,7 +234,7 @@ class Child:
 
 
 def main() -> None:
-    """Takes over stdin and stdout for frames, then answers commands until the host is done."""
+    """Runs the policy child: it answers commands on stdin and stdout until the host is done."""
     channel = FrameChannel(os.dup(0), os.dup(1))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)

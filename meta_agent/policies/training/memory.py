@@ -34,7 +34,7 @@ _TILES = 4  # of logits: products, probabilities and their gradients
 
 
 class Shape(NamedTuple):
-    """The sizes of a model that decide its memory."""
+    """The sizes of a model from which its memory follows, such as layers and width (`hidden`)."""
 
     parameters: int
     adapted: int  # summed inputs and outputs of linear layers: an adapter's numbers per rank
@@ -94,7 +94,10 @@ def shape_of(folder: Path) -> Shape:
 
 
 def kept_tokens(shape: Shape, settings: TrainSettings) -> int:
-    """Returns the most tokens of a pass that keeps its activations for the backward pass."""
+    """Returns the most tokens in a pass for which all activations stay in memory.
+
+    A longer pass computes activations again in the backward pass.
+    """
     return _KEPT_BYTES // (_short(settings) * shape.layers * _layer(shape))
 
 
@@ -108,7 +111,7 @@ def _layer(shape: Shape) -> int:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """Returns the peak memory of a training on one of its devices; a row has at most `row` tokens.
+    """Returns the peak memory of a training on one device; a row has at most `row` tokens.
 
     If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
     says that the weights came out of a training of ours, so that they are in float32.
@@ -150,9 +153,9 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
 def require_fit(
     what: str, shape: Shape, settings: TrainSettings, *, row: int, trained: bool, available: int
 ) -> Memory:
-    """Returns the predicted memory of a training that fits into `available` bytes.
+    """Returns the predicted memory of a training. `what` names the model in errors.
 
-    Raises ConfigError with need, room, and the setting that fits if it does not.
+    Raises ConfigError if it exceeds `available` bytes; the error names a setting that fits.
     """
     needed = predict(shape, settings, row=row, trained=trained)
     if needed.total <= available:
@@ -226,7 +229,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def header_of(stream: BinaryIO) -> Mapping[str, Any]:
-    """Returns the header of a .safetensors file. Raises ValueError if it is too long."""
+    """Returns the parsed header of a .safetensors file. Raises ValueError if it is too long."""
     (length,) = struct.unpack("<Q", stream.read(8))
     if length > _HEADER_BYTES:
         raise ValueError(

@@ -181,7 +181,7 @@ class PolicyChild:
                         return self._trained(frame, job)
 
     def seal(self) -> None:
-        """Saves the trainer's state after the last step, at `TrainJob.sealed_at`.
+        """Saves the trainer's state after the last step, in the folder of `TrainJob.sealed_at`.
 
         Only `provide_rows` may call it.
         """
@@ -326,7 +326,7 @@ def _parts(rows: Sequence[T]) -> list[list[T]]:
 
 
 def place_of(policy: str | Path) -> tuple[Path, bool]:
-    """Returns a policy's folder, and whether the folder may lack a manifest.
+    """Returns the folder of a policy string, and whether the folder may lack a manifest.
 
     Raises ConfigError if the name is no policy that a child can load, and
     PreflightError if its files are missing.

@@ -64,7 +64,7 @@ MIN_EXACT = 0.95
 
 
 def never() -> bool:
-    """Returns False: the default for a run that nobody can stop."""
+    """Returns False: the default for `stopping`, with which nobody can stop a training."""
     return False
 
 
@@ -100,8 +100,8 @@ def train_policy(
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
         seal_every: steps between seals from which a killed training resumes; 0: none.
-        min_exact: raises CandidateError if a smaller share of the sampled tokens is in rows.
-        on_metrics: gets each step's row as it is measured.
+        min_exact: raises CandidateError if a smaller share of the sampled tokens is trained on.
+        on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals makes one and raises Interrupted. It
         drops rollouts in progress and finishes a step in progress.
         publisher: serves weights if the runner's gateway is not `child`. Then the child's

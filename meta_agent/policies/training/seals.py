@@ -41,16 +41,16 @@ class Sealed(NamedTuple):
 
 
 class Seals:
-    """The saved states of one training, which `facts` identify."""
+    """The saved states (seals) of one training; `facts` tell it from other trainings."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)
         self._job, self._facts = job, dict(facts)
 
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
-        """Completes the seal after `step` steps, whose weights the child has just saved.
+        """Completes the seal after `step` steps with the host's state and rollouts.
 
-        It removes all earlier seals.
+        The child has just saved the weights. All earlier seals are removed.
         """
         RolloutStore(self._rollouts(step)).write(_ROLLOUTS, rollouts)
         for place in (self._child(step), self._rollouts(step)):
@@ -62,7 +62,7 @@ class Seals:
         self._keep_only(step)
 
     def newest(self) -> Sealed | None:
-        """Returns the newest whole seal, or None. Removes incomplete seals and logs why."""
+        """Returns the newest complete seal, or None. Removes all others; logs why one is broken."""
         for step in sorted(self._steps(), reverse=True):
             try:
                 sealed = self._open(step)

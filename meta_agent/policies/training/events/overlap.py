@@ -24,19 +24,19 @@ from meta_agent.policies.training._wire import RolloutEvent
 
 
 class Publisher(Protocol):
-    """Makes a training's engines serve its current weights, which the gateway then samples from."""
+    """Makes the engines of a training serve its current weights, which sample its rollouts."""
 
     def publish(self, step: int) -> str:
-        """Makes engines serve the weights after `step` steps.
+        """Makes the engines serve the weights after `step` optimiser steps.
 
-        Returns the name of the version served.
+        Returns the name of the version that they then serve.
         """
         ...
 
 
 @runtime_checkable
 class Keeps(Publisher, Protocol):
-    """A publisher that still has the files of a stopped training's last version."""
+    """A publisher that can serve the last version of a stopped training again, from its files."""
 
     def publish_again(self, step: int) -> str | None:
         """Serves the version of `step` again and returns its name, or None if it is gone."""
@@ -52,16 +52,16 @@ class Measures(Publisher, Protocol):
 
 
 class Begun(NamedTuple):
-    """The rollouts for one event (a request of the trainer), which may still be in progress."""
+    """Rollouts for one event (the trainer's request for rollouts), which may still run."""
 
     version: int  # optimiser steps done by the weights that sample them
     result: Callable[[], list[Rollout]]  # waits for them; raises what making them raised
 
 
 class Ages(NamedTuple):
-    """How many events old the weights are that sampled each row.
+    """Which rollouts of an event are too old to train on, and metrics of their age.
 
-    `stale` returns True for a rollout that is too old to train on.
+    The age of a rollout is how many events old the weights are that sampled it.
     """
 
     stale: Callable[[Rollout], bool]
@@ -86,7 +86,7 @@ class Overlap:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts-ahead")
 
     def serve(self, step: int, *, instead: int | None = None) -> int:
-        """Serves the weights after `step` steps. Returns the step of the version then served.
+        """Serves the weights after `step` optimiser steps. Returns the step of those then served.
 
         `instead` is an older version, which is served if the publisher still has it.
         """
@@ -105,15 +105,15 @@ class Overlap:
         return later if self._most and later.step < self._steps else None
 
     def begin(self, work: Callable[[], list[Rollout]]) -> Callable[[], list[Rollout]]:
-        """Starts work on a thread. Returns a function that waits for its result."""
+        """Starts `work` on a thread. Returns a function that waits for its rollouts."""
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if the event may train on rows of this version, a number of steps."""
+        """Returns True if an event may train on rollouts by weights of `version` steps."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Raises InfrastructureError if weights of this version are too old for the event."""
+        """Raises InfrastructureError if weights of `version` steps are too old for the event."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: the engine samples "
@@ -122,7 +122,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises InfrastructureError if no rollout has tokens, which means that an engine died."""
+        """Raises InfrastructureError if a publisher's engine answered for none of the rollouts."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
@@ -133,7 +133,7 @@ class Overlap:
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
         """Returns how many events old the weights are that sampled each of these rollouts.
 
-        `version` holds for rollouts whose policy is not in `versions`.
+        For a rollout whose policy is not in `versions`, `version` is the step of its weights.
         """
 
         def age(rollout: Rollout) -> int:
@@ -152,7 +152,7 @@ class Overlap:
         )
 
     def end(self) -> None:
-        """Ends work in progress at its next model call, and waits for it."""
+        """Ends the rollouts in progress at their next model call, and waits for that."""
         self.ended = True
         self._pool.shutdown(cancel_futures=True)
 

@@ -23,7 +23,7 @@ _PACK_TOKENS: Final = 2048
 
 
 class Chunk(NamedTuple):
-    """Rows that go through the model in one pass."""
+    """Rows of tokens that go through the model together, with the positions that are scored."""
 
     ids: Tensor  # [rows, width], padded on the right
     labels: Tensor  # -100 where nothing is scored
@@ -37,8 +37,9 @@ def chunks_of(
 ) -> list[Chunk]:
     """Cuts the rows with scored tokens into chunks of similar length, longest first.
 
-    A chunk has at most `tokens` tokens, padding included; a longer row is a chunk by itself. If
-    there are few tokens, chunks are cut smaller so that every rank has one.
+    `score` marks tokens of the last `keep` columns, the completions. A chunk has at most `tokens`
+    tokens with padding; a longer row is a chunk by itself. If there are few tokens, chunks are
+    cut smaller so that each of `ranks` processes has one.
     """
     prompt_width = ids.shape[1] - keep
     prompt_lengths = attention[:, :prompt_width].sum(1)
@@ -111,7 +112,7 @@ class _Pack:
 def packed_chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts rows as `chunks_of` does, but computes a prompt once for all rows of a pack."""
+    """Cuts rows as `chunks_of` does, but rows with the same prompt share one copy of it."""
     prompt_width = ids.shape[1] - keep
     reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()
     rows_of: dict[tuple[int, ...], list[int]] = {}

@@ -20,7 +20,7 @@ from meta_agent.policies.training.child import prepare
 
 
 def main() -> NoReturn:
-    """Joins the group of ranks, and trains whenever rank 0 does. Never returns."""
+    """Joins the other ranks of a training, and trains whenever rank 0 does. Never returns."""
     prepare()
     from meta_agent.policies.training import _local
     from meta_agent.policies.training.passes.ranks import Ranks

@@ -34,7 +34,7 @@ _FOREVER: Final = timedelta(days=30)
 
 
 class Ranks:
-    """This process's number among the `count` processes that train together.
+    """This process's rank among the `count` processes that train together, and what they exchange.
 
     A single rank needs no process group.
     """
@@ -88,8 +88,8 @@ class Ranks:
     def deal(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
         """Yields this rank's share of the items: the item's index, the item, and whether it counts.
 
-        Collective operations need equally many turns of every rank. So a rank without an item
-        repeats the last one, which then does not count.
+        All ranks need the same number of turns for collective operations. A rank without an item
+        gets the last one again, which then does not count.
         """
         for start in range(0, len(items), self.count):
             at = start + self.rank
@@ -98,7 +98,7 @@ class Ranks:
 
     @contextmanager
     def draws(self, seed: int, at: int) -> Iterator[None]:
-        """Seeds a pass, so that its random draws (dropout) are the same on any rank."""
+        """Seeds pass number `at`, so that its random draws (dropout) are the same on any rank."""
         if self.count == 1:
             yield
             return
@@ -112,7 +112,7 @@ class Ranks:
 
     @staticmethod
     def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Returns a context that keeps gradients on this rank if more passes follow (`still`)."""
+        """Returns a context that leaves gradients on this rank if more passes follow (`still`)."""
         if still and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

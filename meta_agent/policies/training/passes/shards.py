@@ -15,15 +15,15 @@ from torch import Tensor
 
 
 class Shards:
-    """A model of which each rank holds a part. Rank 0 also has a whole copy to sample with."""
+    """A model's weights split among ranks. Rank 0 also has a whole copy to sample with."""
 
     def __init__(self, whole: Any | None) -> None:
         self.whole = whole  # None: elsewhere
 
     def split(self, model: Any) -> None:
-        """Cuts every weight, so that this rank keeps its part.
+        """Splits every weight of the model, so that this rank holds only its part.
 
-        A layer is whole while it is computed.
+        A layer is put together while it is computed.
         """
         from torch.distributed.fsdp import fully_shard
 
@@ -34,7 +34,7 @@ class Shards:
         fully_shard(model)
 
     def gather(self, model: Any) -> None:
-        """Copies the trained weights into the whole model. All ranks call this together."""
+        """Copies the trained weights into rank 0's whole model. All ranks call this together."""
         from torch.distributed.tensor import DTensor
 
         into = dict(self.whole.named_parameters()) if self.whole is not None else {}
@@ -47,9 +47,9 @@ class Shards:
 
     @staticmethod
     def keep_whole(optimizer: Any) -> None:
-        """Makes an optimizer save its whole state, and load its part of one.
+        """Makes an optimizer save the state of all ranks, and load its own part of such a state.
 
-        All ranks call both.
+        All ranks must save and load together.
         """
         optimizer.register_state_dict_post_hook(lambda _, state: _whole(state))
         optimizer.register_load_state_dict_pre_hook(_split_state)

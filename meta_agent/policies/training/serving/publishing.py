@@ -34,10 +34,9 @@ _UNSERVED: Final = (
 
 
 def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Served:
-    """Returns the version that engines serve for a policy's folder, as adapter or as whole weights.
+    """Returns a policy's folder as a version for engines: an adapter, or whole weights.
 
-    `scratch` is a folder for rewritten files. Raises ConfigError if
-    engines cannot serve the policy.
+    `scratch` is a folder for rewritten files. Raises ConfigError if engines cannot serve it.
     """
     rank = require_servable(folder, adapters=adapters)
     if rank:
@@ -71,7 +70,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
 
 
 class EnginePublisher:
-    """Makes a fleet of engines serve the weights that `child` trains; a `Publisher`."""
+    """Makes a fleet of vLLM servers serve the weights that `child` trains; a `Publisher`."""
 
     def __init__(
         self, child: PolicyChild, fleet: Fleet, gateway: EngineGateway, output: Path
@@ -131,12 +130,11 @@ class EnginePublisher:
 
 
 class EngineChild:
-    """Makes a second child, `engine`, serve the weights that the first child trains.
+    """A publisher that makes a second child process, `engine`, sample with the weights in training.
 
-    The second child is the rollouts' gateway, an engine without a server. It loads a
-    checkpoint that the first one writes between two steps, and checks its hash. The last
-    published weights stay until the training is done, so a stopped training can repeat dropped
-    rollouts under the same weights.
+    The second child loads a checkpoint that the trained child writes between two steps, and
+    checks its hash. The last published weights stay until the training is done, so a stopped
+    training can repeat dropped rollouts under the same weights.
     Not covered: many requests at once, and weights that fill a device twice.
     """
 

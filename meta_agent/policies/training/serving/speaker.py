@@ -34,7 +34,10 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens to sample from, or the finished reply if the context has no room."""
+        """Returns the tokens that an engine samples from for this request.
+
+        If the context has no room for a token, it returns a finished reply instead.
+        """
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
@@ -42,7 +45,7 @@ class Speaker(PolicyChild):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply that the sampled tokens make."""
+        """Returns the reply made of the sampled token ids; the last one may be a stop token."""
         command = {"op": "settle", "request": _wire.request_to_json(request), "ids": ids}
         answer = self._ask({**command, "logprobs": list(logprobs)}, self._timeouts.generate_sec)
         return self._parse("reply", _wire.reply_from_json, answer)
