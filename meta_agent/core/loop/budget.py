@@ -43,7 +43,10 @@ def spent(
     kinds: Sequence[Kind] = ("train", "eval"),
     before: Step | None = None,
 ) -> int:
-    """Returns a run's attempts without those on the vault, if given only `before` a step."""
+    """Returns how many attempts a run has made, except on the vault split.
+
+    Only steps of these `kinds` count, and only those before the step `before`, if it is given.
+    """
     steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
     return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
 
@@ -54,12 +57,12 @@ def allowed(run: Run) -> int:
 
 
 def declared(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the budget of a plan without `--budget`. It depends on the harness's batch size."""
+    """Returns the budget in attempts of a plan without `--budget`, by the harness's batch size."""
     return plan.race or plan.trainings * one_cell(plan, tree)
 
 
 def first_tree(run: Run) -> HarnessTree:
-    """Returns the harness that the run began with. Budgets are counted in its trainings."""
+    """Returns the harness that the run began with. Budgets are counted in trainings of it."""
     step = run.ledger.step(f"{run.id}/start")
     return run.repo.tree(
         step.outcome_as(Start)["commit"] if step and step.is_done else run.repo.head()
@@ -77,7 +80,7 @@ def one_pair(plan: Plan, tree: HarnessTree) -> int:
 
 
 def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
-    """Returns how many pairs of trainings the claim may take; 0 if too few to prove anything."""
+    """Returns how many pairs of trainings the budget `cap` buys for the claim, or 0 if too few."""
     pair = one_pair(plan, tree)
     if (pairs := int(CLAIM_SHARE * cap) // pair) >= MIN_PAIRS:
         return min(pairs, plan.looks[-1])
@@ -97,7 +100,7 @@ def held_claim(run: Run) -> Plan:
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
-    """Returns the smallest budget that pays for a claim of `pairs` pairs."""
+    """Returns the smallest budget (in attempts) that buys a claim of `pairs` pairs of trainings."""
     pair = one_pair(plan, tree)
     cap = math.ceil(pairs * pair / CLAIM_SHARE)
     if pairs <= MIN_PAIRS:
@@ -106,11 +109,11 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 
 
 def search_cap(run: Run, *, later: bool) -> int:
-    """Returns the number of attempts at which the search ends.
+    """Returns the number of attempts of the whole run at which its search ends.
 
-    `later` means after the first bundle. Then the search may also take half of what is reserved
-    neither for the search nor for the claims and their attribution. With a frozen policy the search
-    ends where the exam's attempts begin.
+    `later` means after the first bundle of candidates is trained. Then the search may also take
+    half of what is reserved neither for the search nor for the claims and their attribution. With a
+    frozen policy the search ends where the exam's attempts begin.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -125,7 +128,7 @@ def cells_left(
 ) -> int:
     """Returns how many cells (one training of merged candidates each) the search can still pay for.
 
-    `beside` is the number of other attempts to pay for first.
+    `beside` is the number of other attempts to pay for first. `what` names the recorded answer.
     """
 
     def count_cells() -> JSON:
@@ -136,7 +139,10 @@ def cells_left(
 
 
 def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """Records how many attempts a generation's experiments may make, before the first of them."""
+    """Records and returns how many attempts a generation's experiments may make (`attempts`).
+
+    `spent` is the number that the run made before.
+    """
 
     def declare_attempts() -> JSON:
         used, share = spent(run.ledger, run.id), SEARCH_SHARE * allowed(run)
@@ -160,13 +166,13 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 def pays_for_search(
     run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Returns True if the search can still pay for these trainings."""
+    """Returns True if the search's budget pays for those trainings that are not recorded."""
     due = [job for job in trainings if not run.lab.trained(job)]
     return search_pays(run, what, len(due) * one_cell(run.plan, tree), later=later)
 
 
 def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
-    """Returns True if the search's share of the budget still pays for so many attempts."""
+    """Returns True if the search's share of the budget still pays for `price` attempts."""
     return _pays(run, f"{what}/budget", price, search_cap(run, later=later))
 
 
@@ -195,7 +201,7 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns the attempts behind one optimiser step under this harness's recipe."""
+    """Returns how many attempts one optimiser step takes under this harness's recipe."""
     paths = parse_contract(tree).files_of("recipe", tree)
     recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
     recipe = parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()

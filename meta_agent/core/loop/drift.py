@@ -41,10 +41,9 @@ class Named:
         self.words = ""
 
     def changed(self, served: Iterable[str]) -> bool:
-        """Returns True if none of these model names was served before, which means that the model
-        changed.
+        """Returns True if the server has used none of these model names before: the model changed.
 
-        The first names of a run are no change.
+        The first names of a run are no change, nor are those after `MOST` changes.
         """
         now, before = set(served), self._known
         self._known = before | now

@@ -18,7 +18,7 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout, Task, Verdict
 
 
 class Record(Protocol):
-    """A value that the ledger can keep."""
+    """A value that can be stored in the ledger as JSON."""
 
     def to_json(self) -> dict[str, JSON]: ...
 
@@ -36,10 +36,11 @@ class EvidenceReader(Protocol):
         probed: Mapping[str, float] | None = None,
         tasks: Mapping[str, Mapping[str, JSON]] | None = None,
     ) -> Evidence:
-        """Returns what rollouts, training metrics and the harness's diagnostics say together.
+        """Returns the evidence from rollouts, training metrics and the harness's diagnostics.
 
         `measured` is what each diagnostic measured; it is untrusted. `baseline` is the version to
-        report changes against. `tasks` maps a task's key to what an agent is given.
+        report changes against. `probed` is what `probe` returned. `tasks` maps a task's key to what
+        an agent is given.
         """
         ...
 
@@ -84,7 +85,7 @@ class NoteWriter(Protocol):
     """Writes the texts of git notes. The module `meta_agent.reports` is one."""
 
     def verdict_note(self, candidate: Candidate, verdict: Verdict) -> str:
-        """Returns the note on a candidate's commit."""
+        """Returns the git note on a candidate's commit that tells its verdict."""
         ...
 
     def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
@@ -96,13 +97,13 @@ class NoteWriter(Protocol):
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-        """Returns the note on what a run ends with; `vault` holds its measurements by side."""
+        """Returns the git note on a run's result; `vault` holds the vault measurements by side."""
         ...
 
 
 @dataclass(slots=True)
 class Extensions:
-    """The extensions of one run."""
+    """The extensions that one run uses: who proposes edits, and who reads and shows attempts."""
 
     proposer: Proposer
     evidence: EvidenceReader

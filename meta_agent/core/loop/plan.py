@@ -42,7 +42,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """What one look of the sequential test costs in training seeds, and its course."""
+    """One look (interim analysis) of a sequential test, and how many training seeds it takes."""
 
     units: int
     """Training seeds."""
@@ -51,15 +51,15 @@ class Purchase(NamedTuple):
 
     @property
     def further(self) -> bool:
-        """Returns True if its last pair is bought only because the result is nearly proven."""
+        """Returns True if this look exceeds the planned maximum, as the claim is nearly proven."""
         return self.units > self.course.maximum
 
 
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     """Yields one look of the sequential test for each number of pairs of trainings.
 
-    It starts at three pairs, because two leave the lower bound of a t-test at its worst. After
-    `most` pairs come those that are bought only if the claim is near, up to the plan's number.
+    It starts at three pairs, because two leave the lower bound of a t-test at its worst. Looks
+    after `most` pairs are taken only if the claim is nearly proven, up to the plan's number.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
     rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
@@ -70,7 +70,7 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
 
 
 def rules_of(start: Step | None) -> int:
-    """Returns the rules that a run declared in its start step, or today's if it has none yet."""
+    """Returns the version of the claim's rules that a run started with; today's without `start`."""
     if start is None or not start.is_done:
         return RULES
     return start.outcome_as(Start).get("rules", 1)
@@ -144,7 +144,7 @@ class _Sizes:
 
 @dataclass(frozen=True, slots=True)
 class TrainedPlan(_Sizes):
-    """The plan for a policy that is trained here. Pairs of training seeds are the unit."""
+    """How much a run that trains its policy measures. The test's unit is a pair of trainings."""
 
     trains = True
     factors = FACTORS
@@ -186,11 +186,11 @@ class TrainedPlan(_Sizes):
 
     @property
     def finer(self) -> str:
-        """Names what would show smaller gains, other than more tasks."""
+        """Names what to increase, other than tasks, to detect smaller gains."""
         return "more training seeds"
 
     def gate(self) -> Gate:
-        """Returns the decision rule of the claim, with all the looks that it may take."""
+        """Returns the decision rule of the claim, with all looks of its sequential test."""
         looks = (
             Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
             for purchase in pairs_bought(self, self.looks[-1])
@@ -204,7 +204,7 @@ class TrainedPlan(_Sizes):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPlan(_Sizes):
-    """The plan for a policy behind a server. Nothing is trained, and the task is the unit."""
+    """How much a run with a policy behind a server measures. Tasks are the test's unit."""
 
     trains = False
     factors = tuple(factor for factor in FACTORS if factor not in TRAINING_FACTORS)
@@ -228,7 +228,7 @@ class FrozenPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Even if every task favours a candidate, the exact test gives p = 2 ** -tasks at best."""
+        """Returns True if the exact test's least p-value, 2 ** -`confirm`, could prove a gain."""
         return 0.5**self.confirm <= self.budget.at(0)
 
     @property
@@ -265,7 +265,7 @@ def _times(size: int) -> list[int]:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """Returns how much a run measures: its profile's sizes, limited by the available tasks."""
+    """Returns a run's plan: how much it measures, by its profile and the tasks that there are."""
     if config.trainable:
         return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)

@@ -32,7 +32,7 @@ class Version(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """A candidate with the findings of all checks before the live test."""
+    """A candidate with the findings of all checks before its training or evaluation."""
 
     candidate: Candidate
     findings: tuple[Finding, ...]
@@ -44,7 +44,7 @@ class Tested(NamedTuple):
 
     @property
     def watches(self) -> bool:
-        """Returns True if only diagnostics change, which clean success cannot judge."""
+        """Returns True if only diagnostics change. Clean success cannot judge such a candidate."""
         return self.candidate.factor == "diagnostics"
 
 
@@ -90,7 +90,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The result of a search; it is measured on the search split only, and not proven."""
+    """The result of a search. It is measured on the search split only, and not proven."""
 
     version: Version
     candidates: tuple[Candidate, ...]
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 
     @property
     def acting(self) -> bool:
-        """Returns True if a candidate is more than a diagnostic, which has its own verdict."""
+        """Returns True if any candidate in it changes more than diagnostics."""
         return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property
@@ -138,12 +138,12 @@ def stopped(findings: tuple[Finding, ...]) -> Judged:
 
 
 def failure(error: CandidateError, stage: str = "failed") -> Finding:
-    """Returns a veto for an error of a candidate's own code, recipe or sandbox."""
+    """Returns a veto, whose code begins with `stage`, against a candidate that raised `error`."""
     return Finding(f"{stage}.{error.reason}", "veto", str(error)[:1000])
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Returns True if machines lost rollouts: such a verdict says nothing of the idea."""
+    """Returns True if a verdict's evidence has a veto because machines lost rollouts."""
     findings = evidence.get("findings", ())
     vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)

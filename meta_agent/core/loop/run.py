@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """The terms of a strategy that tries every idea alone, on a parent that it chooses."""
+    """What a strategy that tries ideas one at a time tells their authors."""
 
     words: str
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def author(self) -> str:
-        """Returns the model that writes the edits; in a replay, the recorded one."""
+        """Returns the name of the model that writes the edits; in a replay, the recorded one."""
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:

@@ -25,7 +25,7 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the error that a claim gets after `earlier` others."""
+    """Returns the share of the error rate that a claim gets after `earlier` other runs' claims."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
@@ -35,7 +35,7 @@ def alpha_of(ledger: Ledger, run: str) -> float:
 
 
 def begin_claim(run: Run) -> None:
-    """Records that this run tests its result. That uses error even if it is given up."""
+    """Records that this run's claim begins. Its share of the error rate is used from then on."""
     claim = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
     run.once(_KEY, BEGUN, {}, lambda: claim)
 

@@ -30,7 +30,10 @@ _GOOD: Final = {VerdictKind.PROMOTE: True, VerdictKind.REJECT: False, VerdictKin
 
 
 class PastVersion(NamedTuple):
-    """A version with a verdict, and where the rollouts of its first training seed are stored."""
+    """A version with a verdict, and its stored rollouts of the first training seed.
+
+    `good` is True if the version was promoted, False if it was rejected or INVALID.
+    """
 
     good: bool
     shard: JSON
@@ -48,16 +51,17 @@ class Number(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """The values of one number on good and on bad versions."""
+    """The values of one diagnostic number on good and on bad past versions."""
 
     good: tuple[float, ...]
     bad: tuple[float, ...]
 
 
 def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
-    """Returns the versions whose verdict was recorded after step `after`, each once.
+    """Returns the versions whose verdict was recorded after the step number `after`, each once.
 
-    Members of one bundle share its attempts. If their verdicts differ, the version is left out.
+    Candidates that were trained together share their attempts. They are left out if their verdicts
+    differ.
     """
     by_attempts: dict[str, list[PastVersion]] = {}
     for version in _recorded(run):
@@ -84,7 +88,10 @@ def _recorded(run: Run) -> Iterator[PastVersion]:
 def split_past(
     run: Run, past: Sequence[PastVersion], base: HarnessTree
 ) -> tuple[list[PastVersion], list[PastVersion]]:
-    """Returns the in-sample and the held-out versions for an author who was shown `base`."""
+    """Returns the (in-sample, held-out) versions to judge a diagnostic by.
+
+    The version `base`, which the diagnostic's author saw, is never held out.
+    """
     in_sample, held_out = list[PastVersion](), list[PastVersion]()
     base_behaviour = behaviour_hash(base)
     counts = {True: 0, False: 0}
@@ -131,7 +138,7 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """Returns a number's values on good and on bad versions, where it has a value."""
+    """Returns a number's values on the stored rollouts of good and of bad versions."""
     values: dict[bool, list[float]] = {True: [], False: []}
     for version in past:
         measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))

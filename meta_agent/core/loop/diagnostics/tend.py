@@ -43,7 +43,7 @@ class Admitted(NamedTuple):
 
 
 def admitted(run: Run) -> Iterator[Admitted]:
-    """Yields every diagnostic whose merge was not undone, oldest first."""
+    """Yields every admitted diagnostic whose merge into `main` was not undone, oldest first."""
     proposed = {
         row["id"]: row
         for row in run.ledger.outcomes("candidate", Made)
@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes diagnostics that no longer separate versions; returns the version."""
+    """Removes diagnostics that no longer tell good versions from bad ones; returns the version."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version
@@ -155,7 +155,7 @@ def open_gap(run: Run) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """Yields the text for a language model about a score that moved without any metric moving."""
+    """Yields a text that asks for a diagnostic, if the score moved and no metric explains it."""
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "

@@ -46,7 +46,10 @@ def brief_for(
     host: HostServices,
     situation: Situation | None,
 ) -> Brief:
-    """Returns what the meta-agent is given for a generation; its files are made only when read."""
+    """Returns the brief of a generation for its proposer: evidence, past ideas, skills, services.
+
+    Its files are made only when they are read.
+    """
     return Brief(
         generation=generation,
         k=run.config.candidates,
@@ -190,7 +193,10 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
 
 
 def past(run: Run, base: str) -> list[PastAttempt]:
-    """Returns every past attempt of this workspace, also refused and not yet judged ones."""
+    """Returns every edit proposed in this workspace, also refused ones and those without a verdict.
+
+    `base` is the commit of the version that the next edits change.
+    """
     waiting = _waiting(run)
     attempts = [
         _past_candidate(run, base, candidate, judgement)
@@ -235,7 +241,7 @@ def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def noted(run: Run) -> list[tuple[str, str]]:
-    """Returns the analysts' notes for later generations: generation and text, oldest first."""
+    """Returns the proposers' notes for later generations as (generation, text), oldest first."""
     rows = run.ledger.outcomes("proposal", Proposal, run.id)
     return [(f"g{row['generation']}", row["noted"]) for row in rows if row.get("noted")]
 

@@ -50,7 +50,10 @@ class Experiments:
     """Runs one experiment at a time. Each runs its two sides in parallel."""
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Grants one author an equal part of the unused attempts; none to a frozen policy."""
+        """Grants the author `who` one of `sharing` equal parts of the unused attempts.
+
+        Grants none in a race, or under another strategy than `full`.
+        """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
             return Grant()
@@ -68,7 +71,10 @@ class Experiments:
         return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns the attempts that an experiment takes. Raises CandidateError if a check fails."""
+        """Returns the attempts that an experiment takes. `trial` None means a short training.
+
+        Raises CandidateError if the edit fails a check.
+        """
         findings = checked(self.run, self.collected, tree, pair=True)
         if vetoes := [finding for finding in findings if finding.severity == "veto"]:
             message = "\n".join(f"{veto.code}: {veto.message}" for veto in vetoes)
@@ -85,7 +91,7 @@ class Experiments:
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment, or reads its outcome from the journal; returns the report."""
+        """Makes an experiment, or reads its outcome from the ledger; returns the report."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 
@@ -103,7 +109,10 @@ class Experiments:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """Returns the tasks that the base policy solves, by tree; None for a broken tree."""
+        """Returns, by harness, which search tasks the base policy solves, of the first `tasks`.
+
+        A harness that cannot be measured gives None.
+        """
         with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
             return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
 
@@ -217,7 +226,7 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Returns the findings of the static checks and, if those pass, of the contract tests.
+    """Returns an edit's findings by the static checks and, if those pass, by the contract tests.
 
     With `pair`, an edit may touch two factors, because one repair may hide the effect of another.
     """

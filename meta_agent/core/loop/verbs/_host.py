@@ -23,7 +23,7 @@ WORKBENCH_SEC = 12 * 3600.0
 
 
 class Host(Experiments):
-    """Implements `HostServices` for one generation."""
+    """What the host does for a generation's authors: sandboxes, checks, replays, experiments."""
 
     @contextmanager
     def sandbox(self, index: int) -> Iterator[CloneSource]:
@@ -47,7 +47,7 @@ class Host(Experiments):
         return Rehearsal(not vetoed, text)
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Reports how the draft's reward and filter order the stored training rollouts."""
+        """Reports how the draft's reward and filter rank the stored training rollouts."""
         if self.collected.trained.shard is None:
             return Rehearsal(False, "There are no stored training rollouts to replay.")
         try:

@@ -31,7 +31,7 @@ Revise = Callable[[Candidate, str], Candidate | None]
 
 
 class Decision(NamedTuple):
-    """One question to a person. `intent` holds everything that the answer rests on."""
+    """A question to a person. `intent` holds everything that the answer rests on."""
 
     name: str
     intent: dict[str, JSON]
@@ -61,8 +61,7 @@ def to_test(
 ) -> list[Candidate]:
     """Returns the candidates that may be tested.
 
-    With `--approve each` a person decides about every one. A revision that comes back from its
-    author is asked about too.
+    With `--approve each` a person decides about every candidate, and about every revision of one.
     """
     if run.config.approve != "each":
         return list(candidates)

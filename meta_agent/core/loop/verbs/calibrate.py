@@ -16,10 +16,10 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
-    """Returns the predicted and the realised change, or None if a side was not measured.
+    """Returns how a hypothesis's metric was predicted to change, and how it changed.
 
-    For a member of a bundle, the sides are the bundle without it and with it. A training metric
-    needs the stored trainings of both arms.
+    Returns None if a side was not measured. For a member of a bundle, the sides are the bundle
+    without it and with it. A training metric needs the stored trainings of both arms.
     """
     if judged.arms is None:
         return None

@@ -34,7 +34,7 @@ RUNS: Final = 8
 
 
 class Mix(NamedTuple):
-    """Candidates merged by one `--no-ff` merge each. A cell measures the last commit."""
+    """Candidates that are merged onto a base one after another; `commit` is the last merge."""
 
     name: str
     members: tuple[Candidate, ...]
@@ -46,7 +46,7 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A set of merged candidates and its measurement on the search split."""
+    """A set of merged candidates, and its measurement on the search split with training seed 0."""
 
     mix: Mix
     evaluated: Evaluated | None
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one candidate adds to the bundle of all others; it explains and proves nothing."""
+    """What one candidate adds to the others of its bundle. It explains, and proves nothing."""
 
     candidate: Candidate
     delta: float
@@ -99,7 +99,7 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 def assembled(
     run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns up to `most` ideas that merge without conflict, and the ideas left over."""
+    """Returns up to `most` ideas that merge onto `base` without conflict, and the other ideas."""
     members: list[Candidate] = []
     waiting: list[Candidate] = []
     for idea in ideas:
@@ -120,12 +120,10 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """Returns the best commit so far with one more idea, or with it in place of conflicting
-    members.
+    """Returns a mix of one more idea with `members`, whose merges end at the commit `tip`.
 
-    An idea and a member that write the same line are alternatives. Then the other members are
-    merged anew onto `first`, without those that build on the replaced member. Returns None if the
-    idea itself conflicts with `first`.
+    If they conflict, the idea replaces those that it conflicts with, and those that build on them.
+    The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
@@ -148,7 +146,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns eight sets: each candidate is in half of them, each pair in a quarter."""
+    """Returns mixes by a two-level design of eight runs: four of them hold a given member.
+
+    The runs with all members or none are left out. Returns [] unless there are 3 to 7 members.
+    """
     if not 3 <= len(members) < RUNS:
         return []
     columns = [(1,), (2,), (4,), (1, 2), (1, 4), (2, 4), (1, 2, 4)]
@@ -168,7 +169,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and measures these sets side by side, each as one step of the journal."""
+    """Trains and evaluates these mixes of candidates side by side, each as one ledger step."""
     jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -183,7 +184,7 @@ def _job(run: Run, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
-    """Returns the trainings that these sets of candidates need."""
+    """Returns the trainings and evaluations that these mixes of candidates need."""
     return [_job(run, run.repo.tree(mix.commit)) for mix in mixes]
 
 
@@ -243,7 +244,10 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Returns what each member adds, with simultaneous (Bonferroni) intervals over tasks."""
+    """Returns what each member adds, with simultaneous (Bonferroni) intervals over tasks.
+
+    `cells` are the whole bundle, then the bundle without each member.
+    """
     whole = cells[0]
     member_shares = []
     for cell in cells[1:]:
@@ -258,7 +262,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Returns the bundle without harmful members, or None if a cell measured just that."""
+    """Returns the bundle without harmful members; None if it is measured already or empty."""
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
     if not ids or any(cell.mix.ids == ids for cell in cells):
@@ -267,7 +271,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the members of the first cell but those without which it does better."""
+    """Returns the members of the first cell, but not those without which it did better."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:

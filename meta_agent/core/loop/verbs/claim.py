@@ -44,14 +44,17 @@ SPLIT: Final[Split] = "confirm"
 
 
 class Sides(NamedTuple):
-    """The two versions compared: the start, and the result of the search."""
+    """The two versions that a claim compares: the start, and the result of the search."""
 
     before: Version
     after: Version
 
 
 def prove_harness(run: Run, sides: Sides) -> Judged:
-    """Buys pairs of trainings until the gate decides or the claim's budget is used up."""
+    """Returns the verdict on whether the result's harness trains better policies than the start.
+
+    Buys pairs of trainings until the gate decides or the claim's budget is used up.
+    """
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
     try:
@@ -67,7 +70,10 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 
 
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
-    """Evaluates both sides' weights once on the confirm split. Tasks are the unit."""
+    """Returns the verdict on whether the result with its weights beats the start with its own.
+
+    `weights` are those of the start and of the result. Tasks are the unit.
+    """
     limit = run.plan.confirm
     trees = _trees(run, sides)
     run.phase("claim", f"this version against the start, {limit} confirm tasks")
@@ -85,7 +91,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 
 
 def examine(run: Run, sides: Sides) -> Judged:
-    """Makes the version claim for a frozen policy, with fresh attempts at every confirm task."""
+    """Returns the verdict on the result for a frozen policy, by new attempts at confirm tasks."""
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")

@@ -22,7 +22,10 @@ from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 
 
 def collect(run: Run, version: Version) -> Collected:
-    """Returns a version with its policy (seed 0) and its rollouts on the search split."""
+    """Returns a version trained with seed 0 and its rollouts on the search split.
+
+    The base policy is evaluated, too. Raises ConfigError if the harness fails.
+    """
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.training}{plan.search} search tasks")
     run.lab.label(tree, version.id)
@@ -34,7 +37,7 @@ def collect(run: Run, version: Version) -> Collected:
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """Returns the version's policy (seed 0) and its rollouts on the search split."""
+    """Returns a version trained with seed 0 and its rollouts on the search split."""
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
     evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
@@ -47,7 +50,10 @@ def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Runs the harness's diagnostics over a version's rollouts; returns evidence and findings."""
+    """Runs the harness's diagnostics over a version's rollouts; returns evidence and findings.
+
+    The evidence tells changes against `earlier`.
+    """
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")
     untrained = _untrained(run, collected, generation)
@@ -121,7 +127,7 @@ def evidence_of(
     metrics: Sequence[Mapping[str, JSON]] | None = None,
     earlier: Evidence | None = None,
 ) -> Evidence:
-    """Returns the evidence of these rollouts, with the harness's own diagnostics."""
+    """Returns the evidence of rollouts and training `metrics`, and its changes since `earlier`."""
     with must_work(version):
         return run.extensions.evidence.build_evidence(
             rollouts,

@@ -23,7 +23,7 @@ NOTE_RECORD: Final = "Record: "
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records a verdict and, if it is informative, a skill for later runs."""
+    """Records the verdict on a candidate and, if it is informative, a skill for later runs."""
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
@@ -137,18 +137,18 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
 
 
 def noted(note: str, verdict: Verdict, head: str | None) -> str:
-    """Returns the note with a last line that repeats the verdict as JSON, for `verify`."""
+    """Returns the note with a last line that holds the verdict and the ledger's `head` as JSON."""
     fields = verdict_to_json(verdict)
     return recorded_in(note, {key: fields[key] for key in ("kind", "effect", "reasons")}, head)
 
 
 def recorded_in(note: str, fields: Mapping[str, JSON], head: str | None) -> str:
-    """Returns the note with a last line of JSON, which includes the journal's head."""
+    """Returns the note with a last line that holds `fields` and the ledger's `head` as JSON."""
     return f"{note}\n\n{NOTE_RECORD}{json.dumps({**fields, 'journal': head}, sort_keys=True)}"
 
 
 def note_parts(note: str) -> list[tuple[str, Mapping[str, JSON]]]:
-    """Splits a note into its parts, each with the record of its last line, or an empty one."""
+    """Splits a git note into texts, each with the JSON of its last line, or an empty record."""
     parts: list[tuple[str, Mapping[str, JSON]]] = []
     text: list[str] = []
     for line in note.strip().splitlines():

@@ -25,9 +25,9 @@ from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, Verd
 def conclude_members(
     run: Run, first: Version, result: Found, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each member's verdict. With `skills`, writes a lesson for members that surely help.
+    """Records each merged candidate's verdict. With `skills`, writes lessons of those that help.
 
-    A member surely helps if the lower bound of its share is above zero, or if it has no share.
+    A candidate helps if its share in its bundle is surely above zero, or if it has no share.
     """
     shares = _shares(run)
     for member in _acting(result):

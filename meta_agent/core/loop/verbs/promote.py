@@ -24,7 +24,7 @@ from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 
 
 def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
-    """Moves `main` to the proven commit. Returns the gain's parts from harness and policy.
+    """Moves `main` to the proven commit. Returns how much harness and policy add to the gain.
 
     Raises ConfigError if the verdict is not PROMOTE, whichever strategy asks.
     """

@@ -30,7 +30,7 @@ __all__ = ["admit", "candidate_row", "propose", "revise"]
 
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
-    """Asks the meta-agent for candidates, and returns those whose commits were accepted."""
+    """Asks the proposer for candidates, and returns those whose commits were accepted."""
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",
@@ -90,7 +90,7 @@ def revise(
 ) -> Candidate | None:
     """Returns a candidate's revision after a person's feedback, or None if its author made none.
 
-    The revision is a candidate of its own: `g0/c1` of three comes back as `g0/c4`, then `g0/c7`.
+    The revision is a new candidate: among three, `g0/c1` comes back as `g0/c4`, then as `g0/c7`.
     """
     if run.author == RULES:
         return None
@@ -143,7 +143,7 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Checks a draft's commit, returns it as a candidate, or raises CandidateError."""
+    """Checks a draft's commit and returns it as a candidate. Raises CandidateError on refusal."""
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)

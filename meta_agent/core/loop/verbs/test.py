@@ -35,7 +35,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
-    """Runs the harness's contract tests on stored rollouts."""
+    """Returns the contract tests that a candidate fails on stored rollouts, as vetoes."""
     tree = run.repo.tree(candidate.commit)
     return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
@@ -138,7 +138,7 @@ def _suspect(report: ReplayReport) -> Iterator[Finding]:
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """Replays the version's stored training rollouts under another reward and filter."""
+    """Scores the version's stored training rollouts again by the reward and filter of `after`."""
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])
