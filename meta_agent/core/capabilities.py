@@ -16,7 +16,7 @@ from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Me
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a domain offers beyond `Domain`. The defaults hold for what it does not declare."""
+    """The optional features of a domain (a set of tasks with a grader), and their defaults."""
 
     open_at_once: int | None = None
     """How many environments a lock-step batch opens at a time. Set it if they are costly."""
@@ -50,30 +50,30 @@ class Capabilities:
 
 @runtime_checkable
 class CapableDomain(Protocol):
-    """A domain that offers more than `Domain` asks for."""
+    """A domain that declares optional features."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """Returns the domain's `Capabilities`."""
+        """Returns the optional features that the domain declares."""
         ...
 
 
 @runtime_checkable
 class AwayEnvironment(Protocol):
-    """An environment whose task can also be worked on elsewhere, by an agent with its own tools."""
+    """A task's environment that also lets an agent work in another sandbox, with its own tools."""
 
     def start_files(self) -> Mapping[str, bytes]:
         """Returns the files that the agent finds in its working folder."""
         ...
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Reads what is graded from that sandbox. Returns False if there is nothing to grade."""
+        """Reads the agent's work from its sandbox for grading. Returns False if there is none."""
         ...
 
 
 @runtime_checkable
 class WitnessEnvironment(Protocol):
-    """An environment that also grades the conversation."""
+    """A task's environment whose grader also reads the conversation."""
 
     def saw(self, messages: Sequence[Message]) -> None:
         """Receives the conversation as the policy saw it. Called once, before `grade`."""
@@ -82,18 +82,18 @@ class WitnessEnvironment(Protocol):
 
 @runtime_checkable
 class StoppableGateway(Protocol):
-    """A gateway whose calls can be given up while they last."""
+    """A gateway to a policy whose calls can be broken off."""
 
     def generate_until(
         self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
     ) -> Sequence[GenerateReply]:
-        """Like `generate`. Raises Interrupted soon after `stopping` returns True."""
+        """Returns a reply to each request; raises Interrupted soon after `stopping` is True."""
         ...
 
 
 @runtime_checkable
 class PatientGateway(Protocol):
-    """A gateway to engines that the run started, whose time is not counted against attempts."""
+    """A gateway to engines that the run started. Their time does not count against an attempt."""
 
     patience_sec: float
     """The longest time that one call may take."""

@@ -82,7 +82,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call. Its arguments are a parsed object, which fits the schema in strict requests."""
+    """A model's call of one tool. In strict requests the arguments fit the tool's schema."""
 
     id: str
     name: str
@@ -106,7 +106,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One question to a model. `model` is a model string (`provider/model`)."""
+    """A request to a chat model, with tools, sampling and limits. `model` is `provider/model`."""
 
     role: Role
     model: str
@@ -126,7 +126,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplyTokens:
-    """Tokens of a reply: `prompt_ids` `[p]`, `ids` and natural `logprobs` `[n]`."""
+    """Token ids of a prompt and of its reply, with the log-probability of each reply token."""
 
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
@@ -135,7 +135,7 @@ class ReplyTokens:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A whole reply: a known stop reason, parsed arguments, and usage."""
+    """A model's complete reply: text, parsed tool calls, stop reason, token usage and price."""
 
     content: str
     stop: ChatStop
@@ -153,7 +153,7 @@ class ChatReply:
 
     @property
     def message(self) -> Message:
-        """Returns the assistant message that continues the conversation."""
+        """Returns the reply as an assistant message, to append to the conversation."""
         message: Message = {"role": "assistant", "content": self.content}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -173,27 +173,27 @@ class ChatReply:
 
 
 class Provider(Protocol):
-    """One SDK and one account. It asks once, without retries, money or record."""
+    """One provider's SDK with one account. It sends each request once and records nothing."""
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Returns a whole reply. Raises `ProviderError` with its `kind` for anything else."""
+        """Sends a request and returns the complete reply. Raises `ProviderError` without one."""
         ...
 
     def close(self) -> None: ...
 
 
 class ModelClient(Protocol):
-    """The way of every model call of a run. Any thread may call it.
+    """Makes every call of a run to a model server. Any thread may use it.
 
-    It resolves the role's model and base URL, reserves the worst case before the call and settles
-    it afterwards, retries by the one policy, and records the exchange before it returns.
+    It finds the role's model and base URL, reserves the highest price before the call and settles
+    it afterwards. It retries failed calls and records the exchange before it returns.
     """
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Asks, or returns the recorded reply to this request in this (conversation, turn).
+        """Returns the model's reply, or the recorded one if this (conversation, turn) was asked.
 
         `conversation` names a dialogue for the record, without the run's id: `g0/analyst`,
         `g0/c1/proposer`, `policy/<measurement>/<task>/<sample>`. `turn` counts from 0.
-        Raises ProviderError, BudgetError, or (replaying, at a miss) IntegrityError.
+        Raises ProviderError, BudgetError, or (replaying, without a record) IntegrityError.
         """
         ...

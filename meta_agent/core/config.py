@@ -116,12 +116,12 @@ def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
 
 
 def is_set_name(text: str) -> bool:
-    """Returns True if a value of `tasks` has the form of a public set's name and is no path."""
+    """Returns True if a value of `tasks` looks like a public task set's name and is no path."""
     return bool(SET_NAME.fullmatch(text)) and not Path(text).exists()
 
 
 class RunConfig(BaseModel):
-    """All settings of a run. Frozen."""
+    """All settings of a run, such as its domain, policy, budgets and sandbox. Frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -365,7 +365,7 @@ class RunConfig(BaseModel):
         return value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
-        """Returns the model string of a role, by default that of the policy or the meta-agent."""
+        """Returns the model string of a role; its default is that of the policy or meta-agent."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property
@@ -375,12 +375,12 @@ class RunConfig(BaseModel):
 
     @property
     def reward_judge(self) -> str | None:
-        """The model that the reward of a training may ask, or None."""
+        """Returns the model that a harness's reward may ask during training, or None."""
         return self.models.get("reward") if self.trainable else None
 
     @property
     def slug(self) -> str:
-        """Returns the domain as it appears in names of runs, refs and containers."""
+        """Returns the domain's name in the form used in names of runs, refs and containers."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
         return words[-24:].strip("-") or "domain"
 
@@ -406,13 +406,13 @@ class RunConfig(BaseModel):
 
     @property
     def team_is_asked(self) -> bool:
-        """Returns whether a team of models proposes, which this program calls itself."""
+        """Returns whether models that this program calls propose the changes of the harness."""
         plugged = _is_plugged(self.meta_model, registry.PROPOSERS)
         return self.meta_model != "rules" and not plugged and not self.agent_is_asked
 
     @property
     def agent_is_asked(self) -> bool:
-        """Returns whether a coding agent proposes: a program that a person has logged into."""
+        """Returns whether a coding agent, which is another program, proposes the changes."""
         return self.meta_model.startswith("agent:")
 
     @property
@@ -427,7 +427,7 @@ class RunConfig(BaseModel):
 
     @property
     def hashed(self) -> dict[str, JSON]:
-        """Returns the settings that change results, and `tasks_sha256`."""
+        """Returns the settings that change results, and the hash of the task file."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
         for name, usual in _YOUNGER.items():
             if hashed[name] == usual:
@@ -445,12 +445,12 @@ class RunConfig(BaseModel):
         return tuple(filter(None, self.log.split(",")))
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the settings as a run stores them."""
+        """Returns the settings as JSON, in the form in which a run stores them."""
         return {**self._values(), "origin": dict(self.origin)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
-        """Reads stored settings. Ignores those in `WITHDRAWN`."""
+        """Returns the settings that a run stored. Former settings (`WITHDRAWN`) are ignored."""
         settings = {name: setting for name, setting in value.items() if name not in WITHDRAWN}
         return cls.model_validate({"precision": _YOUNGER["precision"], **settings})
 
@@ -459,7 +459,7 @@ class RunConfig(BaseModel):
 
 
 def asks_models(config: RunConfig) -> bool:
-    """Returns True if the run calls any model that it does not train itself."""
+    """Returns True if this program asks a model server, for the policy, proposals or a judge."""
     policy = not config.is_local and not config.policy_is_plugged
     return config.team_is_asked or policy or bool(config.judge or config.reward_judge)
 

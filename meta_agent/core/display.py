@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecisionView:
-    """One question of a run to a person, with the answer if there is one."""
+    """One decision of a run that a person makes: the question, and the answer if there is one."""
 
     key: str
     gate: str  # a `Gate`; other words from other versions are shown as they are
@@ -49,7 +49,7 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
-        """Parses a step of kind `decision`."""
+        """Returns the decision that a ledger step of kind `decision` records."""
         intent: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
         reply = step.fields
         verdict = intent.get("verdict")
@@ -102,28 +102,28 @@ class Question(NamedTuple):
 
 
 class Display(Protocol):
-    """Shows people how a run goes, and asks them. Any thread may call it."""
+    """Shows people the progress of a run, and asks them. Any thread may call it."""
 
     def begin(self, headline: Sequence[str]) -> None:
-        """Says what is about to run: policy, agent and keys, one fact a line."""
+        """Shows what is about to run: policy, agent and keys, one fact a line."""
         ...
 
     def phase(
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
     ) -> None:
-        """Says which verb of the loop is under way (`collect`, `train`, ...)."""
+        """Shows the phase of the loop (`collect`, `train`, ...): `done` of `total` parts."""
         ...
 
     def note(self, text: str) -> None:
-        """Says one fact."""
+        """Shows a line of text about the run."""
         ...
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """Shows one training step of one arm."""
+        """Shows the metrics of one step of the training that `series` names."""
         ...
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        """Shows what the gate decided."""
+        """Shows the gate's verdict on a candidate, and the candidate's hypothesis."""
         ...
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
@@ -134,5 +134,5 @@ class Display(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives the terminal back, whatever happened. May be called twice."""
+        """Ends the display and restores the terminal. It can be called twice."""
         ...

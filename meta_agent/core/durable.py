@@ -16,7 +16,7 @@ from meta_agent.core.errors import ConfigError
 
 
 def sync(path: Path) -> None:
-    """Makes the content of a file durable, or the names in a directory."""
+    """Flushes a file's content, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -25,7 +25,7 @@ def sync(path: Path) -> None:
 
 
 class AtomicFile:
-    """A binary file that hashes as it is written, and gets its name only when it is published."""
+    """A binary file that is hashed while it is written, and gets its name once it is complete."""
 
     def __init__(self, directory: Path, label: str) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{label}.", suffix=".part", dir=directory)
@@ -42,11 +42,11 @@ class AtomicFile:
 
     @property
     def sha256(self) -> str:
-        """Returns the hash of what was written so far."""
+        """Returns the SHA-256 of the data written so far, as hexadecimal digits."""
         return self._digest.hexdigest()
 
     def publish(self, name: str) -> Path:
-        """Syncs the content and gives it its name. Replaces a file of that name."""
+        """Flushes the content to disk and names the file. Replaces a file of that name."""
         assert self._temporary is not None, "published or discarded before"
         target = self._temporary.with_name(name)
         self._handle.flush()
@@ -66,7 +66,7 @@ class AtomicFile:
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Writes a small text file durably. It replaces what a crash left half written."""
+    """Writes a text file whole or not at all, even at a crash. Replaces an existing file."""
     part = part_of(path)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -78,12 +78,15 @@ def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Returns the path to which `write_whole` writes before the file gets its name."""
+    """Returns the temporary path to which `write_whole` writes before it renames the file."""
     return path.with_name(f".{path.name}.part")
 
 
 def hash_of(path: Path | None, whose: str) -> str | None:
-    """Returns the hash of a file, or of all files in a folder. None without a path."""
+    """Returns the SHA-256 of a file, or of all files in a folder; None if `path` is None.
+
+    Raises ConfigError, which calls it the `whose` file, if it cannot be read.
+    """
     if path is None:
         return None
     try:

@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 
 class MetaAgentError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error that this project raises on purpose."""
 
     exit_code = 101
 
@@ -52,7 +52,7 @@ _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def of_disk(error: OSError) -> MetaAgentError | None:
-    """Returns the error for a disk that is full, unreadable or missing, or None for another."""
+    """Returns this project's error for a full, missing or forbidden disk; None for other errors."""
     place = f"{error.filename}: " if error.filename else ""
     if error.errno in NO_ROOM:
         hint = "free some space, then run the same command again: it resumes"
@@ -78,7 +78,7 @@ class InfrastructureError(MetaAgentError):
 
 
 class SandboxError(InfrastructureError):
-    """The sandbox failed or broke the frame protocol. `kind` is a SANDBOX_ERROR_KINDS."""
+    """The sandbox failed or broke its protocol. `kind` is one of `SANDBOX_ERROR_KINDS`."""
 
     def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -100,7 +100,7 @@ SANDBOX_ERROR_KINDS = (
 
 
 class TrainingError(InfrastructureError):
-    """The training child died or refused a command."""
+    """The child process that trains the policy died or refused a command."""
 
 
 class ProviderError(InfrastructureError):
@@ -151,7 +151,7 @@ PROVIDER_ERROR_KINDS = (
 
 
 class IntegrityError(InfrastructureError):
-    """Recorded state contradicts itself."""
+    """Recorded state (ledger, files, git history) contradicts itself."""
 
 
 class CandidateError(MetaAgentError):
@@ -179,7 +179,7 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
 
 
 class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
-    """A person has to decide and nobody is there. `subjects` are valid arguments of `approve`."""
+    """The run waits for a person's decision. `subjects` are valid arguments of `approve`."""
 
     exit_code = 6
 
@@ -195,7 +195,7 @@ class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
 
 
 class GuestError(MetaAgentError):
-    """Code inside a sandbox raised. Holds the type of its exception and the traceback.
+    """Code inside a sandbox raised. Holds its exception's type and traceback.
 
     Raised by `Sandbox.request`. The caller decides whether that is a policy error in a rollout
     record, a failed contract check, or a `CandidateError`.

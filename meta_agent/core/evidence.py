@@ -37,7 +37,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The metrics of a version by layer, with alerts; `version` holds changes to a baseline."""
+    """The metrics of a harness version by layer (group of metrics), with alerts.
+
+    The layer `version` holds the changes against a baseline.
+    """
 
     score: Mapping[str, float]
     signal: Mapping[str, float]
@@ -57,11 +60,11 @@ class Evidence:
 
     @property
     def trained(self) -> bool:
-        """Returns True if the policy behind these numbers was trained under this version."""
+        """Returns True if the policy behind these metrics was trained under this version."""
         return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
-        """Returns a metric by full name, or bare from the first layer that has it, or None."""
+        """Returns a metric by full name, or by bare name from the first layer with it, or None."""
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
             value: float | None = getattr(self, layer).get(rest)
@@ -112,7 +115,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class Mean:
-    """Accumulates mean and variance (Welford). `refused` counts values that are not finite."""
+    """A running mean and variance (Welford). `refused` counts values that are not finite."""
 
     n: int = 0
     mean: float = 0.0

@@ -66,9 +66,10 @@ def start(
 def run(
     argv: Sequence[str], *, data: bytes = b"", timeout_sec: float | None = None, **options: Any
 ) -> CompletedProcess[bytes]:
-    """Runs a program to its end and returns what it printed. Takes the options of `start`.
+    """Runs a program with the input `data`; returns its exit code and output.
 
-    Raises TimeoutExpired, after the program was killed, if it takes longer than `timeout_sec`.
+    `options` are those of `start`. Raises TimeoutExpired, after the program was killed, if it takes
+    longer than `timeout_sec`.
     """
     with start(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, **options) as process:
         try:
@@ -80,10 +81,9 @@ def run(
 
 
 def inherited(also: Collection[str] = ()) -> dict[str, str]:
-    """Returns the variables of this process that any program may see, and those that begin as
-    `also` says.
+    """Returns the environment variables of this process that a program it starts may see.
 
-    A name that matches `_SECRET_NAME` is never among them.
+    These are a fixed list, and names that begin with one of `also` unless they look secret.
     """
     beginnings = tuple(also)
     return {

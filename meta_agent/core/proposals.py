@@ -36,7 +36,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TriedIdea:
-    """An earlier hypothesis and its verdict, as the ledger records them."""
+    """An earlier hypothesis by its rule and its base, with its verdict."""
 
     rule: str
     base: str
@@ -46,7 +46,7 @@ class TriedIdea:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """One earlier proposal and its verdict.
+    """One earlier proposal of a change, and its verdict.
 
     `verdict` is `REFUSED` if no candidate came of it. While a bundle is measured and not yet
     proven, it is `KEPT` if the next version builds on it, else `TRIED`.
@@ -69,7 +69,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSource:
-    """What the evidence files for a proposer are made of."""
+    """The data on one harness version from which the evidence files for a proposer are made."""
 
     version: str
     evidence: Evidence
@@ -106,7 +106,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result of a check of a draft, as text for its author."""
+    """The result of a check or an experiment on a draft, as text for its author."""
 
     ok: bool
     text: str
@@ -114,7 +114,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class EditTrial:
-    """An experiment with an edit: which policy acts, on how many tasks of which split."""
+    """An experiment with an edited harness: which policy acts, on how many tasks of which split."""
 
     policy: Literal["base", "trained"]
     split: Literal["search", "train"]
@@ -123,7 +123,7 @@ class EditTrial:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The attempts that the experiments of one dialogue may use. 0 means no experiments."""
+    """The number of attempts that one proposer may use for experiments. 0 means none."""
 
     attempts: int = 0
     declared: int = 0
@@ -150,14 +150,14 @@ class CloneSource(NamedTuple):
 
 
 class HostServices(Protocol):
-    """What the host does for a proposer on request. Any thread may call it."""
+    """What a proposer may ask of the host, such as a sandbox. Any thread may call it."""
 
     def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
         """Opens a sandbox for candidate `index`. It is closed when the context ends."""
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
-        """Returns the commit message of a candidate with its trailers."""
+        """Returns the commit message of candidate `index` with its trailers."""
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
@@ -165,30 +165,31 @@ class HostServices(Protocol):
         ...
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Scores stored training rollouts again under a draft's reward and filter."""
+        """Scores stored training rollouts again with a draft's reward and filter."""
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Returns what is left for experiments, in equal parts for the dialogues that begin now."""
+        """Returns the attempts for experiments of the proposer `who`: its part of what is left.
+
+        `sharing` is the number of proposers that share it equally.
+        """
         ...
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns how many attempts an experiment with an edit takes (`trial` None: a short
-        training).
+        """Returns how many attempts an experiment with an edited harness takes.
 
-        Raises CandidateError if the edit does not pass all checks.
+        If `trial` is None, it is a short training. Raises CandidateError if the edit fails a check.
         """
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Carries an experiment out in sandboxes. A repeated call returns the recorded result."""
+        """Runs an experiment (see `quote`). A repeated call returns the recorded result."""
         ...
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> Sequence[Mapping[str, bool] | None]:
-        """Returns, for each harness, whether the base policy solves each task cleanly, one attempt
-        each.
+        """Returns for each harness whether the base policy solves each task, with one attempt each.
 
         The tasks are the first `tasks` of the search split (None: all). A harness that cannot be
         measured gives None.
@@ -206,7 +207,7 @@ class HostServices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Everything that a proposer receives about one generation."""
+    """Everything that a proposer receives about one generation of the search."""
 
     generation: int
     k: int
@@ -236,13 +237,13 @@ class Brief:
 
     @property
     def invalid(self) -> bool:
-        """Returns True if the version's own score is invalid, so that it is repaired first."""
+        """Returns True if the version's own score is invalid, so that a repair comes first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A candidate that was committed in a sandbox and is not admitted yet."""
+    """A proposed change that was committed in a sandbox and not yet admitted as a candidate."""
 
     index: int
     hypothesis: Hypothesis
@@ -255,7 +256,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A proposal that made no draft. `code` is a stable word, `reason` a sentence."""
+    """A proposal of which no draft came. `code` is a stable word, `reason` a sentence."""
 
     index: int
     statement: str
@@ -285,7 +286,7 @@ RULES: Final = "rules"
 
 
 class Proposer(Protocol):
-    """Reads a version's evidence and returns drafts of changes.
+    """Reads a version's evidence and returns drafts of changes of the harness.
 
     A class that inherits from it needs only `author` and `propose`.
     """
@@ -294,7 +295,7 @@ class Proposer(Protocol):
     """The model that writes the edits, or `RULES`."""
 
     def propose(self, brief: Brief) -> Proposed:
-        """Returns drafts. A repeated call costs nothing: the replies of models are recorded."""
+        """Returns drafts of changes. A repeated call costs nothing, since replies are recorded."""
         ...
 
     def revise(
@@ -307,7 +308,7 @@ class Proposer(Protocol):
     ) -> Draft | Refused:
         """Makes candidate `index` again, given a person's feedback on it; refuses by default.
 
-        `edits` is what the candidate changed against the version (None: removed). Never called if
+        `edits` is what the candidate changed, as content by path (None: removed). Never called if
         the author is `RULES`.
         """
         return Refused(index, hypothesis.statement, f"{self.author} revises nothing", "unrevised")

@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Limits set by the sealed evaluator. A harness may only go below them."""
+    """Limits of one attempt, set by the sealed evaluator. A harness may only go below them."""
 
     max_turns: int
     max_tokens_per_turn: int
@@ -51,7 +51,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the policy is sampled when it is *measured*. The recipe sets how training samples."""
+    """Sampling parameters of a policy that is measured. In training, the recipe sets them."""
 
     temperature: float
     top_p: float = 1.0
@@ -77,7 +77,7 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One attempt at one task. Trusted code, which must confine what it runs for the policy."""
+    """One attempt at one task: its tools and its grader. It must confine the policy's code."""
 
     tools: Sequence[str]
 
@@ -124,7 +124,7 @@ ErrorKind = Literal["infra", "policy", "verifier"]
 
 @dataclass(slots=True)
 class RolloutFailure:
-    """Why a rollout broke off. `infra` never counts as a failure of the policy."""
+    """Why a rollout broke off. The kind `infra` never counts as a failure of the policy."""
 
     kind: ErrorKind
     detail: str
@@ -132,7 +132,7 @@ class RolloutFailure:
 
 @dataclass(slots=True)
 class ToolEvent:
-    """One tool call in a rollout."""
+    """One tool call in a rollout, with its result."""
 
     turn: int
     tool: str
@@ -162,7 +162,7 @@ class TokenRecord:
 
 @dataclass(slots=True)
 class ViewChange:
-    """A model call whose messages do not extend those of the call before and its reply.
+    """A model call for which the agent removed or changed earlier messages.
 
     The conversation before it was `call[:unchanged] + removed`, with `call` the messages sent here.
     """
@@ -210,12 +210,12 @@ class Rollout:
 
     @property
     def clean(self) -> bool:
-        """Returns whether the sealed grader calls it solved and nothing is flagged."""
+        """Returns whether the task is solved and no leak, tampering or forgery is flagged."""
         return bool(self.outcome) and not self.flags
 
     @property
     def total_reward(self) -> float:
-        """Returns the weighted sum that training sees."""
+        """Returns the sum of the reward components times their weights, as training uses it."""
         return sum(self.weights.get(name, 1.0) * value for name, value in self.rewards.items())
 
 
@@ -259,7 +259,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class GenerateReply:
-    """A reply. `finish_reason` is `stop`, `length`, `tool_calls` or `context` (window full)."""
+    """A policy's reply. `finish_reason`: `stop`, `length`, `tool_calls` or `context` (no room)."""
 
     content: str
     finish_reason: str
@@ -279,7 +279,7 @@ class Gateway(Protocol):
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]: ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts. Returns their token records, None for each that is not known."""
+        """Ends the rollouts with these keys. Returns the tokens of each, None where unknown."""
         ...
 
 
@@ -315,7 +315,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends answers into a sandbox. The deadline does not count `excused_sec` of host time."""
+    """Sends answers into a sandbox and extends the request's deadline by `excused_sec`."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -353,7 +353,7 @@ class Sandbox(Protocol):
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a trusted module inside, which registers operations. It imports only the stdlib."""
+        """Loads a module inside, which adds operations. It may import the standard library only."""
         ...
 
     def request(
@@ -364,7 +364,7 @@ class Sandbox(Protocol):
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls an operation inside. Raises GuestError if its code raised, else SandboxError."""
+        """Calls an operation inside and returns its result. Raises GuestError if its code fails."""
         ...
 
     def begin(
@@ -428,7 +428,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A branch that carries one hypothesis."""
+    """A proposed change of the harness: a branch with one hypothesis."""
 
     id: str  # "<run>/g<generation>/c<k>"
     run: str
@@ -447,7 +447,7 @@ class Candidate:
 
 
 class VerdictKind(StrEnum):
-    """What the gate decided."""
+    """The gate's decision on a candidate."""
 
     PROMOTE = "PROMOTE"
     REJECT = "REJECT"
@@ -457,7 +457,7 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Candidate minus baseline, in clean success (a share, not points)."""
+    """The gain of a candidate over its baseline in clean success, as a share from -1 to 1."""
 
     delta: float
     ci_low: float
@@ -470,7 +470,7 @@ class Effect:
 
     @property
     def selected(self) -> str:
-        """Returns the gain corrected for selection, to print after the estimate, or ""."""
+        """Returns a text with the gain corrected for selection, or "" if that changes nothing."""
         measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
         same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"

@@ -41,7 +41,7 @@ def _entry_points(group: str, _places: tuple[str, ...]) -> Mapping[str, metadata
 
 
 def load_entry_point(group: str, name: str) -> Any:
-    """Imports an entry point. Raises ConfigError if there is none or its package fails."""
+    """Returns the object of an entry point. Raises ConfigError if it is missing or broken."""
     point = entry_points(group).get(name)
     if point is None:
         raise ConfigError(
@@ -59,7 +59,7 @@ def load_entry_point(group: str, name: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A table of extensions of one kind. `rows` are built in; entry points come after them."""
+    """Extensions of one kind by name: built-in `rows`, then entry points of installed packages."""
 
     def __init__(self, kind: str, group: str, rows: Mapping[str, T]) -> None:
         self.kind, self.group, self.rows = kind, group, dict(rows)

@@ -31,13 +31,16 @@ def resource_dir(folder: Folder) -> Path:
 
 
 def cache_folder(content: str) -> Path:
-    """Returns the user's cache folder for content of this kind, even before it exists."""
+    """Returns the path of the user's cache folder for this content; it may not exist yet."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "meta-agent" / content
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:
-    """Returns a shipped harness's files by path. `name` is its folder, such as `chat/swe`."""
+    """Returns the files of a harness that this package ships, by path.
+
+    `name` is its folder, such as `chat/swe`.
+    """
     root = resource_dir("harness_repo")
     home = root / name
     (package,) = (path.name for path in home.iterdir() if path.is_dir())

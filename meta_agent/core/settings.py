@@ -69,7 +69,10 @@ MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any]) -> RunConfig:
-    """Returns a run's settings from flags that are not None, or raises ConfigError."""
+    """Returns a run's settings, from flags, variables, the workspace's file, profile or default.
+
+    Flags that are None count as not given. Raises ConfigError for a wrong value or name.
+    """
     flag_values = {name: value for name, value in flags.items() if value is not None}
     from_environment = _environment_values()
     workspace = flag_values.get("workspace") or from_environment.get("workspace")

@@ -36,7 +36,7 @@ class Skill:
     warnings: tuple[str, ...] = ()
 
     def get(self, key: str) -> str:
-        """Returns a metadata value that this package wrote, or the empty string."""
+        """Returns the metadata value under a key of this package, or the empty string."""
         return self.metadata.get(PREFIX + key, "")
 
     @property
@@ -104,7 +104,7 @@ class SkillLibrary(Protocol):
         limit: int = ...,
         evidence: JSON = None,
     ) -> Sequence[Skill]:
-        """Returns the skills that fit a situation, best first."""
+        """Returns skills that fit a domain, factor, text and evidence, best first."""
         ...
 
     def distil(
@@ -117,7 +117,7 @@ class SkillLibrary(Protocol):
         domain: str,
         trusted_text: bool,
     ) -> SkillDraft | None:
-        """Returns the lesson of a verdict, or None if nothing was settled.
+        """Returns a skill's draft from a candidate's verdict, or None if nothing was settled.
 
         With `trusted_text` False a language model wrote the hypothesis: the skill is quarantined.
         """

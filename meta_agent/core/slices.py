@@ -27,7 +27,7 @@ _NANO_ISSUES: Final = {
 
 
 def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, str]:
-    """Returns the labels of one task by name. `columns` are those of its row in a file."""
+    """Returns one task's labels, such as its level, by name. `columns` is its row in a file."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}
@@ -41,7 +41,7 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
-    """Returns the group that each task names, by task key.
+    """Returns the group of related tasks (one repository, file ...) of each task, by task key.
 
     It uses the first of the columns `GROUPS` that has more than one group, or returns nothing.
     """

@@ -34,7 +34,7 @@ _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """A domain with other splits; a split that is not in `tasks` has none."""
+    """A domain whose tasks are in other splits, given as tasks by split."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain
@@ -58,7 +58,7 @@ class Resplit:
 
 
 class Halves(Resplit):
-    """A domain whose tasks, except the vault's, form two halves: search and confirm."""
+    """A domain whose tasks, except the vault's, form two halves: search (with train), confirm."""
 
     def __init__(self, domain: Domain) -> None:
         train = list(domain.tasks("train"))
@@ -71,7 +71,7 @@ class Halves(Resplit):
 
 
 class Whole(Resplit):
-    """A domain whose training tasks are distributed to the other splits."""
+    """A domain whose train tasks are in the other splits, for a policy that is not trained."""
 
     def __init__(self, domain: Domain) -> None:
         tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
@@ -91,7 +91,7 @@ class Whole(Resplit):
 
 
 def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
-    """Parses `NAME=VALUE,...`. Raises ValueError, which says the `form`, for any other text."""
+    """Parses `NAME=VALUE,...` into a dict. Raises ValueError, which states `form`, for others."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if not pairs or not all(name.strip() and value.strip() for name, _, value in pairs):
         raise ValueError(f"expected {form}")
@@ -130,13 +130,13 @@ class Limits(BaseModel):
 
     @property
     def ceilings(self) -> dict[str, JSON]:
-        """The limits that are set and that every attempt has, by their names in `Ceilings`."""
+        """Returns the limits that are set by their names in `Ceilings`, without `reasoning`."""
         names = {"seconds": "wall_sec"}
         return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
 
 
 class Limited(Resplit):
-    """A domain with the limits that the user set."""
+    """A domain whose attempts have the limits that the user set."""
 
     def __init__(self, domain: Domain, limits: Limits) -> None:
         super().__init__(domain, {split: domain.tasks(split) for split in SPLITS})
@@ -153,7 +153,7 @@ def _split_by_hash(key: str) -> Split:
 
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
-    """Returns the domain with the splits that a run uses."""
+    """Returns the domain as a run uses it: without training, train tasks may join other splits."""
     pools_training = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if pools_training else domain
 
@@ -166,7 +166,8 @@ def sizes(domain: Domain) -> dict[str, int]:
 def lacking(counts: Mapping[str, int], *, trainable: bool, pooled: bool) -> str:
     """Returns what a task set lacks for a run, to print after "it has", or "" for nothing.
 
-    `pooled` says that a small set is used in halves, so that no split needs tasks of its own.
+    `counts` are tasks by split. `pooled` says that a small set is used in halves, so that no split
+    needs tasks of its own.
     """
     rest = counts.get("search", 0) + counts.get("confirm", 0)
     if pooled and 0 < rest < SMALL:

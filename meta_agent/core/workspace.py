@@ -79,7 +79,7 @@ harness = "{harness}"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The paths of a workspace. `init_workspace` and `open_workspace` return one."""
+    """The paths of a workspace, from `init_workspace` or `open_workspace`."""
 
     root: Path
     domain: str
@@ -105,7 +105,7 @@ class Workspace:
 
     @property
     def transcripts(self) -> Path:
-        """Returns the folder with a folder for each run that calls a model."""
+        """Returns the folder of recorded model exchanges, with a folder for each run."""
         return self.root / "transcripts"
 
     @property
@@ -122,7 +122,7 @@ class Workspace:
 
 
 def find_workspace(chosen: Path | None, cwd: Path) -> Path:
-    """Returns the workspace directory to use, which may not exist yet."""
+    """Returns the workspace's path: `chosen`, else `cwd` if it is one, else a folder in `cwd`."""
     if chosen is not None:
         return (cwd / chosen.expanduser()).absolute()
     return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
@@ -159,7 +159,7 @@ def init_workspace(
 
 
 def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
-    """Makes a workspace in a directory without other files. `fill` writes the settings last.
+    """Makes a workspace in a directory without other files. `fill` writes the settings file last.
 
     Raises ConfigError if `root` holds other files or cannot be written.
     """
@@ -191,7 +191,10 @@ def _alone_in(root: Path) -> Iterator[None]:
 
 
 def open_workspace(root: Path) -> Workspace:
-    """Opens a workspace, with a warning if made elsewhere. Raises ConfigError if unsafe."""
+    """Opens a workspace. Raises ConfigError if it is damaged, or a stranger's with links.
+
+    If another installation made it, a warning is logged.
+    """
     if not is_workspace(root):
         raise ConfigError(
             f"{root} is not a workspace (it has no {SETTINGS_FILE})",
@@ -226,19 +229,19 @@ def _refuse_odd(root: Path) -> None:
 
 
 def made_here(root: Path) -> bool:
-    """Returns True if this installation made the workspace: it recorded the mark in it."""
+    """Returns True if this installation made the workspace and recorded its mark."""
     mark = read_small(root / _MAKER) or ""
     return bool(_MARK.fullmatch(mark)) and (_marks_folder() / mark).is_file()
 
 
 def state_dir() -> Path:
-    """Returns `$XDG_STATE_HOME/meta-agent`, by default in `~/.local/state`."""
+    """Returns the folder of this program's state: `$XDG_STATE_HOME/meta-agent` or its default."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "meta-agent"
 
 
 def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
-    """Returns a regular file's text, cut at `most_bytes`, or None; it does not wait for a FIFO."""
+    """Returns a regular file's text, cut at `most_bytes`; None for a missing or special file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
@@ -269,7 +272,7 @@ def require_fitting(root: Path, *, domain: str, harness: str) -> None:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Reads a settings file. Raises ConfigError if it is not TOML or has an unknown table."""
+    """Returns the tables of a settings file. Raises ConfigError for bad TOML or unknown tables."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One attempt as the command gets it: the task's key, view and files, and the limits."""
+    """One attempt at a task by an agent that is a command: task key, view, files and limits."""
 
     key: str
     view: Mapping[str, JSON]
@@ -66,23 +66,24 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the first prompt-like field of the task's view, or else the view as JSON."""
+        """Returns the problem as text: the view's field of `PROMPT_KEYS`, or the view as JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
 
     @property
     def shown_view(self) -> dict[str, JSON]:
-        """Returns the task's view without the names of tools, which a command cannot call."""
+        """Returns the task's view without the names of tools, since a command cannot call them."""
         return {name: value for name, value in self.view.items() if name != "tools"}
 
 
 def run_errand(
     sandbox: Sandbox, tree: HarnessTree, contract: HarnessContract, errand: Errand, ask: Ask
 ) -> AgentEnd:
-    """Writes the task into the sandbox, runs the command, and ends what it left running.
+    """Runs the harness's command on one task in `sandbox`, and kills the processes that it left.
 
-    Returns how the agent ended. Raises SandboxError if the sandbox failed before the agent ran.
+    `ask` answers the command's model calls. Returns how the agent ended. Raises SandboxError if the
+    sandbox failed before the agent ran.
     """
     place = _stage(sandbox, tree, errand)
     relay = Relay(ask, errand.max_conversation_bytes)
@@ -159,11 +160,10 @@ def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentE
 
 
 class Relay:
-    """Passes well-formed model calls from one sandbox to one attempt.
+    """Passes model calls from the sandbox of one command agent to its attempt on the host.
 
-    The runner treats a malformed call of a Python harness as the end of the whole batch. Here the
-    agent shares a user with its worker, so a forged call is the agent's mistake and gets an error
-    as answer.
+    The agent can forge calls, since it shares a user with the sandbox's worker. So a malformed
+    call gets an error as answer and does not end the batch.
     """
 
     def __init__(self, ask: Ask, max_bytes: int) -> None:
@@ -173,7 +173,7 @@ class Relay:
         self._over = False
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers each call of the sandbox in turn, on the thread that reads from it."""
+        """Answers each call of the sandbox in turn through `answer`, on the calling thread."""
         for call in calls:
             answer([{"cid": call["cid"], **self._answer(call)}])
 

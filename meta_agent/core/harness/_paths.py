@@ -22,7 +22,10 @@ _GIT_OWN = (".git", ".gitmodules", ".gitattributes")
 
 
 def safe_path(path: str) -> str:
-    """Returns `path` unchanged. Raises `CandidateError` (`hostile_path`) if it is not allowed."""
+    """Returns `path` unchanged if it is a plain relative path of a file.
+
+    Raises `CandidateError` (`hostile_path`) for any other path, such as one with `..` or `.git`.
+    """
     problem = _problem(path)
     if problem:
         raise CandidateError(f"path {path!r}: {problem}", reason="hostile_path")
@@ -75,12 +78,12 @@ def check_pattern(pattern: str) -> str:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Returns True if `pattern` covers `path`."""
+    """Returns True if the glob `pattern` (with `*`, `?` and `**`) matches the whole `path`."""
     return _compiled(pattern).fullmatch(path) is not None
 
 
 def matches_any(patterns: Iterable[str], path: str) -> bool:
-    """Returns True if any of the patterns covers `path`."""
+    """Returns True if any of the glob patterns matches the whole `path`."""
     return any(matches(pattern, path) for pattern in patterns)
 
 

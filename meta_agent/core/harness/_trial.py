@@ -43,9 +43,10 @@ class CannedPolicy:
 def try_command(
     open_agent: Callable[[], Sandbox], tree: HarnessTree, contract: HarnessContract
 ) -> list[CheckResult]:
-    """Runs the command on a trial task and returns check results.
+    """Runs a harness's command on a trial task with a canned policy and returns check results.
 
     They cover the sandbox's image, the start of the command, its first model call and its end.
+    `open_agent` opens the sandbox.
     """
     for limit_sec in TRIAL_LIMITS_SEC:
         try:

@@ -42,9 +42,10 @@ _TRAINING_SIDE: Final[tuple[Factor, ...]] = ("reward", "filter", "data", "diagno
 
 @contextmanager
 def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
-    """Opens a session for a harness of either kind, and closes its sandboxes at the end.
+    """Loads a harness in a sandbox and yields its session; closes the sandbox at the end.
 
-    Raises CandidateError if the harness cannot be loaded.
+    `opener` opens a sandbox of an image (None: the base image). Raises CandidateError if the
+    harness cannot be loaded.
     """
     contract = parse_contract(tree)
     image = None if contract.image == "base" else contract.image
@@ -59,7 +60,7 @@ def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
 
 
 class CommandSession(HarnessSession):
-    """A harness whose agent is a command; `open_agent` opens a sandbox for each run of it."""
+    """A loaded harness whose agent is a command; `open_agent` opens a sandbox for each attempt."""
 
     def __init__(
         self, sandbox: Sandbox, tree: HarnessTree, open_agent: Callable[[], Sandbox]
@@ -87,11 +88,14 @@ class CommandSession(HarnessSession):
         ask_open: bool = False,
         step_limit_sec: float = 20.0,
     ) -> None:
-        """Runs the command on every item, each within its own limit, until all have ended."""
+        """Runs the command on every item (task), each in its own sandbox, until all have ended.
+
+        `serve` answers the calls and gives each attempt its time limit. `timeout_sec` is not used.
+        """
         Round(self, items, serve).run(ask_open=ask_open)
 
     def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
-        """Runs one attempt from its start to its end, and reports the end through `ask`."""
+        """Runs the command on one item (task) in a new sandbox; `ask` sends a call to the host."""
         departure: Departure | None = ask({"kind": HostCall.LEAVE})
         if departure is None:
             return
@@ -119,7 +123,7 @@ class CommandSession(HarnessSession):
         return run_errand(sandbox, self.tree, self.contract, errand, ask)
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """Works as in `HarnessSession`, but returns no components if the harness has no reward."""
+        """Starts to compute rewards as in `HarnessSession`; without a reward file each is empty."""
         if self.has("reward"):
             return super().begin_reward(lines)
         return lambda: [{} for _ in lines]
@@ -127,14 +131,14 @@ class CommandSession(HarnessSession):
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the contract tests, first whether the command starts, asks its model and ends."""
+        """Returns results of the contract tests; the command must start, ask its model and end."""
         with_reward = samples if self.has("reward") else ()
         rows = super().check(with_reward, tasks)
         return [*try_command(self._open_agent, self.tree, self.contract), *rows]
 
 
 class Round:
-    """Runs all attempts of one request, each in its own thread, and routes answers back to them."""
+    """Runs the attempts of one `rollout` in threads; passes calls to the host and answers back."""
 
     def __init__(
         self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer
@@ -148,7 +152,10 @@ class Round:
         self._failures: list[BaseException] = []
 
     def run(self, *, ask_open: bool) -> None:
-        """Returns when every attempt has ended. Raises the first error that is not the agent's."""
+        """Runs all attempts to their end. With `ask_open` each first asks the host to start.
+
+        Raises the first error that is neither the agent's nor a sandbox's.
+        """
         threads = max(1, min(MAX_THREADS, len(self._items)))
         with ThreadPoolExecutor(threads, thread_name_prefix="agent") as pool:
             for index in range(len(self._items)):

@@ -40,7 +40,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HarnessContract:
-    """A parsed `harness.toml`. Exactly one of `entry` and `command` is set."""
+    """A parsed `harness.toml`: how the agent starts, which paths may change, and their factors.
+
+    Exactly one of `entry` and `command` is set.
+    """
 
     name: str
     entry: Entry | None
@@ -84,7 +87,10 @@ class HarnessContract:
         return next(iter(touched))
 
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
-        """Raises `CandidateError` unless a change touches just `factors`; diagnostics go alone."""
+        """Raises `CandidateError` unless the changed `paths` belong to exactly these factors.
+
+        Diagnostics never change together with another factor.
+        """
         touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
@@ -125,7 +131,7 @@ class HarnessContract:
     def factors_matching(self, path: str) -> list[Factor]:
         """Returns all factors whose patterns cover `path`, in the order of `FACTORS`.
 
-        A pattern of the agent's own files, such as `**`, does not reach into `TRAINING_FOLDER`.
+        A path in `TRAINING_FOLDER` is covered only by patterns that begin with that folder.
         """
         home = f"{TRAINING_FOLDER}/"
         ours = path.startswith(home)
@@ -149,7 +155,7 @@ def _paths_and_factors(touched: Mapping[Factor, str]) -> str:
 
 
 def parse_contract(tree: HarnessTree) -> HarnessContract:
-    """Parses a tree's `harness.toml`. Raises `ConfigError` with the key at fault."""
+    """Parses the `harness.toml` of a harness. Raises `ConfigError` if it is missing or wrong."""
     contract = _build(_load(tree))
     _check_tree(contract, tree)
     return contract

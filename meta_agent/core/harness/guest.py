@@ -42,7 +42,7 @@ MAX_DIGITS = 300
 
 
 class Channel(Protocol):
-    """The worker's way to ask the host."""
+    """The channel from a sandbox's worker to the host: sends calls and waits for their answers."""
 
     def calls(self, calls: Sequence[Call]) -> object: ...
 
@@ -54,7 +54,7 @@ class AgentHung(BaseException):
 
 
 class Reply:
-    """What the model said. `message` is the dict to append to the conversation."""
+    """The policy's reply to an agent. `message` is the dict to append to the conversation."""
 
     __slots__ = ("content", "finish_reason", "tool_calls")
 
@@ -73,7 +73,7 @@ class Reply:
 
 
 class Result:
-    """What a tool returned. `done`: the task accepts no further calls."""
+    """What a tool call returned: `text`, `ok`, and `done` (the task accepts no further calls)."""
 
     __slots__ = ("done", "ok", "text")
 
@@ -87,7 +87,7 @@ class Result:
 
 
 class Task:
-    """The problem as the agent may see it: `task.view["issue"]`, or `task["issue"]`."""
+    """A task as its agent sees it: `key`, and fields as `task.view["issue"]` or `task["issue"]`."""
 
     __slots__ = ("key", "view")
 
@@ -104,7 +104,7 @@ class Task:
 
 
 class Model:
-    """The policy as an agent sees it: `await model.chat(messages)`."""
+    """The policy (a language model) as an agent sees it: `await model.chat(messages)`."""
 
     __slots__ = ("_seat",)
 
@@ -124,7 +124,7 @@ class Model:
 
 
 class Tools:
-    """The tools as an agent sees them: `await tools.call(name, ...)`; `names` lists them."""
+    """The task's tools as an agent sees them: `await tools.call(name, ...)`; `names` lists them."""
 
     __slots__ = ("_seat", "names")
 
@@ -139,7 +139,7 @@ class Tools:
 
 
 class Seat:
-    """One rollout in progress: its coroutine and the messages that the host already has."""
+    """One rollout in progress: the agent's coroutine and the messages that the host already has."""
 
     __slots__ = ("coroutine", "index", "item", "kind", "known")
 
@@ -151,7 +151,7 @@ class Seat:
         self.coroutine: Coroutine[Any, Any, None] | None = None
 
     def begin(self, run: Agent, names: list[str]) -> Call | None:
-        """Starts the agent and returns its first call to the host."""
+        """Starts the agent with tools of these names and returns its first call to the host."""
         task = Task(self.item["key"], self.item["view"])
         coroutine = run(task, Model(self), Tools(self, tuple(names)))
         if not inspect.iscoroutine(coroutine):
@@ -160,7 +160,7 @@ class Seat:
         return self.send(None)
 
     def send(self, value: Json) -> Call | None:
-        """Resumes the agent and returns its next call. Skips a bare `yield`."""
+        """Resumes the agent with an answer and returns its next call to the host."""
         assert self.coroutine is not None
         call = self.coroutine.send(value)
         while call is None:
@@ -170,7 +170,7 @@ class Seat:
         return call
 
     def model_call(self, messages: list[Message], max_tokens: int | None, tools: Json) -> Call:
-        """Returns a call to the model with only the messages that the host does not have yet."""
+        """Returns a call of the policy, with only the messages that the host does not have yet."""
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be a positive integer or None, not {max_tokens!r}")
         conversation = self.known
@@ -188,7 +188,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """Returns a call of one of the task's tools."""
+        """Returns the call by which the host runs one of the task's tools."""
         if type(name) is not str:
             raise TypeError(f"a tool's name is a string, not {name!r}")
         for value in arguments.values():
@@ -199,7 +199,7 @@ class Seat:
         return {"cid": self.index, "kind": "tool", "tool": name, "args": arguments}
 
     def decode(self, answer: list[Json]) -> Reply | Result:
-        """Returns the host's answer in the form that the agent gets."""
+        """Returns the host's answer as the `Reply` or `Result` that the agent gets."""
         if self.kind == "tool":
             return Result(*answer)
         content, finish_reason, tool_calls, *_ = answer
@@ -207,7 +207,7 @@ class Seat:
         return Reply(content, finish_reason, tool_calls)
 
     def close(self) -> None:
-        """Ends the coroutine. It ignores one that refuses: the host has ended the rollout."""
+        """Ends the agent's coroutine and ignores what the agent raises meanwhile."""
         coroutine, self.coroutine = self.coroutine, None
         try:
             if coroutine is not None:
@@ -217,7 +217,7 @@ class Seat:
 
 
 def assistant(content: str, tool_calls: list[Json]) -> Message:
-    """Returns the message that a reply adds to the conversation."""
+    """Returns a policy's reply as an assistant message in OpenAI's chat form."""
     message: Message = {"role": "assistant", "content": content}
     if tool_calls:
         message["tool_calls"] = tool_calls
@@ -225,7 +225,7 @@ def assistant(content: str, tool_calls: list[Json]) -> Message:
 
 
 def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
-    """Returns how many messages at the front are the same in both lists."""
+    """Returns the number of messages at the front that are equal in both lists."""
     if messages[: len(conversation)] == conversation:
         return len(conversation)
     pairs = enumerate(zip(conversation, messages, strict=False))
@@ -234,7 +234,7 @@ def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
 
 
 def own_copy(message: Message) -> Message:
-    """Returns a copy of a message, so that later edits of the agent's dict cannot change it."""
+    """Returns a deep copy of a message. Raises TypeError if it is not a dict with a role."""
     if type(message) is not dict or type(message.get("role")) is not str:
         raise TypeError(f"a message is a dict with a role, not {message!r:.200}")
     if type(message.get("content")) is str and len(message) == 2:
@@ -244,9 +244,9 @@ def own_copy(message: Message) -> Message:
 
 
 def as_json(value: Json, what: str) -> Json:
-    """Returns a deep copy of plain JSON. Raises TypeError for anything else.
+    """Returns a deep copy of a JSON value. Raises TypeError, which names it `what`, for others.
 
-    Raising here blames one rollout; a broken frame would end all of them.
+    This error ends one rollout; a malformed frame to the host would end all of them.
     """
     try:
         return json.loads(json.dumps(value, allow_nan=False), parse_int=number)
@@ -255,14 +255,14 @@ def as_json(value: Json, what: str) -> Json:
 
 
 def number(text: str) -> int:
-    """Returns an integer from its digits. Raises ValueError if it has too many."""
+    """Returns the integer that JSON text holds. Raises ValueError above `MAX_DIGITS` digits."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text)} digits, the limit is {MAX_DIGITS}")
     return int(text)
 
 
 class Scheduler:
-    """Runs all rollouts of one request; each round sends one frame with all their new calls."""
+    """Runs the rollouts of one request together; each frame sends all their new calls."""
 
     def __init__(self, run: Agent, seats: list[Seat], channel: Channel, watchdog: Watchdog) -> None:
         self.run = run
@@ -291,7 +291,7 @@ class Scheduler:
             self.channel.calls(frame)
 
     def step(self, seat: Seat, answer: Json) -> None:
-        """Gives a rollout its answer and records its next call, or how it ended."""
+        """Resumes a rollout with the host's answer (None ends it) and queues its next call."""
         if answer is None:
             self.live -= 1
             seat.close()
@@ -349,7 +349,7 @@ class Watchdog:
 
 
 def rollout(args: dict[str, Json], channel: Channel) -> int:
-    """Runs the loaded agent on every item and returns how many there were."""
+    """Runs the loaded agent on every task in `args["items"]` and returns the number of tasks."""
     seats = [Seat(index, item) for index, item in enumerate(args["items"])]
     with Watchdog(args["step_limit_sec"]) as watchdog:
         Scheduler(code.HARNESS.agent(), seats, channel, watchdog).drive(args["ask_open"])

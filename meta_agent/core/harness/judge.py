@@ -25,7 +25,10 @@ THREADS: Final = 8
 
 
 class RewardJudge:
-    """Answers questions of a reward with the model of the role `reward`."""
+    """Asks the model of the role `reward` the questions of a harness's reward about rollouts.
+
+    A call of the object takes the questions and returns a reply, or a failure, for each.
+    """
 
     def __init__(self, client: ModelClient, model: str) -> None:
         self._client, self._model = client, model

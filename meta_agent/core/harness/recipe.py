@@ -67,7 +67,7 @@ def _knob(default: Any, check: Check) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The training settings of a policy. Field names are TRL's, except `groups_per_step`."""
+    """The hyperparameters that train a policy. Names are those of TRL, except `groups_per_step`."""
 
     groups_per_step: int = _knob(16, _integer(1, 4096))
     """Prompts in one optimiser step; each is tried `num_generations` times."""
@@ -96,7 +96,7 @@ class Recipe:
 
     @property
     def rows_per_step(self) -> int:
-        """Returns how many rollouts one optimiser step takes."""
+        """Returns the number of rollouts in one optimiser step."""
         return self.groups_per_step * self.num_generations
 
 
@@ -120,7 +120,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def no_recipe(harness: str, count: int = 0) -> ConfigError:
-    """Returns the error for a harness whose factor `recipe` has not exactly one recipe file."""
+    """Returns the error for a harness that has `count` recipe files instead of one."""
     return ConfigError(
         f"the harness {harness} has {count} {RECIPE_FILE} files, and training needs one",
         hint="meta-agent init --harness FOLDER --policy hf:PATH --workspace NEW writes what "
@@ -129,7 +129,7 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
 
 
 def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
-    """Parses a recipe. Raises `ConfigError` that names the wrong key and the values it may have."""
+    """Parses a recipe's TOML text. Raises `ConfigError` that names the file and the wrong key."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -143,7 +143,7 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
 
 
 def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:
-    """Returns the keys of a recipe together with those of its preset, which they override."""
+    """Returns the keys of a recipe's `preset` (an algorithm), overridden by its other keys."""
     keys = {key: value for key, value in data.items() if key != "preset"}
     name = data.get("preset")
     if name is None:

@@ -52,7 +52,7 @@ _ROLE_FILES: Final = (
 
 
 class Teaches(Protocol):
-    """The parts of a harness that act through training: reward, filter and curriculum."""
+    """The parts of a harness that training calls: reward, filter and curriculum."""
 
     weights: dict[str, float]
 
@@ -69,7 +69,7 @@ class Teaches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one contract test: the file, whether it passed, and what is wrong if not."""
+    """The result of one contract test: what was tested, whether it passed, and the fault if not."""
 
     name: str
     ok: bool
@@ -78,7 +78,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The values of one diagnostic, or the `failure` that it raised."""
+    """The metrics that one diagnostic of a harness measured, or the `failure` that it raised."""
 
     name: str
     layer: str
@@ -88,7 +88,10 @@ class Measurement:
 
 
 class HarnessSession:
-    """A harness loaded in a worker. Raises `CandidateError` if it cannot be loaded."""
+    """A harness loaded in a sandbox. Raises `CandidateError` if it cannot be loaded.
+
+    Its methods call the harness's agent, reward, filter, curriculum and diagnostics.
+    """
 
     ask_judge: AskJudge | None = None
     """Answers the questions of the reward's `judge`. None: they are not asked."""
@@ -135,7 +138,7 @@ class HarnessSession:
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
-        """Returns True if the harness has a file for `reward`, `filter` or `data`."""
+        """Returns True if the harness has a file for this role: `reward`, `filter` or `data`."""
         return role in self._roles
 
     def rollout(
@@ -147,15 +150,16 @@ class HarnessSession:
         ask_open: bool = False,
         step_limit_sec: float = 20.0,
     ) -> None:
-        """Runs the agent on `items` (`{"key", "view", "tools"}`); `serve` answers its calls.
+        """Runs the agent on tasks (`{"key", "view", "tools"}`); `serve` answers its calls.
 
-        Unlike the other methods it lets `GuestError` through: the runner decides what it means.
+        `step_limit_sec` limits an agent's time between two calls. Raises `GuestError`, unlike other
+        methods, if code in the sandbox raised outside an agent.
         """
         args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
         self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
 
     def reward(self, rollouts: Iterable[Rollout]) -> Rewards:
-        """Returns the reward components of each rollout, in order.
+        """Returns the reward components of each rollout by name, in the order of the rollouts.
 
         If the reward asks a model, each reply is stored in its rollout. A rollout without a reply
         gets a failure instead, and no components.
@@ -189,26 +193,26 @@ class HarnessSession:
                 rollouts[index].error = answer
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """Starts to compute rewards for records given as JSON lines.
+        """Starts to compute the reward components of rollouts, given as JSON lines.
 
-        The guest begins at once; the returned function waits and returns the rewards in order.
+        Returns at once. The returned function waits for the rewards and returns them in order.
         """
         reply, count = self._begin("harness.reward", {}, lines), len(lines)
         return lambda: _rewards(reply(), count, in_groups=self.in_groups)
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
-        """Returns a weight for each group (0 drops it); all are 1 if the harness has no filter."""
+        """Returns the training weight of each group of rollouts: 0 drops it; 1 without a filter."""
         return self.begin_keep(groups)()
 
     def filter_state(self, restored: JSON = None) -> JSON:
-        """Returns what a filter with a STATE remembers, else None. Restores `restored` first."""
+        """Returns the filter's `STATE` (None if it has none), first set to `restored` if given."""
         if not self._has_state:
             return None
         args = {} if restored is None else {"state": restored}
         return self._ask("harness.filter_state", args)
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
-        """Starts `keep` and returns a function that waits for the weights."""
+        """Starts the filter on groups of rollouts and returns a function that waits for weights."""
         count = len(groups)
         if not self.has("filter"):
             return lambda: [1.0] * count
@@ -218,7 +222,10 @@ class HarnessSession:
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
     ) -> list[str]:
-        """Returns task keys in training order; the given order if the harness has no curriculum."""
+        """Returns task keys in training order; the given order if the harness has no curriculum.
+
+        `history` holds the counts `tries` and `solved` by task key.
+        """
         task_keys = [str(task["key"]) for task in tasks]
         if not self.has("data"):
             return task_keys
@@ -228,11 +235,11 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs every diagnostic over the rollouts, token rows included, in path order."""
+        """Runs every diagnostic of the harness over rollouts. Returns results in order of paths."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
-        """Runs every diagnostic over records given as JSON lines. Returns results in path order."""
+        """Runs every diagnostic over rollouts given as JSON lines; see `measure`."""
         first = True
         for chunk in _chunks(lines):
             self._ask("harness.stage", {"first": first}, chunk)
@@ -245,7 +252,7 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the contract tests on samples and tasks (`{"key", "view"}`), and on the recipe."""
+        """Runs the contract tests of the harness on rollouts and tasks (`{"key", "view"}`)."""
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]
@@ -406,7 +413,7 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns finite floats under short printable names, or raises `CandidateError`."""
+    """Returns `value` if it is a dict of finite floats by name, else raises `CandidateError`."""
     if not isinstance(value, dict):
         raise _wrong(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:

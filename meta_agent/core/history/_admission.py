@@ -51,7 +51,7 @@ class Allowlist:
 def admit_pack(
     host: Git, pack: bytes, *, tip: str, base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> AdmittedCommit:
-    """Checks the commits from `base` to `tip` in a sandbox's pack and copies them to the host.
+    """Checks the commits from `base` to `tip` in a sandbox's git pack and copies them to `host`.
 
     Raises CandidateError with the reason if a check fails.
     """

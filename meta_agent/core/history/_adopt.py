@@ -31,7 +31,7 @@ Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
 
 
 class Step(NamedTuple):
-    """A commit to give back to the owner: message, date, and the files before and after."""
+    """A merged change to give back to the agent's owner: message, date, files before and after."""
 
     message: str
     when: int
@@ -40,14 +40,14 @@ class Step(NamedTuple):
 
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
-        """Returns the owner's files that the step changes, by path; None removes a file."""
+        """Returns mode and blob id of each changed file of the owner; None removes the file."""
         paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}
 
 
 class Adopted(NamedTuple):
-    """What was given back: how many commits, from which base to which tip, and where they are."""
+    """The commits that were given back to the owner: their number, base, tip and place."""
 
     commits: int
     base: str
@@ -56,7 +56,7 @@ class Adopted(NamedTuple):
 
 
 def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
-    """Writes the merged changes into a clone as a new branch.
+    """Writes the changes merged into `main` to the owner's clone, as commits on a new branch.
 
     Raises ConfigError if the branch exists or the clone lacks the imported commit.
     """
@@ -76,7 +76,10 @@ def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
 
 
 def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
-    """Writes the merged changes as patches for `git am` into an empty folder, or raises."""
+    """Writes the changes merged into `main` to an empty folder, as patches for `git am`.
+
+    Raises ConfigError if the folder is not empty or no change was merged.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty", hint="name a new folder: --patches FOLDER")
     steps = promoted_steps(repo)
@@ -90,7 +93,7 @@ def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
 
 
 def promoted_steps(repo: HarnessRepo) -> list[Step]:
-    """Returns the steps of `main` that change the owner's files; raises if there are none."""
+    """Returns the changes of `main` to the owner's files. Raises ConfigError if there are none."""
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)

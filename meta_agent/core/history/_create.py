@@ -22,10 +22,10 @@ from meta_agent.core.history._worktree import MAIN, check_clean
 
 
 def create_repository(path: Path, files: Mapping[str, bytes], message: str, when: int) -> None:
-    """Builds a repository beside `path` and renames it there; an existing equal one is left as it
-    is.
+    """Creates a git repository at `path` with one commit of `files`, as a whole or not at all.
 
-    Raises ConfigError if `path` holds something else.
+    A repository that started with the same files stays as it is. Raises ConfigError if `path`
+    holds something else.
     """
     _check_files(files)
     if path.exists() and any(path.iterdir()):
@@ -39,7 +39,7 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
 
 
 def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
-    """Copies all objects and refs but the `forgotten` ones, and checks out `main`."""
+    """Copies a repository without the refs `forgotten`; its `main` is at the commit `main`."""
     unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):

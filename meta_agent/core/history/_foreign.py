@@ -44,7 +44,7 @@ _SHOWN: Final = 5
 
 
 class Foreign(NamedTuple):
-    """The files that were read, their source, and the files that were left out with the reasons."""
+    """The files read from a user's agent, their source, and the files left out with the reasons."""
 
     files: dict[str, bytes]
     source: str
@@ -60,7 +60,10 @@ def is_address(source: str) -> bool:
 
 
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
-    """Reads a folder or a repository's address. Raises ConfigError if it cannot be read."""
+    """Returns the files of a user's agent, in a folder or at a git address.
+
+    Files that match a pattern of `leave_out` are left out. Raises ConfigError if it cannot be read.
+    """
     if is_address(source):
         foreign = _fetched(source, _transport(source), source)
     elif (Path(source) / ".git").exists():

@@ -61,7 +61,7 @@ class GitError(Exception):
         self.stderr = stderr
 
     def hint(self, otherwise: str) -> str:
-        """Returns what to do about a repository that cannot be fetched."""
+        """Returns advice if the cause is a SHA-256 repository, or the text `otherwise`."""
         if "mismatched algorithms" not in self.stderr:
             return otherwise
         return (
@@ -78,7 +78,7 @@ class Ran(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit of the host's own history, parsed."""
+    """A parsed commit of the host's repository."""
 
     id: str
     tree: str
@@ -88,7 +88,7 @@ class Commit(NamedTuple):
 
 
 class Git:
-    """Runs git on one directory that this project owns."""
+    """Runs git commands in one repository, without settings of the user or the system."""
 
     def __init__(
         self,
@@ -129,7 +129,10 @@ class Git:
         when: int | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
-        """Runs `git *argv`. Raises `GitError` if the exit status is not in `accept`."""
+        """Runs `git *argv`. Raises `GitError` if the exit status is not in `accept`.
+
+        `when` is the date of new commits, in seconds since the epoch.
+        """
         self.check()
         done = _start_git(
             [*self._options(), *_without_programs(argv)],
@@ -160,7 +163,7 @@ class Git:
                 repo.close()
 
     def at(self, ref: str) -> str | None:
-        """Returns the commit of a ref by its full name, or None; it starts no process."""
+        """Returns the commit id of a ref (by its full name) or None, without starting a process."""
         self.check()
         try:
             return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
@@ -225,7 +228,10 @@ def _git_variables_hidden() -> Iterator[None]:
 
 @contextmanager
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
-    """Yields a throw-away bare repository that borrows objects of the hosts, no settings."""
+    """Yields a temporary bare repository that can also read the objects of `host` and `more`.
+
+    `transport` is the only one by which it may fetch; without one it cannot fetch.
+    """
     hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
@@ -236,7 +242,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies the objects that `tip` reaches and `base` does not, checked and flushed."""
+    """Copies the git objects that `tip` reaches and `base` does not from `source` to `host`."""
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -245,7 +251,10 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
 
 
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
-    """Returns an object's bytes through an open `Git.reader`, or None if it is not of this kind."""
+    """Returns the bytes of a git object, read through an open `Git.reader`, or None.
+
+    None means that the object is missing or not of this kind.
+    """
     try:
         _, object_kind, _, data = repo.git.get_object_data(oid)
     except ValueError:
@@ -254,7 +263,7 @@ def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
-    """Returns one parsed commit, read through an open `Git.reader`."""
+    """Returns the parsed commit `oid`, read through `repo`, an open `Git.reader`."""
     raw = repo.commit(oid)
     parents = tuple(parent.hexsha for parent in raw.parents)
     message = raw.message
@@ -263,7 +272,7 @@ def read_commit(repo: Any, oid: str) -> Commit:
 
 
 def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
-    """Returns mode and content of every file of a commit, by path; folders are left out."""
+    """Returns mode and content of every file of a commit by path, through an open `Git.reader`."""
     entries = repo.commit(oid).tree.traverse()
     leaves = sorted((e for e in entries if e.type != "tree"), key=lambda e: str(e.path))
     return {str(e.path): (int(e.mode), _content(e)) for e in leaves}

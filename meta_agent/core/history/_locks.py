@@ -22,7 +22,7 @@ _PATIENCE_SEC = 2.0
 
 @contextmanager
 def busy(git_dir: Path) -> Iterator[None]:
-    """Marks the git directory as being written by this process while it is entered."""
+    """Marks the git directory as being written by this process, for the `with` block."""
     marker = git_dir / _MARKER
     marker.write_text(str(os.getpid()), encoding="ascii")
     yield
@@ -31,7 +31,7 @@ def busy(git_dir: Path) -> Iterator[None]:
 
 
 def clear_locks(git_dir: Path) -> None:
-    """Removes locks of this program's dead command. Raises ConfigError for other locks."""
+    """Removes git lock files of a killed command of this program. Raises ConfigError for others."""
     locks = _wait_for_none(git_dir)
     marker = git_dir / _MARKER
     if locks and not _ours(marker):

@@ -15,7 +15,10 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """Merges `tip` into `onto`; returns the commit. Raises CandidateError on a conflict."""
+    """Creates the commit that merges `tip` into `onto` and returns its id; moves no branch.
+
+    Raises CandidateError on a conflict.
+    """
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)
         argv = ("commit-tree", tree, "-p", onto, "-p", tip)
@@ -27,7 +30,10 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
 def edit_commit(
     host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
 ) -> str:
-    """Commits these file contents (None removes a file) onto `onto`; returns the commit."""
+    """Creates a commit on `onto` with new file contents by path, and returns its id.
+
+    None as content removes the file. `when` is the date in seconds since the epoch.
+    """
     with scratch(host) as git:
         git.run("read-tree", onto)
         rows = (_row(git, path, content) for path, content in sorted(edits.items()))

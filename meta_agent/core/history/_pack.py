@@ -24,7 +24,10 @@ class _Entry(NamedTuple):
 
 
 def scan(pack: bytes, limits: AdmissionLimits) -> int:
-    """Returns a pack's number of objects. Raises CandidateError if malformed or too large."""
+    """Returns the number of objects in a git pack from a sandbox.
+
+    Raises CandidateError if the pack is malformed or exceeds a limit.
+    """
     if len(pack) > limits.pack_bytes:
         refuse("pack_too_large", f"the pack has {len(pack)} bytes, over {limits.pack_bytes}")
     count, position, total = _count(pack, limits), _HEADER_BYTES, 0

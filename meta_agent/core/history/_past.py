@@ -42,7 +42,7 @@ class PastCommit(NamedTuple):
 
 
 class ForeignHistory:
-    """A temporary copy of a user's history, usable while its context lasts."""
+    """A temporary copy of a user's git history; `foreign_history` makes and removes it."""
 
     def __init__(self, git: Git, source: Path) -> None:
         self._git = git
@@ -50,7 +50,7 @@ class ForeignHistory:
         self._blobs: dict[str, bytes] = {}
 
     def head(self) -> str:
-        """Returns the id of the commit that was checked out."""
+        """Returns the id of the newest commit: the user's `HEAD`."""
         return self._git.line("rev-parse", "--verify", f"{_IMPORT}^{{commit}}")
 
     def commits(self) -> list[PastCommit]:
@@ -65,7 +65,10 @@ class ForeignHistory:
         return [commit for commit in commits if commit.parent and " " not in commit.parent]
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """Returns a commit's regular files by path. Raises ConfigError if they are too large."""
+        """Returns the content of a commit's regular files by path, without large files.
+
+        Raises ConfigError if all files together are too large.
+        """
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         blob_ids: dict[str, str] = {}
         room = MAX_TREE_BYTES
@@ -98,7 +101,10 @@ class ForeignHistory:
 
 @contextmanager
 def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHistory]:
-    """Copies `HEAD`'s history, or its last commit unless `deep`. Raises ConfigError."""
+    """Yields a temporary copy of the last commit of a user's repository; with `deep`, of all.
+
+    Raises ConfigError if `source` cannot be read.
+    """
     place = source.resolve()
     with scratch(None, transport="file") as git:
         try:
@@ -122,7 +128,10 @@ def _forgiven() -> list[str]:
 
 
 def read_folder(root: Path) -> dict[str, bytes]:
-    """Returns a folder's files by path, without caches or builds. Raises if too large."""
+    """Returns the content of a folder's files by path, without caches, builds and large files.
+
+    Raises ConfigError if all files together are too large.
+    """
     tree: dict[str, bytes] = {}
     for path in _walk(root):
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BLOB_BYTES:

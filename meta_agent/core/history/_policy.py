@@ -45,7 +45,7 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a commit from a sandbox. Raises CandidateError for anything unexpected."""
+    """Parses a sandbox's commit from raw bytes. Raises CandidateError for an odd header or text."""
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
@@ -79,7 +79,7 @@ def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[
 def check_entries(
     tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
 ) -> None:
-    """Raises CandidateError if a changed file is not allowed or two names collide."""
+    """Raises CandidateError if a changed file has a bad name or mode, or paths of `tip` collide."""
     for path in changed:
         check_path(path, limits)
         if path in tip and tip[path].mode not in REGULAR_MODES:
@@ -102,7 +102,7 @@ def _plain(char: str) -> bool:
 
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
-    """Raises CandidateError for a name that a file system, shell or git treats specially."""
+    """Raises CandidateError if a file system, a shell or git would treat the path specially."""
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
@@ -140,7 +140,7 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Raises CandidateError for a change outside `editable` or inside `protected`."""
+    """Raises CandidateError for a changed path outside the patterns `editable` or protected."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")

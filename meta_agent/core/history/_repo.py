@@ -77,7 +77,7 @@ class HarnessRepo:
         return repo
 
     def rewound(self, folder: Path, main: str) -> HarnessRepo:
-        """Returns a copy with `main` at an earlier commit, without notes or the branch `lead`."""
+        """Returns a copy in `folder`: `main` at an earlier commit, no notes, no branch `lead`."""
         copy_repository(self.path, folder, main, (LEAD, _NOTES))
         return HarnessRepo.open(folder)
 
@@ -140,15 +140,15 @@ class HarnessRepo:
         return self._commit(commit).message.partition("\n")[0]
 
     def brought_by(self, commit: str) -> str | None:
-        """Returns the commit on `main`'s first-parent line that brought this commit into `main`.
+        """Returns the commit on `main`'s first-parent line that brought in `commit`, or None.
 
-        Returns the commit itself if it is on that line, and None if `main` does not contain it.
+        That is `commit` itself if it is on that line, or the merge whose candidate ends with it.
         """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)
 
     def line_of_main(self, after: str, upto: str) -> list[str]:
-        """Returns first-parent commits of `main` after `after` up to `upto`, newest first."""
+        """Returns the first-parent commits of `main` after `after` up to `upto`, newest first."""
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         if after not in line or upto not in line:
             return []
@@ -168,7 +168,7 @@ class HarnessRepo:
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
 
     def candidates(self) -> dict[str, str]:
-        """Returns the commit of every candidate ref by name, failed candidates included."""
+        """Returns every candidate's last commit by the name of its ref, failed candidates too."""
         rows = self._git.line("for-each-ref", "--format=%(refname) %(objectname)", CANDIDATES)
         return dict(row.split(" ") for row in rows.splitlines())
 
@@ -199,12 +199,10 @@ class HarnessRepo:
         replaces: str | None = None,
         limits: AdmissionLimits | None = None,
     ) -> AdmittedCommit:
-        """Checks a candidate's commits from a sandbox, stores them, and points `ref` at the last
-        one.
+        """Checks a candidate's commits in a git pack from a sandbox, stores them, and sets `ref`.
 
         Raises CandidateError with the reason if they are refused. Repeating it is harmless.
-        `replaces` is the commit that the ref may point to already (from an attempt that was never
-        recorded).
+        `replaces` is the commit that `ref` may point to already, from an unrecorded attempt.
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
             refuse("ref_name", f"{ref[:80]!r} is not {CANDIDATES}<run>/<n>")
@@ -230,9 +228,9 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Merges a candidate into `main` with a merge commit.
+        """Merges a candidate into `main` with a merge commit and returns the commit's id.
 
-        A second call returns the first one's commit. Raises CandidateError (`merge_conflict`),
+        A second call returns the id of the first. Raises CandidateError (`merge_conflict`),
         IntegrityError if `main` is not at `onto`, and ConfigError if files in the work tree are in
         the way.
         """
@@ -254,8 +252,7 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Creates the commit that `merge` would make on `onto`, so it can be tested before `main`
-        moves.
+        """Returns the id of the commit that `merge` would make on `onto`. `main` does not move.
 
         With the same message and date `merge` then makes the same commit. Raises CandidateError
         (`merge_conflict`).
@@ -284,15 +281,14 @@ class HarnessRepo:
     ) -> str:
         """Commits the host's own edit of a few files to `main`, which must be at `onto`.
 
-        None as content removes a file. The same call again returns the same commit.
+        None as content removes a file. Returns the commit's id, the same for the same call.
         """
         with self._writing():
             commit = edit_commit(self._git, onto, edits, plain(message), when)
             return commit if commit == self.head() else self._advance_main(commit, onto)
 
     def revert(self, commit: str, *, message: str) -> str:
-        """Undoes what a commit on `main`'s first-parent line changed, by a new commit on top of
-        `main`.
+        """Undoes what a commit on `main` changed, by a new commit on top; returns the new one's id.
 
         Raises CandidateError (`merge_conflict`, or `empty` if it is undone already).
         """

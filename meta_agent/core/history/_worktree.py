@@ -40,7 +40,10 @@ def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
 
 
 def follow_main(git: Git, work_tree: Path) -> None:
-    """Updates index and files to `main`. It overwrites, so call `check_clean` first."""
+    """Updates git's index and the checked-out files to `main`, if the user has it checked out.
+
+    It overwrites changes, so call `check_clean` first.
+    """
     if not on_main(git) or _is_current(git, work_tree):
         return
     try:

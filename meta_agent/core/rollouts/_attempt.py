@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What identifies all rows of a run: the run, the version of the harness, and its commit."""
+    """The identity that every rollout of a runner stores: run, harness version and commit."""
 
     run: str
     version: str
@@ -78,7 +78,7 @@ class Terms:
 
 
 class Attempt:
-    """The host's side of one rollout: answers the guest's calls and fills the record."""
+    """The host's side of one rollout: answers the calls of the harness code, fills the record."""
 
     __slots__ = (
         "_arguments",
@@ -134,7 +134,7 @@ class Attempt:
     # --- beginning ---
 
     def open(self) -> bool:
-        """Opens the task's environment. Returns False, and ends the row, if that failed."""
+        """Opens the task's environment. If that fails, ends the rollout and returns False."""
         self._started = time.monotonic()
         try:
             self.env = self.terms.domain.open(self.plan.task)
@@ -146,7 +146,7 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """Returns what the guest receives: the task's key, its view, and the tools."""
+        """Returns what the harness code receives: the task's key, its view, and the tools."""
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}
@@ -154,7 +154,7 @@ class Attempt:
     # --- model calls ---
 
     def ask(self, call: Call) -> GenerateRequest | None:
-        """Returns the model request for a call of the guest, or None if a ceiling ends the rollout.
+        """Returns the request to the policy for a model call; None if a ceiling ends the rollout.
 
         Raises SandboxError of kind `protocol` if the call is malformed.
         """
@@ -227,10 +227,9 @@ class Attempt:
         return min(max_tokens, ceiling)
 
     def take(self, reply: GenerateReply, seconds: float) -> JSON:
-        """Records the model's reply and its cost.
+        """Records the policy's reply and its cost, and returns the answer for the harness code.
 
-        Returns the guest's answer, or None to end the rollout. `seconds` is the time that the call
-        took.
+        None as answer ends the rollout. `seconds` is the time that the call took.
         """
         self._model_sec += seconds
         self._book(reply)
@@ -318,7 +317,7 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """Ends the rollout when the agent has returned. If it raised, the harness is at fault."""
+        """Ends the rollout once the agent returned. An error in `call` is the policy's failure."""
         err = call.get("err")
         if err is None:
             self._stop(self._own_reason())
@@ -336,7 +335,7 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the row without a grade: False if the policy failed, else None (unknown)."""
+        """Ends the rollout ungraded. Its outcome is False for the kind `policy`, else unknown."""
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])
@@ -413,7 +412,7 @@ class Attempt:
             _log.warning("closing the environment of %s failed: %s", self.key, error)
 
     def finish(self, tokens: TokenRecord | None) -> Rollout:
-        """Returns the finished row, with the token record of its training data attached."""
+        """Returns the finished record of the rollout, with its tokens (for training) attached."""
         self.row.tokens = tokens
         return self.row
 

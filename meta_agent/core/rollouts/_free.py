@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class FreeRun:
-    """Serves the calls of a worker that runs many rollouts at once, in threads.
+    """Answers the calls of a worker that runs many rollouts at once, in threads.
 
     `fatal` is the error to raise once the worker has stopped, or None.
     """
@@ -59,11 +59,11 @@ class FreeRun:
         self.fatal: BaseException | None = None
 
     def drain(self, *, broken: bool) -> None:
-        """Waits for calls under way. If the worker is `broken`, it drops those not begun."""
+        """Waits for calls under way. If the worker is `broken`, calls not yet begun are dropped."""
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers calls of the worker in threads. It is the sandbox's `CallServer`.
+        """Answers model, tool and other calls of the worker in threads, through `answer`.
 
         Raises SandboxError at once if a call breaks the protocol, which ends the worker.
         """

@@ -30,7 +30,7 @@ from meta_agent.core.rollouts.away import serve as serve_away
 
 
 class LockStep:
-    """Serves the calls of one batch of rollouts, which wait for each other before each model call.
+    """Answers the calls of one batch of rollouts, which wait for each other before a model call.
 
     `fatal` is the error to raise once the worker has stopped, or None.
     """
@@ -46,11 +46,10 @@ class LockStep:
         self.fatal: BaseException | None = None
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers calls of the worker. It is the sandbox's `CallServer`.
+        """Answers calls of the sandbox's worker through `answer`, model calls all at once.
 
         A failure of this process is stored as `fatal` and ends every rollout. Raises SandboxError
-        at once if a call breaks the protocol, since code that escaped the guest could go on for
-        long.
+        at once if a call breaks the protocol, which ends the worker.
         """
         before = self._model_sec
         try:
@@ -141,7 +140,7 @@ class LockStep:
 def generate(
     gateway: Gateway, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
 ) -> Sequence[GenerateReply]:
-    """Calls `gateway.generate`. If the gateway fails, returns a failed reply for each request.
+    """Returns the policy's reply to each request; failed replies if the gateway fails.
 
     Raises Interrupted if `stopping` returns True. An error that must stop the run is raised, not
     turned into replies.

@@ -25,7 +25,7 @@ MAX_OUTPUT_CHARS = 4000
 
 
 class HostCall(Enum):
-    """The calls that a session on the host may make about an attempt, beside those of a guest."""
+    """The calls about a command agent's attempt that only the session on the host makes."""
 
     LEAVE = "leave"  # answered by `Departure`, or None where the attempt is over
     RETURN = "return"  # with an `AgentEnd`: the row gets its ending
@@ -34,7 +34,7 @@ class HostCall(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What an agent in a sandbox of its own starts with: files, and the limits of its attempt."""
+    """What a command agent starts with in its own sandbox: the task's files, and limits."""
 
     files: Mapping[str, bytes]
     wall_sec: float
@@ -44,7 +44,10 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How an agent's command ended. Without `sandbox` only the start can be graded."""
+    """How an agent's command ended, with the sandbox that holds its work.
+
+    If `sandbox` is None, the task's files are graded as they were at the start.
+    """
 
     argv: tuple[str, ...]
     exit_code: int
@@ -55,13 +58,13 @@ class AgentEnd:
 
     @property
     def summary(self) -> str:
-        """Returns a line with the exit code, and the end of the output, for the record."""
+        """Returns a text for the record: the exit code and the end of the output."""
         how = f"{self.killed}, " if self.killed else ""
         return f"[{how}exit {self.exit_code}]\n{self.output[-MAX_OUTPUT_CHARS:]}"
 
 
 def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
-    """Answers a call that the host's own session makes about an attempt. See `HostCall`."""
+    """Returns the answer to a session's call about an attempt by a command; see `HostCall`."""
     if attempt.over:
         return None
     if call["kind"] is HostCall.LEAVE:
@@ -89,7 +92,7 @@ def leave(attempt: Attempt) -> Departure | None:
 
 
 def come_back(attempt: Attempt, end: AgentEnd) -> None:
-    """Collects the work of a command from its sandbox, records how it ended, and ends the row."""
+    """Collects a command's work from its sandbox, records how it ended, and ends the rollout."""
     event = ToolEvent(
         max(0, attempt.turn - 1),
         AGENT_TOOL,
@@ -116,7 +119,7 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
-    """Lets the environment take the work out of the sandbox; returns True if it did."""
+    """Lets the task's environment read the agent's work in the sandbox. Returns False if none."""
     env: object = attempt.env
     if isinstance(env, WitnessEnvironment):
         env.saw(attempt.row.messages)

@@ -57,7 +57,7 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """Returns the record without its token row. It shares the rollout's lists: edit none."""
+    """Returns a rollout as JSON, without its tokens. It shares the rollout's lists: edit none."""
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),
@@ -86,9 +86,9 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
 
 
 def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
-    """Returns a rollout as one JSON line of a shard, newline included.
+    """Returns a rollout as one line of JSON, newline included.
 
-    With `tokens` it holds the token row too, for diagnostics that read it. Raises IntegrityError if
+    With `tokens` it holds the tokens too, for diagnostics that read them. Raises IntegrityError if
     the rollout holds what JSON cannot.
     """
     record = to_json(rollout)
@@ -106,7 +106,7 @@ def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
 
 
 def from_json(record: JSON) -> Rollout:
-    """Parses one record. Raises IntegrityError that names the key at fault."""
+    """Returns the rollout of a JSON record. Raises IntegrityError that names the key at fault."""
     if not isinstance(record, dict):
         raise IntegrityError(
             f"a rollout record must be an object, not {type(record).__name__}; restore the file"
@@ -153,12 +153,12 @@ def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
 
 
 def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
-    """Returns a token row (ids, mask and log-probabilities) as JSON."""
+    """Returns a rollout's tokens (ids, mask and log-probabilities) as JSON."""
     return _written(tokens, _TOKENS)
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
-    """Parses a token row. Raises IntegrityError if its lists differ in length."""
+    """Returns a rollout's tokens from JSON. Raises IntegrityError if lists differ in length."""
     row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError(

@@ -39,7 +39,7 @@ GRACE_SEC: Final = 60.0  # on top of the ceilings, before a silent worker is giv
 
 
 class AgentSession(Protocol):
-    """The part of `HarnessSession` that the runner needs: running the agent on tasks."""
+    """The part of `HarnessSession` that the runner calls: running the agent on tasks."""
 
     def rollout(
         self,
@@ -58,7 +58,7 @@ class Runner:
         domain: tasks, environments and the sealed grader.
         session: the loaded harness.
         gateway: the policy; `gateway.lock_step` chooses the deterministic or the free mode.
-        stamp: what identifies the rows.
+        stamp: run, version and commit, which each rollout stores.
         concurrency: live rollouts (and threads) in free mode.
     """
 
@@ -86,7 +86,7 @@ class Runner:
         batch_size: int | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Rollout]:
-        """Makes the planned rollouts and returns one row for each, in plan order.
+        """Makes the planned rollouts and returns a record of each, in plan order.
 
         Sampling defaults to the domain's, which is how a policy is measured; training passes the
         recipe's. `batch_size` limits how many rollouts run in lock-step at once. Once `stopping`

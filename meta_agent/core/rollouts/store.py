@@ -55,8 +55,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """The name, files and hashes of a shard, a stored set of rollouts: enough to find and verify
-    it.
+    """The name, files and hashes of a shard (a stored set of rollouts): enough to verify it.
 
     `tokens` describes its file of token rows, if it has one.
     """
@@ -81,7 +80,7 @@ class RolloutStore:
         self.directory = Path(directory)
 
     def write(self, name: str, rollouts: Iterable[Rollout]) -> ShardRef:
-        """Stores rollouts under a name such as `run/g1/c0-search`.
+        """Stores rollouts as a shard under a name such as `run/g1/c0-search`.
 
         They are on disk once it returns. A shard of that name is replaced. Raises ValueError if the
         name has other characters.
@@ -100,10 +99,10 @@ class RolloutStore:
         return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
-        """Moves a shard here from another store on this disk.
+        """Moves the shard `name` here from another store on this disk.
 
-        Raises IntegrityError if its hash is not `sha256`. If the process dies on the way, calling
-        this again finishes the move.
+        Raises IntegrityError if the hash of its rollouts is not `sha256`. If the process dies on
+        the way, calling this again finishes the move.
         """
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:
@@ -136,7 +135,7 @@ class RolloutStore:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
-        """Returns the shard of that name, or None if there is none."""
+        """Returns the shard of that name, or None if none is stored."""
         return self._manifest(name)
 
     def names(self) -> list[str]:
@@ -167,7 +166,7 @@ class RolloutStore:
             yield rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
-        """Yields a shard's rows as JSON lines, newline included, without decoding them."""
+        """Yields a shard's rollouts as JSON lines, newline included, without decoding them."""
         return self._lines(self._resolve(shard).rows)
 
     def _token_rows(self, ref: ShardRef) -> Iterator[tuple[int, TokenRecord]]:

@@ -27,14 +27,14 @@ PAUSE_SEC = 0.002  # what is owed is gathered up to here
 
 
 class Stream(Protocol):
-    """A byte stream to and from a worker, and control over the process that holds it."""
+    """A byte stream to and from a sandbox's worker, and control over its process."""
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
-        """Writes some bytes and returns how many; 0 if time is up."""
+        """Writes as many bytes of `data` as fit now and returns their number; 0 if time is up."""
         ...
 
     def receive(self, timeout_sec: float) -> bytes | None:
-        """Reads some bytes. Returns None if time is up, and b"" at the end of the stream."""
+        """Returns the next bytes from the worker; None if time is up, b"" at the stream's end."""
         ...
 
     def kill(self) -> None:
@@ -42,7 +42,7 @@ class Stream(Protocol):
         ...
 
     def release(self) -> None:
-        """Closes descriptors. Later sends are dropped, and receives report the end."""
+        """Closes the file descriptors. Later sends are dropped, and receives report the end."""
         ...
 
     def post_mortem(self) -> SandboxError:
@@ -59,7 +59,7 @@ class LinkTimeout(Exception):  # noqa: N818
 
 
 class Link:
-    """Sends and receives frames. One thread receives; any thread may send."""
+    """Sends and receives frames (JSON messages). One thread receives; any thread may send."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -69,7 +69,10 @@ class Link:
         self._write_lock = threading.Lock()  # one whole frame at a time
 
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
-        """Sends one frame. Raises LinkTimeout after `deadline` (monotonic seconds)."""
+        """Sends a message, and the raw bytes `attached`, as one frame.
+
+        Raises LinkTimeout after `deadline` (monotonic seconds).
+        """
         line = json.dumps(message, separators=(",", ":")).encode()
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
 
@@ -90,12 +93,12 @@ class Link:
                 data = data[written:]
 
     def release(self) -> None:
-        """Closes the stream's descriptors, never under a writer (their numbers get reused)."""
+        """Closes the stream's file descriptors once no thread is sending."""
         with self._write_lock:
             self._stream.release()
 
     def receive(self, deadline: float, budget: Budget | None = None) -> dict[str, JSON]:
-        """Returns the next frame, a JSON object.
+        """Returns the next frame, a JSON object. `budget` limits its size.
 
         Raises LinkTimeout after `deadline`, LinkClosed if the worker is gone, and SandboxError if
         the frame breaks the protocol or exceeds `budget`.
@@ -141,7 +144,7 @@ class Pace:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """Parses a frame, then sleeps as long as that took if there was no idle time before."""
+        """Parses a frame, then sleeps as long as the parsing took if no idle time came before."""
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)
@@ -153,7 +156,7 @@ class Pace:
 
 
 def remaining(deadline: float) -> float:
-    """Seconds until a monotonic deadline, never negative."""
+    """Returns the seconds until a deadline of the monotonic clock, never less than 0."""
     return max(0.0, deadline - time.monotonic())
 
 

@@ -40,7 +40,7 @@ MAX_NUMBER = 1 << 53
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A request that was sent to the worker, and its reply once that arrived."""
+    """A request that was sent to a sandbox's worker, and the reply once it has arrived."""
 
     id: int
     op: str
@@ -94,7 +94,7 @@ class WorkerSandbox:
 
     @property
     def work_dir(self) -> str:
-        """Absolute path of the work directory, as seen inside."""
+        """Returns the absolute path of the work directory, as seen inside."""
         work_dir: str = self._facts["work_dir"]
         return work_dir
 
@@ -114,12 +114,11 @@ class WorkerSandbox:
         cpu_limit_sec: float | None = None,
         output_limit_bytes: int = 1 << 20,
     ) -> ExecResult:
-        """Runs a command to completion; nothing it started outlives it.
+        """Runs a command to its end and kills whatever it started.
 
         `cpu_limit_sec` limits the processor time of all its processes together; beyond it the
-        command ends as by SIGXCPU. The worker sets `timed_out` and `truncated`; they are never
-        inferred from exit codes. A killed command has exit code 128 + the signal's number; one that
-        cannot start has 127 or 126.
+        command ends as by SIGXCPU. A killed command has exit code 128 + the signal's number. One
+        that cannot start has 127 or 126.
         """
         args = {
             "argv": list(argv),
@@ -141,15 +140,14 @@ class WorkerSandbox:
         return result
 
     def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
-        """Writes files at relative paths; creates folders and replaces existing files."""
+        """Writes files, given as contents by relative path; creates folders and replaces files."""
         for batch in batches(files):
             self.request(
                 "write", {"files": batch, "executable": executable}, timeout_sec=FILES_TIMEOUT_SEC
             )
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Returns the content of regular files by path; missing files, links and devices are left
-        out.
+        """Returns the content of regular files by path; other and missing files are left out.
 
         `limit_bytes` bounds all of them together. Raises GuestError beyond it, and never cuts a
         file.
@@ -166,7 +164,7 @@ class WorkerSandbox:
         return files
 
     def install(self, name: str, source: str) -> None:
-        """Loads a guest module that defines `OPERATIONS`."""
+        """Loads a module inside, whose dict `OPERATIONS` holds operations that `request` calls."""
         self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
 
     def request(
@@ -177,10 +175,10 @@ class WorkerSandbox:
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls an operation of the worker or a guest module and returns its result.
+        """Calls the operation `op` of the worker or of an installed module and returns its result.
 
-        `serve` answers the calls that the guest makes meanwhile. Raises GuestError if the operation
-        raised.
+        `serve` answers the calls that code in the sandbox makes meanwhile. Raises GuestError if the
+        operation raised.
         """
         return self._request(op, args, timeout_sec, Budget(), serve or refuse)
 
@@ -208,9 +206,8 @@ class WorkerSandbox:
     ) -> Callable[[], JSON]:
         """Sends a request and returns at once, with a function that waits for the reply.
 
-        So the host can work while the guest does, and the guest's next request is already waiting.
-        The time limit counts from the wait. `attached` arrives joined, as the bytes
-        `args["attached"]`. Calls that the guest makes are refused once the host waits.
+        So the host works while the sandbox does. `timeout_sec` counts from the wait. `attached`
+        arrives joined, as the bytes `args["attached"]`. Calls of the code inside are refused.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
@@ -329,12 +326,12 @@ class WorkerSandbox:
 
 
 def refuse(calls: list[Call], answer: Answerer) -> None:
-    """Answers every call of a guest with an error, for requests that expect no calls."""
+    """Answers every call from code in a sandbox with an error, where no calls are expected."""
     answer([{"cid": call["cid"], "err": "this request serves no calls"} for call in calls])
 
 
 def outcome(frame: dict[str, JSON]) -> JSON:
-    """Returns the value in a reply frame, or raises GuestError with the guest's error."""
+    """Returns the value in a worker's reply frame, or raises GuestError with the frame's error."""
     if "ok" in frame:
         return frame["ok"]
     error = expect(frame.get("err"), dict)
@@ -344,7 +341,7 @@ def outcome(frame: dict[str, JSON]) -> JSON:
 
 
 def parse_calls(value: JSON) -> list[Call]:
-    """Returns the calls that a guest sent. Raises SandboxError if they break the protocol."""
+    """Returns the calls that code in a sandbox sent. Raises SandboxError if they are malformed."""
     calls: list[Call] = expect(value, list)
     if len(calls) > MAX_CALLS:
         raise protocol_error(
@@ -419,7 +416,7 @@ def decode(content: JSON) -> bytes:
 
 
 def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-    """Yields the files, encoded, in groups that each fit into one frame."""
+    """Yields the files as base64 text by path, in groups that each fit into one frame."""
     batch: dict[str, str] = {}
     size = 0
     for path, content in files.items():
