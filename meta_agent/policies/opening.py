@@ -72,7 +72,7 @@ class ChildTrainer:
 
 
 class ChildPolicies:
-    """A pool of child processes that each hold weights. It starts another one if all are busy."""
+    """A pool of child processes that hold policies' weights. It starts another if all are busy."""
 
     lock_step = True
 

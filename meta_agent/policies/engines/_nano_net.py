@@ -40,7 +40,10 @@ class Batch(NamedTuple):
 
 
 class Cache:
-    """The keys and values of every slot, per layer `[slots, positions, kv_heads * head_dim]`."""
+    """Cached keys and values of all slots, `[slots, positions, kv_heads * head_dim]` in each layer.
+
+    Each rollout in progress has one slot.
+    """
 
     def __init__(self, layers: int, width: int) -> None:
         self.keys = [torch.zeros(0, 0, width) for _ in range(layers)]

@@ -125,14 +125,14 @@ class Draws:
 
 
 def stream_keys(requests: Sequence[GenerateRequest]) -> NDArray[np.uint64]:
-    """Returns the 64-bit key of each request's random stream."""
+    """Returns the 64-bit key of each request's random stream, from its seed, task and turn."""
     names = (f"{r.seed}\0{r.sample_idx}\0{r.turn}\0{r.task_key}" for r in requests)
     digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def uniforms(keys: NDArray[np.uint64], token_index: int) -> NDArray[np.float64]:
-    """Returns the random number at place `token_index` of each stream, in [0, 1)."""
+    """Returns each stream's random number for token `token_index`, in [0, 1), one for each key."""
     with np.errstate(over="ignore"):
         z = keys + np.uint64(token_index + 1) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MIX_1

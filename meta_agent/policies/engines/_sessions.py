@@ -47,7 +47,7 @@ class TokenSession:
         return Extension(rendered, new_ids, len(new_ids), restart=True)
 
     def apply(self, extension: Extension) -> None:
-        """Adds tokens that the environment wrote, or starts a new segment with them."""
+        """Adds tokens that the policy did not sample (`extension`), or begins a new segment."""
         if extension.restart:
             self.exact = self.exact and not self.ids
             self.lost += sum(self.mask)

@@ -65,7 +65,7 @@ class Talk:
         return messages[earlier + 1 :]
 
     def apply(self, request: GenerateRequest, extension: Extension) -> None:
-        """Records a call's messages, and adds the tokens that the environment wrote."""
+        """Records a request's messages, and adds the tokens before its reply (`extension`)."""
         self.session.apply(extension)
         self.messages = list(request.messages)
         if extension.restart:

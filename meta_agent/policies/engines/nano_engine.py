@@ -40,7 +40,7 @@ class _Call:
 
 
 class NanoEngine:
-    """Samples replies from a nano policy, and holds the conversations and cache of all rollouts."""
+    """Samples replies from a nano policy (a tiny model), and holds all rollouts' conversations."""
 
     def __init__(self, model: Any) -> None:
         self._net = NanoNet(model)

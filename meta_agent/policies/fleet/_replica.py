@@ -123,7 +123,7 @@ class Replica:
 
     @contextmanager
     def call(self) -> Iterator[Routes]:
-        """Waits until the engine is up and has capacity, then yields its routes for one call.
+        """Waits until the engine is up and has capacity, then yields its HTTP client for one call.
 
         Raises the error that ended the engine, if it ended for good.
         """
@@ -149,7 +149,7 @@ class Replica:
 
     @contextmanager
     def still(self) -> Iterator[Routes | None]:
-        """Blocks new calls, waits for those in progress, and yields the engine's routes.
+        """Blocks new calls, waits for those in progress, and yields the engine's HTTP client.
 
         Yields None if no engine is up. New calls go on after the `with` block.
         """
@@ -165,7 +165,7 @@ class Replica:
                 self._changed.notify_all()
 
     def routes(self) -> Routes | None:
-        """Returns the engine's routes, or None if no engine is up."""
+        """Returns the engine's HTTP client, or None if no engine is up."""
         with self._changed:
             return self._engine.routes if self._engine and self._up else None
 

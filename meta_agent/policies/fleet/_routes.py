@@ -69,7 +69,7 @@ class Load(NamedTuple):
 
 
 class Routes:
-    """HTTP requests to one engine (a vLLM server), over its Unix socket."""
+    """The HTTP client of one engine (a vLLM server), over its Unix socket."""
 
     def __init__(self, at: Path, key: str) -> None:
         self._at, self._key = at, key

@@ -18,7 +18,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class SpokenError(ValueError):
-    """Raised when a scaffold sends something that is no conversation, which fails its rollout."""
+    """Raised if a harness's scaffold sends malformed messages or tools. Its rollout then fails."""
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:

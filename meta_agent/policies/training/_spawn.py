@@ -129,7 +129,7 @@ class OtherRanks:
                 self._end(rank)
 
     def close(self) -> None:
-        """Kills the other ranks."""
+        """Kills the other processes of the training."""
         self._closed = True
         for process in self._processes:
             process.kill()

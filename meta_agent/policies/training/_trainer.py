@@ -186,7 +186,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
-        """Saves the trainer's state after the last step, while the trainer waits for rows."""
+        """Saves the trainer's state after the last step, while the trainer waits for rollouts."""
         self._ranks.say(_SEAL)
         self._seal()
 

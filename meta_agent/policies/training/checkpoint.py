@@ -105,9 +105,9 @@ def disk_full_said(path: Path) -> Iterator[None]:
 def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -> OpenedPolicy:
     """Reads a policy's directory, checks it against its manifest, and returns what it holds.
 
-    Raises ConfigError if there is no directory, and IntegrityError if the contents
-    do not match. With `alone` it reads only an adapter's own files and takes its
-    base's identity from the manifest.
+    Raises ConfigError without a directory, and IntegrityError if the contents do not match.
+    `foreign` allows a directory without a manifest. With `alone` only an adapter's own files are
+    read, and the identity of its base comes from the manifest.
     """
     if not path.is_dir():
         raise ConfigError(

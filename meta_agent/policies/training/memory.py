@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The memory of a training at its peak, in bytes, by what takes it."""
+    """The peak memory of a training in bytes, by purpose (weights, gradients and others)."""
 
     weights: int
     gradients: int

@@ -48,7 +48,7 @@ class Seals:
         self._job, self._facts = job, dict(facts)
 
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
-        """Completes the seal after `step` steps with the host's state and rollouts.
+        """Completes the seal (saved state) after `step` steps with the host's state and rollouts.
 
         The child has just saved the weights. All earlier seals are removed.
         """

@@ -39,7 +39,7 @@ class Keeps(Publisher, Protocol):
     """A publisher that can serve the last version of a stopped training again, from its files."""
 
     def publish_again(self, step: int) -> str | None:
-        """Serves the version of `step` again and returns its name, or None if it is gone."""
+        """Serves the weights after `step` steps again. Returns their name, or None if lost."""
         ...
 
 
@@ -100,7 +100,7 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the event whose rollouts are made while this event's rows train, or None."""
+        """Returns the next event if its rollouts are made while this one trains, else None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 

@@ -47,7 +47,7 @@ def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Serv
 def require_servable(folder: Path, *, adapters: bool) -> int:
     """Returns the rank that engines reserve for the folder's adapter, or 0 for a whole model.
 
-    Raises ConfigError if vLLM cannot serve the adapter.
+    Raises ConfigError if vLLM cannot serve the adapter, or without `adapters` if it is one.
     """
     if not adapter.is_adapter(folder):
         return 0
@@ -130,7 +130,7 @@ class EnginePublisher:
 
 
 class EngineChild:
-    """A publisher that makes a second child process, `engine`, sample with the weights in training.
+    """A publisher: makes a second child process, `engine`, sample from the weights in training.
 
     The second child loads a checkpoint that the trained child writes between two steps, and
     checks its hash. The last published weights stay until the training is done, so a stopped
