@@ -57,7 +57,7 @@ def is_human(condition: str) -> bool:
 
 
 def human_condition(arm: str, workspace: Path, folder: Path) -> str:
-    """Returns the condition `human:FOLDER` of an `--arm human:FOLDER|REF`.
+    """Returns the condition `human:FOLDER` that an `--arm human:FOLDER|REF` stands for.
 
     A REF of the workspace's harness repository is written to a folder of the comparison first.
     Raises ConfigError if the arm is neither.

@@ -130,7 +130,7 @@ def tree_of(pack: bytes, sha256: str) -> HarnessTree:
 
 
 class Outputs(NamedTuple):
-    """Where the checkpoints and rollouts of a unit of work are written."""
+    """Where the checkpoints and rollouts of a training or an evaluation are written."""
 
     checkpoints: Path
     store: RolloutStore
@@ -346,7 +346,7 @@ class Executor(Protocol):
     width: int
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """Executes a unit and returns its outcome. Its files are at `outputs` afterwards.
+        """Executes a training or an evaluation and returns its outcome. Its files are at `outputs`.
 
         A failure raises the same error as `Apparatus.carry_out`, wherever the unit ran.
         """
@@ -356,7 +356,7 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Executes units of work in this process and its children."""
+    """Executes trainings and evaluations in this process and its children."""
 
     def __init__(
         self, apparatus: Apparatus, width: int, stopping: Callable[[], bool] = lambda: False

@@ -125,7 +125,7 @@ class HandedOver(NamedTuple):
 
 
 class Strategy(Protocol):
-    """A way to search, from the first version to the one that is handed over."""
+    """A way to search: takes a run from its first version to the version that it hands over."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver: ...
 

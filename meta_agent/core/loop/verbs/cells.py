@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one candidate adds to the others of its bundle. It explains, and proves nothing."""
+    """How much clean success one candidate adds to the others of its bundle. It is no proof."""
 
     candidate: Candidate
     delta: float
@@ -146,9 +146,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns mixes by a two-level design of eight runs: four of them hold a given member.
+    """Returns sets of members, merged, by a two-level fractional design of eight runs.
 
-    The runs with all members or none are left out. Returns [] unless there are 3 to 7 members.
+    Each member is in four runs. Runs with all members or none are left out. Returns [] unless there
+    are 3 to 7 members.
     """
     if not 3 <= len(members) < RUNS:
         return []
@@ -244,7 +245,7 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Returns what each member adds, with simultaneous (Bonferroni) intervals over tasks.
+    """Returns how much clean success each member adds, with Bonferroni intervals over tasks.
 
     `cells` are the whole bundle, then the bundle without each member.
     """
