@@ -37,7 +37,7 @@ _EFFECTS: Final = ("harness", "policy", "interaction")
 
 
 def handover_words(state: RunState) -> str:
-    """Returns what the run hands over and what is known of it; empty for a run that goes on."""
+    """Returns a sentence on the version that a run hands over; empty if it has handed over none."""
     if not state.handover:
         return ""
     standing = str(state.handover.get("standing"))
@@ -45,7 +45,7 @@ def handover_words(state: RunState) -> str:
 
 
 def search_facts(state: RunState) -> Rows:
-    """Yields both claims, then the harness and the weights with the commands that take them."""
+    """Yields the run's claims, its harness and its weights, with the commands that adopt them."""
     yield from _claims(state)
     product = state.product
     where = f" --workspace {state.workspace}" if state.workspace else ""
@@ -57,7 +57,7 @@ def search_facts(state: RunState) -> Rows:
 
 
 def card_facts(state: RunState) -> Rows:
-    """Yields what goes with the weights wherever they go: the verdict and what it rests on."""
+    """Yields the facts of a model card for the run's weights: the verdict and its measurements."""
     yield "verdict", handover_words(state) or "the run has not ended: nothing is claimed"
     yield "before", f"{measured_text(state.baseline)} (clean success on the vault split)"
     yield "after", measured_text(state.final)
@@ -81,7 +81,7 @@ def _claims(state: RunState) -> Rows:
 
 
 def claim_facts(state: RunState) -> Rows:
-    """Yields figures over training runs, and the gains that this run cannot see."""
+    """Yields success over training runs, the unproven ideas, and the gains too small to detect."""
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):
@@ -169,7 +169,7 @@ def _no_claim(state: RunState) -> str:
 
 
 def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
-    """Yields what of a merged gain the harness did and what the policy; nothing without record."""
+    """Yields how much of a merged gain harness and policy each brought; nothing if unknown."""
     if not attribution:
         return
     if failure := attribution.get("failed"):
@@ -188,7 +188,7 @@ def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
 
 
 def attribution_line(attribution: Mapping[str, Any]) -> str:
-    """Returns the effects alone, on one line."""
+    """Returns on one line the points that harness, policy and their interaction each brought."""
     if failure := attribution.get("failed"):
         return f"could not be measured: {one_line(failure, 200)}"
     effects = attribution.get("effects") or {}
@@ -205,7 +205,7 @@ def _effect_points(effect: Mapping[str, Any]) -> str:
 
 
 def replay_facts(state: RunState) -> Rows:
-    """Yields which recording, of what kind, and how well it fits; nothing for other runs."""
+    """Yields a replay's recording and how many of its requests differ; nothing for other runs."""
     if not state.replay:
         return
     yield "replayed from", visible(state.replay.get("recording", "?"))

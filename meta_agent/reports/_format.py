@@ -23,7 +23,7 @@ _ODD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def visible(text: object) -> str:
-    """Returns `text` with every character that could act on a terminal as an escape."""
+    """Returns the text with characters that could act on a terminal written as escapes."""
     raw = str(text)
     if raw.isascii() and raw.isprintable():
         return raw
@@ -44,32 +44,32 @@ def _spelled(character: str) -> str:
 
 
 def within_run(text: object, run: str | None) -> str:
-    """Returns `text` without the name of the run before its candidates."""
+    """Returns the text with the prefix `run/` removed from the names of candidates."""
     return str(text).replace(f"{run}/", "") if run else str(text)
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as percent."""
+    """Returns a share from 0 to 1 as text in percent: `61.3 %`; a dash for None."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def points(share: float) -> str:
-    """Returns a difference of shares in percentage points, with its sign."""
+    """Returns a difference of two shares as text in percentage points: `+10.3`."""
     return f"{100 * share:+.1f}"
 
 
 def points_text(effect: Effect) -> str:
-    """Returns `+10.3 points [+4.1, +16.5]`."""
+    """Returns an effect and its interval as `+10.3 points [+4.1, +16.5]`."""
     return f"{points(effect.delta)} points [{points(effect.ci_low)}, {points(effect.ci_high)}]"
 
 
 def share_text(middle: float, low: float, high: float) -> str:
-    """Returns `61.3 % [57.0, 65.5]`."""
+    """Returns a share and its interval, each from 0 to 1, as `61.3 % [57.0, 65.5]`."""
     return f"{100 * middle:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def measured_text(measured: Measured | None) -> str:
-    """Returns `61.3 % [57.0, 65.5], n 512`."""
+    """Returns clean success with interval and attempts, as `61.3 % [57.0, 65.5], n 512`."""
     if measured is None:
         return "not measured"
     interval = ""
@@ -80,7 +80,7 @@ def measured_text(measured: Measured | None) -> str:
 
 
 def vault_text(measured: Measured | None) -> str:
-    """Says what the vault's figures are, how often the vault was read, and what is new in them."""
+    """Returns a caption for figures on the vault split: what they are and how often it was read."""
     words = "clean success on the vault split, 95 % interval"
     if measured is None:
         return words
@@ -92,7 +92,7 @@ def vault_text(measured: Measured | None) -> str:
 
 
 def bounded(effect: Effect) -> bool:
-    """Returns False for [-1, 1], which holds every difference of two shares and so says nothing."""
+    """Returns False if the effect's interval is [-1, 1], which tells nothing of a difference."""
     return effect.ci_low > -1 or effect.ci_high < 1
 
 
@@ -107,7 +107,7 @@ def effect_text(effect: Effect | None) -> str:
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
-    """Returns a finding on validity in one line. A note brings its table along."""
+    """Returns a validity finding on one line, and the table of a finding that is only a note."""
     side = " (of the baseline)" if finding.get("side") == "baseline" else ""
     table = finding.get("lines") or () if finding.get("severity") == "note" else ()
     text = "; ".join((f"{finding.get('message')}", *map(str, table)))
@@ -115,19 +115,22 @@ def finding_text(finding: Mapping[str, Any]) -> str:
 
 
 def prediction_text(hypothesis: Mapping[str, Any]) -> str:
-    """Returns `signal.dead_group_ratio down by 0.1`."""
+    """Returns a hypothesis's prediction, as `signal.dead_group_ratio down by 0.1`."""
     delta = hypothesis.get("expected_delta")
     size = f" by {number(abs(delta))}" if isinstance(delta, int | float) else ""
     return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
 
 
 def unit_text(training_seeds: int) -> str:
-    """Says over how many policies an effect was measured."""
+    """Returns the number of trained policies that an effect was measured over, in words."""
     return f"{training_seeds} training seeds" if training_seeds > 1 else "one policy"
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """Returns what a sequential test came to: wealth against its bar, and trainings saved."""
+    """Returns the result of a claim's sequential test, its e-values and its bars, in words.
+
+    It is empty if the verdict's evidence holds no such test.
+    """
     inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
     if not (isinstance(course, dict) and isinstance(numbers, dict)):
@@ -145,7 +148,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns one look at a candidate that was trained or run."""
+    """Returns one measurement of a candidate on one line: seeds, verdict and numbers."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
@@ -170,7 +173,7 @@ def duration(seconds: float) -> str:
 
 
 def interval_bar(effect: Effect) -> str:
-    """Draws an effect and its interval around zero (`|`) on a symmetric scale."""
+    """Draws an effect and its interval as text, on a scale that is symmetric around zero."""
     most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
 
     def place(share: float) -> int:
@@ -183,7 +186,7 @@ def interval_bar(effect: Effect) -> str:
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yields each value of a record with its dotted name; lists of records are only counted."""
+    """Yields each value of a nested record with its dotted name; a list of records is counted."""
     if isinstance(value, Mapping):
         for inner, part in value.items():
             yield from plain_leaves(f"{name}.{inner}", part)
@@ -209,7 +212,7 @@ def number(value: object) -> str:
 
 
 def value_text(value: object) -> str:
-    """Returns a metric or a setting on one line; tables become names and values."""
+    """Returns a metric or a setting on one line; a mapping becomes names and values."""
     if isinstance(value, dict):
         leaves = (f"{name.removeprefix('.')} {text}" for name, text in plain_leaves("", value))
         return ", ".join(leaves) or "none"

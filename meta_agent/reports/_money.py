@@ -14,19 +14,19 @@ HEADINGS: Final = ("role", "calls", "tokens", "US$", "not settled")
 
 
 def usd_of(part: Spend) -> float | None:
-    """Returns the money of a role with its reservations; None if one call had no price."""
+    """Returns a role's spend in US$, reservations included; None if a call's price is unknown."""
     return None if part.unpriced_calls else part.usd + part.open_usd
 
 
 def total_usd(parts: Iterable[Spend]) -> float | None:
-    """Returns the money of all roles; None if one call had no known price."""
+    """Returns the spend of all roles in US$; None if the price of one call is unknown."""
     amounts = [usd_of(part) for part in parts]
     priced = [amount for amount in amounts if amount is not None]
     return sum(priced) if len(priced) == len(amounts) else None
 
 
 def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
-    """Returns the `by_role` object of the JSON documents."""
+    """Returns calls, tokens and US$ by role, as JSON documents show them under `by_role`."""
     return {
         role: {
             "calls": part.calls,
@@ -41,7 +41,7 @@ def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
 
 
 def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yields role, calls, tokens, US$ and reservations; the sum comes last."""
+    """Yields a table row for each role: calls, tokens, US$, reservations. The sum comes last."""
     everything = [("all", _sum(spend.values()))] if spend else []
     for role, part in [*spend.items(), *everything]:
         tokens = part.tokens + part.open_tokens

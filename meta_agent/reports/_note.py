@@ -19,12 +19,12 @@ from meta_agent.reports._parts import Measured
 
 
 def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
-    """Returns the verdict, reasons, forecast, measurement, and the command to verify."""
+    """Returns a candidate's git note: verdict, reasons, prediction, measurement, verify command."""
     return "\n".join(_lines(candidate, verdict)) + "\n"
 
 
 def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
-    """Returns which claim it is, its verdict, its measurement, and the command to verify."""
+    """Returns a claim's git note: what is claimed, verdict, measurement, verify command."""
     inputs = verdict.evidence.get("inputs") or {}
     about = "this harness, over training seeds" if inputs.get("course") else "this version"
     head = f"Claim: {about}, of {', '.join(map(visible, members))} together"
@@ -32,7 +32,7 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
 
 
 def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-    """Returns what a run handed over, and the vault's figures before and after."""
+    """Returns a git note on what a run handed over, and its success on the vault split."""
     shares = [f"{which} {measured_text(Measured.parse(vault[which]))}" for which in vault]
     return "\n".join(
         [
@@ -44,7 +44,7 @@ def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
 
 
 def attribution_note(candidate: str, attribution: Mapping[str, Any]) -> str:
-    """Returns how much of a gain came from the harness and how much from the policy."""
+    """Returns a git note on how much of a gain came from the harness, how much from the policy."""
     lines = [f"Attribution of {visible(candidate)}, clean success"]
     lines += [f"  {name:26} {value}" for name, value in attribution_facts(attribution)]
     return "\n".join(lines) + "\n"

@@ -37,7 +37,7 @@ Fields = Annotated[
 
 
 class Recorded:
-    """A part that pydantic reads from the outcome of a step, and writes as JSON."""
+    """Base of the records in a `RunState`, read from a ledger step's outcome, written as JSON."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A success rate with the number of attempts behind it. Shares, not points."""
+    """Success rates on a split as shares from 0 to 1, with the number of attempts."""
 
     split: str
     n: int
@@ -82,7 +82,7 @@ class Measured:
 
     @property
     def training(self) -> str:
-        """Returns the training whose weights were measured; empty if none is recorded."""
+        """Returns seed and steps of the measured weights' training; empty if none is recorded."""
         if not self.steps:
             return ""
         if self.seed is None:
@@ -117,7 +117,7 @@ class VersionView(Recorded):
 
     @property
     def column(self) -> int:
-        """Its column in the lineage: generation g makes the version after it."""
+        """Returns its column in the chart of versions: 0 at first, else generation + 1."""
         return 0 if self.candidate is None else self.generation + 1
 
 
@@ -126,7 +126,7 @@ _Z95: Final = 1.959964
 
 @read_dataclass(frozen=True, slots=True)
 class CellView(Recorded):
-    """One set of ideas that was trained together, and how it did on the search split."""
+    """A cell: candidates that were trained together, and their result on the search split."""
 
     generation: Count = 0
     name: Words = ""
@@ -152,7 +152,7 @@ class CellView(Recorded):
 
 @read_dataclass(slots=True)
 class CandidateView(Recorded):
-    """A candidate with its screens, looks, verdict and merge."""
+    """A candidate with its screening results, measurements, verdict and merge."""
 
     id: Words = ""
     generation: Count = 0
@@ -198,12 +198,15 @@ class CandidateView(Recorded):
 
     @property
     def label(self) -> str:
-        """Its factor, or both factors of a combined change."""
+        """Returns its factor, or the factors of a combined change joined by `+`."""
         return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor
 
     @property
     def share(self) -> Effect | None:
-        """Returns the gain that it adds to its bundle on the search split, which proves nothing."""
+        """Returns the candidate's share of its bundle's gain on the search split, or None.
+
+        It explains the bundle and proves nothing.
+        """
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
 
@@ -222,7 +225,7 @@ class CandidateView(Recorded):
         return parse_effect((self.verdict or {}).get("effect"))
 
     def answers_to(self, name: str) -> bool:
-        """Returns True if a person who typed `name` means this candidate."""
+        """Returns True if `name` is the candidate's id, the id's end, or its commit's start."""
         by_commit = len(name) >= 6 and self.commit.startswith(name)
         return by_commit or self.id == name or self.id.endswith("/" + name)
 
@@ -280,7 +283,7 @@ class RefusedView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class AnalysisView(Recorded):
-    """An analyst's words on a generation, beside its ideas."""
+    """What an analyst wrote about a generation: a note, or why there was nothing to try."""
 
     generation: Count = 0
     nothing: Words = ""  # the reason if there was nothing to try
@@ -307,7 +310,7 @@ def _quoted(value: Any) -> dict[str, Any]:
 
 @read_dataclass(frozen=True, slots=True)
 class EvidenceView(Recorded):
-    """One generation's health report."""
+    """The health report of one generation: metrics by layer, alerts, and example attempts."""
 
     generation: Count = 0
     version: Words = ""
@@ -321,7 +324,7 @@ class EvidenceView(Recorded):
     )
 
     def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns quotes of attempts that show what an alert on the conversation is about."""
+        """Returns quotes of attempts that show what an alert on a conversation metric is about."""
         return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
 
@@ -340,7 +343,7 @@ class SkillView(Recorded):
 
 @dataclass(frozen=True, slots=True)
 class MetricPoint:
-    """The numbers of one training step of one arm."""
+    """The metrics of one step of a training; `series` names the version or candidate and seed."""
 
     series: str
     step: int

@@ -23,7 +23,7 @@ _CLAIMED: Final = {"harness": "this harness, trained anew,", "version": "with th
 
 
 class Sentence(NamedTuple):
-    """A sentence, its topic, and the command to type next."""
+    """A sentence of a run's report, with its topic and the command to type next."""
 
     about: str
     words: str
@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(state: RunState) -> list[Sentence]:
-    """Returns what happened, why, and what to do next."""
+    """Returns sentences on a run: what happened, why, and what to do next."""
     where = f" --workspace {shlex.quote(visible(state.workspace))}" if state.workspace else ""
     if state.exit_reason not in ("done", "aborted"):
         parts = _unfinished(state, where)
@@ -41,9 +41,9 @@ def sentences(state: RunState) -> list[Sentence]:
 
 
 def progress(state: RunState) -> str:
-    """Returns `generation 2 of 3, step 12 of v0, 43 % of 108,800 attempts, about 5 min left`.
+    """Returns a running run's progress, empty if no plan was recorded.
 
-    It is empty if no plan was recorded.
+    It reads `generation 2 of 3, step 12 of v0, 43 % of 108,800 attempts, about 5 min left`.
     """
     if state.share is None:
         return ""
@@ -118,14 +118,14 @@ def _held_up(state: RunState) -> tuple[str, str, str] | None:
 
 
 def wait_note(wait: Wait) -> str:
-    """Returns the line that a live run prints: a wait's progress, or if it is silent, advice."""
+    """Returns a line on what a live run waits for: the progress, or advice if there is none."""
     if wait.progress and time.time() - wait.moved_at < wait.patience_sec:
         return f"{wait.subject}: {wait.progress}"
     return f"{wait_words(wait)}. {wait.advice}"
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns since when a run waits for what, and how long that took before."""
+    """Returns in words what a run waits for, since when, and the longest such silence before."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"

@@ -12,7 +12,7 @@ from meta_agent.reports.state import SCHEMA_VERSION, RunState
 
 
 def status_json(state: RunState) -> dict[str, JSON]:
-    """Returns the document of `status --json`."""
+    """Returns the document of `status --json`: phase, progress, waits, candidates and spend."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run": state.run,
@@ -42,7 +42,7 @@ def report_json(state: RunState) -> dict[str, JSON]:
 
 
 def no_progress(state: RunState) -> JSON:
-    """Returns since when a running run makes no progress and what it waits for; None if it moves.
+    """Returns since when a running run makes no progress, and its wait; None if it progresses.
 
     `waits_for` is None if the run's process itself does not run.
     """

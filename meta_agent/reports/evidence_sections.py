@@ -23,9 +23,9 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """Returns a few metrics of every version side by side, and all of them in folds.
+    """Returns the health of all versions: a table of a few metrics, and all metrics in folds.
 
-    With `every_metric` a terminal opens all of them, so nothing is said of hidden ones.
+    With `every_metric`, a terminal opens the folds, so the line on hidden metrics is left out.
     """
     if not every:
         return Section([])
@@ -45,10 +45,9 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
 
 
 def compared(every: Sequence[EvidenceView]) -> list[Block]:
-    """Returns a table with a column for each version, the alerts, and how to see the rest.
+    """Returns a table with a column for each version, the alerts, and how to see other metrics.
 
-    It holds the score, how much signal training had, how attempts ended, what raised an alert, and
-    what the harness's own diagnostics measured.
+    Its rows are headline metrics, those with an alert, and the harness's own diagnostics.
     """
     metrics_of = [
         {
@@ -77,7 +76,7 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
 def metrics_table(
     layers: Mapping[str, Mapping[str, Any]], over: Mapping[str, str] | None = None
 ) -> Table:
-    """Returns every metric with a sentence on what it is, and what each share is a share of."""
+    """Returns a table of all metrics by layer. `over` says what each share is a share of."""
     rows = []
     for layer, metrics in layers.items():
         for name, value in metrics.items():

@@ -39,12 +39,10 @@ _BARS: Final = "Bars are 95 % intervals with tasks as the units: attempts at one
 
 
 def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) -> Page:
-    """Returns the whole report.
+    """Returns the page of a health report on rollouts of any origin.
 
-    Args:
-        report: the numbers.
-        lines: what became of the rows.
-        arguments: those of the report's command line. Suggested commands repeat them.
+    `lines` says how many rows were read or skipped. Suggested commands repeat `arguments`, those of
+    the report's command line.
     """
     alerts = [_alert(report, alert, arguments) for alert in report.ranked]
     if alerts:

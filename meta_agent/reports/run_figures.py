@@ -40,7 +40,7 @@ def vault(state: RunState) -> Intervals:
 
 
 def bundles(state: RunState) -> Intervals:
-    """Returns clean success on the search split: the start, and every cell."""
+    """Returns clean success on the search split: of the start and of every trained cell."""
     rows = list(measured_rows([("start", state.first)]))
     for cell in state.cells:
         kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
@@ -54,7 +54,7 @@ def bundles(state: RunState) -> Intervals:
 
 
 def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
-    """Yields a row for each side that was measured."""
+    """Yields a chart row of clean success for each labelled side that was measured."""
     for label, side in sides:
         if side and side.clean_success is not None:
             ends = side.ci or (side.clean_success, side.clean_success)
@@ -64,7 +64,7 @@ def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Inte
 
 
 def effects(state: RunState) -> Intervals:
-    """Returns the gain of each candidate, or its share in its bundle."""
+    """Returns a chart of each candidate's gain in clean success, or its share in its bundle."""
     title = "Effect on clean success in points"
     caption = (
         "Effect on clean success in points. A member of a bundle shows its share, which explains "
@@ -84,7 +84,7 @@ def _effect_rows(state: RunState) -> Iterator[Interval]:
 
 
 def lineage(state: RunState) -> Lineage:
-    """Returns the versions on the main line, with candidates below, between their versions."""
+    """Returns the chart of versions on the main line, with the candidates between them."""
     nodes: list[Node] = []
     last: float | None = None
     evidence_of = {evidence.version for evidence in state.evidence}
@@ -120,7 +120,7 @@ def _branch(state: RunState, candidate: CandidateView, lane: int) -> Node:
 
 
 def training(state: RunState) -> Curves:
-    """Returns a chart for each metric of training, with one line a version."""
+    """Returns a chart for each training metric, with one line for each trained version."""
     arms = group_by_arm(state.metrics)
     order = {name: place for place, name in enumerate(_METRIC_ORDER)}
     every = chain.from_iterable(state.metrics.values())
@@ -147,11 +147,11 @@ def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:
 
 
 def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
-    """Returns a palette index for each arm: seeds of one candidate share a colour."""
+    """Returns a palette index for each arm (version or candidate), whatever its training seed."""
     arms = dict.fromkeys(arm_of(name) for name in names)
     return {arm: place % PALETTE_SIZE for place, arm in enumerate(arms)}
 
 
 def arm_of(series: str) -> str:
-    """Returns a series without its training seed: `g0/c2/s1` or `v0 seed 1, 30 steps` have one."""
+    """Returns a curve's name without its training seed: `g0/c2` for `g0/c2/s1`."""
     return _SEED.sub("", series, count=1)

@@ -75,7 +75,7 @@ _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, p
 
 
 def summary(state: RunState) -> list[Section]:
-    """Returns the end of a run: before and after, every verdict, skills, what to type next."""
+    """Returns a run's summary: before and after, every verdict, skills, what to type next."""
     outcome = [
         ("run", f"{state.run}, {state.exit_reason or 'not finished'}"),
         *_sentence_rows(state),
@@ -92,7 +92,7 @@ def summary(state: RunState) -> list[Section]:
 
 
 def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
-    """Returns the health of each version, what made the gains, and the summary."""
+    """Returns the health of each version, how merged gains came about, and the run's summary."""
     health = evidence_section(state.evidence, every_metric=every_metric)
     return [*present(health, _gains(state)), *summary(state)]
 
@@ -103,7 +103,7 @@ def status(state: RunState) -> list[Section]:
 
 
 def standing(state: RunState) -> list[Section]:
-    """Returns the figures of where a run stands."""
+    """Returns the figures of a run's present state: phase, waits, progress, candidates, spend."""
     kinds = counts(candidate.kind for candidate in state.candidates.values())
     rows: list[tuple[str, Cell]] = [("run", state.run), ("state", state_word(state))]
     if state.exit_reason is None and state.phase:
@@ -129,7 +129,7 @@ def _wait_row(wait: Wait) -> str:
 
 
 def page(state: RunState) -> Page:
-    """Returns everything that is known about a run."""
+    """Returns the page with everything that is known about a run."""
     gain = state.vault_gain
     headline = f"meta-agent run {state.run}"
     if gain is not None and state.baseline and state.final:
@@ -165,7 +165,7 @@ def page(state: RunState) -> Page:
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
-    """Returns what decided about a candidate: a sentence and a picture, then the numbers."""
+    """Returns why a candidate got its verdict: a sentence, a picture, then all numbers."""
     because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
     verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
     gain = candidate.effect or candidate.share
@@ -174,7 +174,7 @@ def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> lis
 
 
 def show(candidate: CandidateView) -> list[Section]:
-    """Returns what a candidate is; `why` says what became of it."""
+    """Returns what a candidate is: hypothesis, prediction, commit and paths, with its verdict."""
     rows = (
         ("candidate", candidate.short_id),
         ("factor", candidate.label),
@@ -211,7 +211,7 @@ def _notices(state: RunState) -> list[Block]:
 
 
 def state_word(state: RunState) -> str:
-    """Returns `running`, `done` or why the run stopped, with how it goes on."""
+    """Returns `running`, `done` or why the run stopped, and how to resume it."""
     if state.exit_reason == "parked":
         return _parked(state)
     if state.exit_reason == "budget":
@@ -314,7 +314,7 @@ def _row(candidate: CandidateView) -> tuple[Cell, ...]:
 
 
 def verdict_word(candidate: CandidateView) -> str:
-    """Returns the verdict, with what a person or a screen did to it."""
+    """Returns a candidate's verdict, with `taken back`, `declined` or `screened out` if so."""
     if candidate.reverted is not None:
         return f"{candidate.kind} (taken back)"
     if candidate.declined is not None:
@@ -477,7 +477,7 @@ def _next_commands(state: RunState) -> Section:
 
 
 def open_step_text(step: Step) -> str:
-    """Returns a step that has not ended, with the number of attempts at it and the last error."""
+    """Returns an unfinished ledger step as text: its kind and key, its tries, its last error."""
     failure = f": {step.error}" if step.error else ""
     key = step.key.partition("/")[2] or step.key
     return f"{step.kind} {key}, attempt {step.attempts}{failure}"
@@ -491,6 +491,6 @@ def flat_text(value: Any) -> str:
 
 
 def counts(kinds: Iterable[str]) -> str:
-    """Returns `3 PROMOTE, 1 REJECT`; empty without any."""
+    """Returns how often each kind occurs, as `3 PROMOTE, 1 REJECT`; empty if there is none."""
     every = list(kinds)
     return ", ".join(f"{every.count(kind)} {kind}" for kind in dict.fromkeys(every))

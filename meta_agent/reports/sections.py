@@ -14,7 +14,10 @@ Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
 
 
 class Words(NamedTuple):
-    """A sentence or a cell. `kind` colours it as a verdict; `command` is what to type next."""
+    """A text: a sentence or a table cell. `kind` is a verdict that colours it.
+
+    `command` is the command to type next.
+    """
 
     text: str
     style: Style = ""
@@ -26,14 +29,14 @@ Cell = str | Words
 
 
 class Facts(NamedTuple):
-    """Names beside values. A terminal cuts a value at `limit` characters; 0 cuts nothing."""
+    """Rows of a name and a value. A terminal cuts a value at `limit` characters; 0 cuts nothing."""
 
     rows: Sequence[tuple[str, Cell]]
     limit: int = 500
 
 
 class Table(NamedTuple):
-    """Rows under headings. `numbers` are columns that end on the right and are never wrapped."""
+    """Rows under headings. `numbers` are indices of columns aligned right, never wrapped."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -60,7 +63,7 @@ class Message(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A number that is read first."""
+    """A headline number of a page, with its name and a detail."""
 
     name: str
     value: str
@@ -68,13 +71,13 @@ class Card(NamedTuple):
 
 
 class Cards(NamedTuple):
-    """Numbers side by side. A terminal leaves them out: its facts say the same."""
+    """Headline numbers side by side. A terminal leaves them out, because its facts repeat them."""
 
     cards: Sequence[Card]
 
 
 class Fold(NamedTuple):
-    """A row that opens: its cells, and the blocks behind it."""
+    """A row of cells that opens to show more blocks."""
 
     cells: Sequence[Cell]
     blocks: Sequence[Block]
@@ -83,7 +86,7 @@ class Fold(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """Rows that open. A terminal shows the rows, and with `unfold` what is behind them."""
+    """Rows that open to show more. A terminal opens those that `unfold` names."""
 
     folds: Sequence[Fold]
     headings: Sequence[str] = ()
@@ -109,7 +112,7 @@ class Interval(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One line of a line chart; `band` holds x, least, greatest."""
+    """One line of a line chart. `band` holds (x, lowest, highest) over training seeds."""
 
     name: str
     colour: int
@@ -118,7 +121,7 @@ class Curve(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One dot of a lineage: a version (`lane` 0, the main line) or a candidate (`lane` > 0)."""
+    """A dot of the lineage chart: a version (`lane` 0, main line) or a candidate (`lane` > 0)."""
 
     label: str
     column: float
@@ -130,7 +133,7 @@ class Node(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Points with error bars over one shared axis. `zero` draws and includes the zero line.
+    """A chart of points with error bars over one shared axis. `zero` draws the zero line.
 
     `caption` explains the figure below it.
     """
@@ -143,14 +146,14 @@ class Intervals(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Line charts by name over the training step, and one legend for all of them."""
+    """Line charts over the training step, by metric, with one legend (name and colour) for all."""
 
     legend: Sequence[tuple[str, int]]
     charts: Sequence[tuple[str, Sequence[Curve]]]
 
 
 class Lineage(NamedTuple):
-    """The main line with its versions, and the branches tried from each, failed ones included."""
+    """A chart of the versions on the main line and the candidates tried from each."""
 
     nodes: Sequence[Node]
     columns: int
@@ -161,7 +164,7 @@ Block = Words | Facts | Table | Patch | Message | Cards | Folds | Figure
 
 
 class Section(NamedTuple):
-    """A part of a screen. Without a title it stands in no index."""
+    """A part of a screen or page. Without a title, no index lists it."""
 
     blocks: Sequence[Block]
     title: str = ""
@@ -169,7 +172,7 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A whole page: its headline, lines on what it is about, and sections."""
+    """A whole page: headline, introductory lines, and sections."""
 
     title: str
     headline: str
@@ -183,11 +186,11 @@ _CONTENTS: Final = ("text", "command", "rows", "cards", "folds", "charts", "node
 
 
 def present(*sections: Section) -> list[Section]:
-    """Returns the sections that hold something, each without its empty blocks."""
+    """Returns the sections that are not empty, each without its empty blocks."""
     parts = [Section(filled(part.blocks), part.title, part.anchor) for part in sections]
     return [section for section in parts if section.blocks]
 
 
 def filled(blocks: Iterable[Block]) -> list[Block]:
-    """Returns the blocks that hold something."""
+    """Returns the blocks that are not empty."""
     return [block for block in blocks if any(getattr(block, name, None) for name in _CONTENTS)]

@@ -47,7 +47,7 @@ SCHEMA_VERSION: Final = 1
 
 @dataclass(slots=True)
 class RunState:
-    """Everything the ledger says about one run."""
+    """Everything that the ledger records about one run, as every report shows it."""
 
     run: str
     config: Mapping[str, JSON] = field(default_factory=dict)
@@ -100,12 +100,12 @@ class RunState:
 
     @property
     def share(self) -> float | None:
-        """Returns the share of the planned attempts that are made; None if no plan is recorded."""
+        """Returns the share of the planned attempts that are done; None if no plan is recorded."""
         return min(1.0, self.rollouts / self.planned) if self.planned else None
 
     @property
     def left_sec(self) -> float | None:
-        """Returns the seconds to go at the pace so far; None before a tenth is done."""
+        """Returns the estimated seconds until the end; None before a tenth is done."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
@@ -121,7 +121,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """Returns what the run produced: the harness's commit, the policy, its weights' folder."""
+        """Returns the run's result: harness repository, commit, policy, folder of weights."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace
@@ -156,24 +156,24 @@ class RunState:
 
     @property
     def waiting(self) -> list[DecisionView]:
-        """Returns the questions that no person has answered yet."""
+        """Returns the decisions that wait for a person's answer."""
         return [decision for decision in self.decisions if decision.waits]
 
     @property
     def alive_at(self) -> float:
-        """Returns when the run last recorded anything, or one of its waits made progress."""
+        """Returns the time of the run's last record, or of the last progress of its waits."""
         return max(self.last_at, *(wait.moved_at for wait in self.waits.waits), 0.0)
 
     @property
     def stall(self) -> Wait | None:
-        """Returns the wait that holds a running run up; None if none does."""
+        """Returns the wait that keeps a running run from progress, or None."""
         if self.exit_reason is not None or self.owner is None:
             return None
         return stalled(self.waits.waits, self.last_at, time.time())
 
     @property
     def frozen_sec(self) -> float:
-        """Returns for how long the run's process has not run; 0 if it runs or has ended."""
+        """Returns the seconds since the run's process was frozen; 0 if it runs or has ended."""
         written_at = self.waits.written_at
         if self.exit_reason is not None or self.owner is None or written_at is None:
             return 0.0
@@ -190,7 +190,7 @@ class RunState:
         return max(cells, key=lambda cell: not cell.valid, default=None)
 
     def spend_json(self) -> dict[str, JSON]:
-        """Returns the `spend` object of the JSON documents."""
+        """Returns the run's use of money, tokens, rollouts and time as a JSON object."""
         return {
             "usd": self.usd,
             "tokens": self.tokens,
@@ -248,7 +248,7 @@ class RunState:
 
 
 def reduce(ledger: Ledger, run: str | None = None) -> RunState:
-    """Returns the state of a run, or of the newest run if none is named.
+    """Reads a run from the ledger and returns its state; without a name, the newest run.
 
     Raises ConfigError if there is no such run.
     """
@@ -292,7 +292,7 @@ def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
 
 
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
-    """Returns what people decided about the candidate that has this commit or was merged as it."""
+    """Returns people's decisions on the candidate with this commit, before or after its merge."""
     meant = {
         step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")
@@ -304,7 +304,7 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
 
 
 def apply_step(state: RunState, step: Step) -> None:
-    """Adds one step to the state. Of an unknown kind only the time and the usage count."""
+    """Adds a ledger step to the state. An unknown kind counts only for time and usage."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
     if step.kind == "decision":
         _fold_decision(state, step)
@@ -320,7 +320,7 @@ def apply_step(state: RunState, step: Step) -> None:
 
 
 def apply_event(state: RunState, event: Event) -> None:
-    """Adds one event to the state."""
+    """Adds a ledger event, such as a phase or a note, to the state."""
     if event.kind == WAIT:
         return
     state.last_at = max(state.last_at, event.at)

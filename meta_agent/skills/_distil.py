@@ -166,7 +166,7 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 
 def tried(statement: str) -> str:
-    """Returns what an edit does, from a hypothesis that may also say what was hoped and why."""
+    """Returns the part of a hypothesis that says what the edit does, without hope and reason."""
     match = _HYPOTHESIS.fullmatch(_sentence(statement))
     return match["does"].rstrip(",") if match else _sentence(statement)
 

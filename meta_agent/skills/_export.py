@@ -22,10 +22,10 @@ CLIENTS: Final = (".agents/skills", ".claude/skills")
 
 
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
-    """Copies skills into both folders of a project and returns the copies' paths.
+    """Copies skills into both skill folders of a project and returns the copies' paths.
 
-    These are the named skills, or all that are not quarantined. Raises
-    ConfigError if one cannot be copied.
+    Without `names`, it copies all that are not quarantined. Raises ConfigError if one cannot be
+    copied.
     """
     if not project.is_dir():
         raise ConfigError(f"there is no folder {project}", hint="give a folder: --into PROJECT")

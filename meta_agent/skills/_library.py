@@ -32,7 +32,7 @@ OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
 class SkillLibrary:
-    """The skills in a folder, ours and other people's, and those that ship with meta-agent."""
+    """The skills in a folder, of any origin, together with those that ship with meta-agent."""
 
     def __init__(self, path: Path, shipped: Path | None = None) -> None:
         self.path, self._shipped = path, shipped
@@ -50,7 +50,7 @@ class SkillLibrary:
         return [by_folder[name] for name in sorted(by_folder)]
 
     def offered(self, domain: str) -> list[Skill]:
-        """Returns the skills that a run on this domain may use."""
+        """Returns the skills that a run on this domain may use (see `in_scope`)."""
         return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def distil(
@@ -91,14 +91,14 @@ class SkillLibrary:
         limit: int = MOST_SHOWN,
         evidence: JSON = None,
     ) -> list[Skill]:
-        """Returns the skills that fit a situation best, at most `limit`, best first.
+        """Returns at most `limit` skills that fit a situation, best first (see `rank`).
 
-        The same library always gives the same answer.
+        `text` describes the situation. The same library always gives the same answer.
         """
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson and returns its skill. A skill that has the same lesson already stays.
+        """Stores a lesson as a skill and returns the skill. One of the same edit stays as it is.
 
         If a skill holds nearly the same lesson, the new outcome is added to it.
         """
@@ -134,10 +134,7 @@ class SkillLibrary:
         return _loaded(skill.path)
 
     def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
-        """Writes metadata of ours into a skill of this library; a shipped skill is copied first.
-
-        `body` is the skill's new text; if empty, the text stays.
-        """
+        """Sets a skill's metadata, and its text if `body` is given, on a copy if it is shipped."""
         place = self.path / skill.path.name
         if skill.path != place:
             shutil.copytree(skill.path, place)
@@ -150,7 +147,7 @@ class SkillLibrary:
         write_whole(place / "SKILL.md", rendered)
 
     def retire(self, name: str) -> Path:
-        """Moves a skill out of use and returns its new path.
+        """Moves a skill to the folder of retired skills and returns its new path.
 
         No run is offered it, but no file is lost.
         """
@@ -187,7 +184,7 @@ def _skills_in(place: Path) -> Iterator[Skill]:
 
 
 def load_skill(folder: Path) -> Skill | None:
-    """Reads a skill leniently. Returns None if the folder holds no usable skill."""
+    """Reads a skill from a folder, also with formal mistakes. Returns None if it is unusable."""
     file = folder / "SKILL.md"
     try:
         if file.stat().st_size > _MAX_BYTES:

@@ -71,7 +71,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 def in_scope(skill: Skill, domain: str) -> bool:
     """Returns True if a run on this domain may use the skill.
 
-    It is of this domain, or general or global, and not in a quarantine that is for people alone.
+    The skill must be of this domain, general or global. Quarantined skills from elsewhere, or with
+    trials behind them, and guides are excluded.
     """
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:
@@ -80,7 +81,7 @@ def in_scope(skill: Skill, domain: str) -> bool:
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
-    """Returns how well each skill's words fit a text, by skill name; only skills with a match."""
+    """Returns by skill name how well its words match a text, for skills that match at all."""
     words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
     if not (words and skills):
         return {}

@@ -29,7 +29,7 @@ MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY, MAX_BODY_LINES = 64, 1024, 500, 50
 
 
 def validate(folder: Path) -> list[str]:
-    """Returns every problem of a skill's folder as a phrase. An empty list means a valid skill."""
+    """Returns a phrase for every problem of a skill's folder; an empty list means a valid skill."""
     file = folder / "SKILL.md"
     if not file.is_file():
         return ["there is no SKILL.md"]

@@ -60,16 +60,19 @@ _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "m
 
 
 def check_script(watched: Sequence[Mapping[str, Any]], beside: Sequence[str] = ()) -> str:
-    """Returns the text of a skill's check script, which looks for these rows in a report.
+    """Returns the text of a skill's check script, which looks for the watched rows in a report.
 
-    `beside` names further metrics, which it prints if a row shows.
+    `beside` names further metrics, which the script prints if a row is beyond its limit.
     """
     more = _listed(f"    {json.dumps(name)},\n" for name in beside)
     return _SCRIPT.format(watched=_listed(map(_row, watched)), beside=more)
 
 
 def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
-    """Returns a row of the check's table: a metric, the limit at which it shows, and its needs."""
+    """Returns a row of a check script: a metric, side and limit, and the data that it needs.
+
+    `side` is above or below: where a value beyond the limit triggers the skill.
+    """
     needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
     silent = bool(needs) and metric.startswith(_SILENT)
@@ -84,7 +87,7 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
 
 
 def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[dict[str, Any]]:
-    """Returns the rows of metrics that the hypothesis names and that are beyond their usual limit.
+    """Returns rows for the metrics that the hypothesis cites and that are beyond their limit.
 
     If there are none, returns a row for the hypothesis's own metric. Its limit is the usual one, or
     else the value that the evidence shows.
@@ -129,7 +132,7 @@ def _value(value: Any) -> str:
 
 
 def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the rows and further metrics in a skill's check script, without running the script.
+    """Returns the watched rows and further metrics of a skill's check script, without running it.
 
     Both are empty if they cannot be read.
     """

@@ -20,15 +20,15 @@ from meta_agent.readers.formats import judged, read_rollouts
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:
-    """Returns every number of a report by its full name."""
+    """Returns every metric of a report on rollouts by its full name, such as `signal.groups`."""
     layers = {**report["evidence"]["layers"], "shape": report["shape"]}
     return {f"{name}.{k}": v for name, layer in layers.items() for k, v in layer.items()}
 
 
 def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
-    """Returns the values of a watched row that show, and why the others could not be looked at.
+    """Returns the metrics beyond a watched row's limit, and why any could not be checked.
 
-    The reason is empty if all were looked at.
+    The reason is empty if all could be checked.
     """
     values = metrics(report)
     matching = {
@@ -59,7 +59,7 @@ def metric_matches(name: str, metric: str) -> bool:
 
 
 def beyond(value: float, row: Mapping[str, Any]) -> bool:
-    """Returns True if a value has reached the row's limit on the row's side.
+    """Returns True if a value has reached the row's limit, from the row's side (above, below).
 
     A value of 0 at the limit 0 has not.
     """
@@ -72,11 +72,10 @@ def beyond(value: float, row: Mapping[str, Any]) -> bool:
 def checked(
     watched: Sequence[Mapping[str, Any]], beside: Sequence[str], report: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    """Returns the exit status of a check, and the document that it prints.
+    """Returns the exit status of a check, and the JSON document that it prints.
 
-    The status is 0 if everything was looked at and nothing shows, 1 if something
-    shows, and 3 if something could not be looked at. What a report does not hold, or
-    holds of too few attempts, gives 3.
+    The status is 0 if no watched metric is beyond its limit, 1 if one is. It is 3 if none is, but
+    one could not be checked: the report lacks it, or has too few attempts.
     """
     shows: dict[str, float] = {}
     cannot: list[str] = []

@@ -42,7 +42,10 @@ Standing = Status | Literal["retired"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The clean success on the vault with a skill minus that without it, over paired runs."""
+    """A trial of a skill: its effect on clean success on the vault split, over paired runs.
+
+    `difference` is the clean success with the skill minus that without it, as a share.
+    """
 
     skill: str
     domain: str
@@ -85,7 +88,7 @@ def record(library: SkillLibrary, trial: Trial) -> Standing:
 
 
 def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
-    """Returns a skill's status by its trials in each domain (see the table above)."""
+    """Returns a skill's status after its trials; `mine` holds the combined trial of each domain."""
     conclusive = [
         trial for trial in mine.values() if trial.pairs >= ENOUGH and math.isfinite(trial.low)
     ]
@@ -142,7 +145,7 @@ def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
 
 
 def trials(library: Path) -> list[Trial]:
-    """Returns every trial that a library records, oldest first. Raises IntegrityError."""
+    """Returns every trial in a library's file, oldest first. Raises IntegrityError on a bad one."""
     path = library / FILE
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

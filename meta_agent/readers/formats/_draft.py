@@ -36,7 +36,7 @@ ABSENCES: Final = (
 
 @dataclass(slots=True)
 class Draft:
-    """One attempt, as far as its row tells."""
+    """One attempt as read from a row of another tool's file; None marks what the row lacks."""
 
     prompt: Sequence[Message] = ()  # what names the task where the row does not
     messages: list[Message] | None = None
@@ -68,10 +68,9 @@ class Draft:
     caveat: str = ""  # what a reader should know about the file that it came from
 
     def converse(self, messages: list[Message], prompt_messages: int | None = None) -> None:
-        """Sets the dialogue, and the turns and tool calls of the attempt. No messages say nothing.
+        """Sets the messages, turns and tool calls of the attempt. An empty list changes nothing.
 
-        The first `prompt_messages` were given to the attempt. Where no number is known, all
-        messages before the first reply were.
+        The first `prompt_messages` are the prompt; if None, all before the first assistant message.
         """
         if not messages:
             return
@@ -82,7 +81,7 @@ class Draft:
         self.tool_events, self.tool_ok = tool_calls_of(messages[first:])
 
     def absent(self) -> list[str]:
-        """Returns what the row did not say."""
+        """Returns the names of the fields, of those in `ABSENCES`, that the row did not hold."""
         known_fields = {
             "messages": self.messages is not None,
             "tool_events": self.tool_events is not None,
@@ -99,8 +98,10 @@ class Draft:
         return [name for name in ABSENCES if not known_fields[name]]
 
     def replies_cut(self) -> int | None:
-        """Returns how many replies ended at their token limit. How an attempt of one reply ended
-        says it too."""
+        """Returns how many replies ended at their token limit, or None if that is not known.
+
+        The stop reason of an attempt with a single reply says it too.
+        """
         if self.cut_replies is None and self.turns == 1 and self.stop_reason is not None:
             return int(self.stop_reason == "length")
         return self.cut_replies
@@ -108,12 +109,12 @@ class Draft:
 
 @dataclass(slots=True)
 class Numbering:
-    """Sample numbers inside groups, for rows that carry none. It keeps one integer per group."""
+    """Numbers the samples of each group, for rows without a sample index."""
 
     next_of: dict[str, int] = field(default_factory=dict)
 
     def sample(self, group: str) -> int:
-        """Returns the next number of a group."""
+        """Returns the next sample index of a group, counted from 0."""
         index = self.next_of.get(group, 0)
         self.next_of[group] = index + 1
         return index
@@ -122,7 +123,10 @@ class Numbering:
 def to_rollout(
     draft: Draft, numbering: Numbering, *, run: str, format_name: str, place: str
 ) -> Rollout:
-    """Returns the record of a draft."""
+    """Returns the draft as a rollout. `place` says where it stands, such as a file and line.
+
+    `numbering` gives sample indices to drafts without one.
+    """
     prompt = digest(list(draft.prompt))
     task = draft.task_key or f"prompt-{prompt[:12]}"
     # Attempts of two policies at a task are no group: nothing was ever compared among them.
@@ -159,13 +163,13 @@ def to_rollout(
 
 
 def origin(rollout: Rollout) -> Mapping[str, JSON]:
-    """Returns format and place that a record came from. It is empty for records of our own."""
+    """Returns the format and place that a rollout was imported from; empty for our own rollouts."""
     imported = rollout.outcome_detail.get(IMPORTED)
     return imported if isinstance(imported, Mapping) else {}
 
 
 def absent(rollout: Rollout) -> frozenset[str]:
-    """Returns what was not in the data of a record. Nothing is absent in records of our own."""
+    """Returns the fields that an imported rollout's data lacked; empty for our own rollouts."""
     names = origin(rollout).get("absent")
     return frozenset(names) & frozenset(ABSENCES) if isinstance(names, list) else frozenset()
 
@@ -187,20 +191,23 @@ def prompt_of(rollout: Rollout) -> list[Message]:
 
 
 def first_reply(messages: Sequence[Message]) -> int:
-    """Returns the index of the first reply, or how many messages there are."""
+    """Returns the index of the first assistant message, or the number of messages if none."""
     replies = (i for i, message in enumerate(messages) if message["role"] == "assistant")
     return next(replies, len(messages))
 
 
 def with_outcome(rollout: Rollout, outcome: bool | None, source: str, **more: JSON) -> Rollout:
-    """Returns the record with an outcome that its row did not have, and the outcome's source."""
+    """Returns the rollout with an outcome from elsewhere; `source` records where it came from."""
     changes = {"absent": sorted(absent(rollout) - {"outcome"}), "outcome_from": source}
     detail = {**rollout.outcome_detail, IMPORTED: {**origin(rollout), **changes}}
     return replace(rollout, outcome=outcome, outcome_detail=detail, **more)
 
 
 def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rollout]:
-    """Yields the rollouts. Where only the reward can say whether a task is solved, it does."""
+    """Yields the rollouts, and gives an outcome to those that have only a reward.
+
+    They count as solved if the total reward is at least `solved_at`; None gives no outcome.
+    """
     for rollout in rollouts:
         has_verdict = rollout.outcome is not None or rollout.error is not None
         if solved_at is None or has_verdict or not rollout.rewards:
@@ -210,19 +217,19 @@ def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rol
 
 
 def cost_of(usd: float | None = None, *tokens: float | None) -> dict[str, float]:
-    """Returns what an attempt cost, as far as its data says. Tokens may come in several parts."""
+    """Returns an attempt's known costs as `usd` and `tokens`, the sum of the given token counts."""
     parts = [part for part in tokens if part is not None]
     return ({} if usd is None else {"usd": usd}) | ({"tokens": sum(parts)} if parts else {})
 
 
 def digest(value: JSON) -> str:
-    """Returns the hash that names a piece of data by its content."""
+    """Returns the SHA-256 hash, in hexadecimal, of a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
-    """Returns the tool calls of a dialogue, and whether the data says which of them worked.
+    """Returns the tool calls of a dialogue, and whether the data says of every result if it worked.
 
     Calls and results are paired by id, or by order where ids are missing. A call without a result
     was cut off with its attempt; it did not fail.
@@ -248,7 +255,7 @@ def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
 
 
 def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Returns a call's arguments as an object. Any other value is kept under `text`."""
+    """Returns a tool call's JSON arguments as an object. Any other value is kept under `text`."""
     try:
         value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ Count = Callable[[str], None]
 
 
 class Attached(NamedTuple):
-    """A file beside each of a format's files: it comes with every row, as the field `field`."""
+    """A file named `beside`, next to each `file`, that is added to every row of it as `field`."""
 
     file: str
     beside: str
@@ -31,12 +31,11 @@ class Attached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to write rollouts down.
+    """How one tool writes rollouts to files, and the functions that recognise and read them.
 
     `marks` says in words how it is recognised. `claims` returns 0 (not this format) to `CERTAIN`.
-    `expand` turns one value of the file into rows.
-    `identity` returns what is the same wherever a tool repeats one attempt, such as its id: of an
-    attempt that several files hold, one is read. None says that the row has nothing of the kind.
+    `expand` turns one value of the file into rows. `identity` returns an id by which an attempt
+    that several files hold is read once; None if a row has none.
     """
 
     name: str
@@ -52,11 +51,11 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which fields of a row hold what. Blanks separate alternatives; `a.b` is `b` of object `a`.
+    """Names of a row's fields, by their meaning. Blanks separate alternatives; `a.b` is nested.
 
     `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
-    `tokens` are added up. `inputs` are what the verifier was given. `stops` turns a tool's words
-    for an ending into ours. `skip` lists fields that no record has a place for.
+    `tokens` are added up. `inputs` are what the verifier was given. `stops` maps a tool's stop
+    reasons to ours. `skip` lists fields that are ignored.
     """
 
     task: str = ""
@@ -80,7 +79,10 @@ class Keys:
     stops: Mapping[str, StopReason] = field(default_factory=dict)
 
     def draft(self, row: Row, count: Count, *, needs_task: bool = False) -> Draft:
-        """Returns the draft of all that stands in the row as it is. Raises `RowError`."""
+        """Returns a draft of the attempt in a row. Raises `RowError` if a field has the wrong type.
+
+        `count` is called with the name of each value that is left out.
+        """
         row.skip(*self.skip.split())
         failure = row.text(*self.error.split())
         rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
@@ -115,7 +117,7 @@ class Keys:
         return draft
 
     def stop_of(self, row: Row, count: Count) -> StopReason | None:
-        """Returns how an attempt ended, in our words. Counts words that nobody knows."""
+        """Returns the row's stop reason as one of ours, or None. Counts unknown reasons."""
         words = [word for name in self.stop.split() if (word := row.text(name))]
         for word in words:
             if word in self.stops:
@@ -141,14 +143,17 @@ def numbers_of(row: Row, count: Count) -> dict[str, float]:
 
 
 def having(*names: str, claim: int = CERTAIN) -> Callable[[JSON], int]:
-    """Returns a `claims`: it claims an object that holds all these fields."""
+    """Returns a format's `claims` function: `claim` for an object with all these fields, else 0."""
     return lambda value: claim if has(value, *names) else 0
 
 
 def rows_under(
     name: str, beside: str = "", field_name: str = ""
 ) -> Callable[[Placed], Iterator[Placed]]:
-    """Returns an `expand`: one row for each item of a list, with a field of the file beside it."""
+    """Returns a format's `expand` function: it yields the items of the list `name` as rows.
+
+    Each row also gets the file's field `beside`, as `field_name`.
+    """
 
     def expand(placed: Placed) -> Iterator[Placed]:
         value = placed.value
@@ -164,7 +169,7 @@ def rows_under(
 
 
 def identity_by(*names: str) -> Callable[[Row, Path], JSON]:
-    """Returns an `identity`: the values of these fields, if any of them has one."""
+    """Returns a format's `identity` function: these fields' values, or None if all are empty."""
 
     def identity(row: Row, path: Path) -> JSON:
         values = [Row(row.values).get(name) for name in names]

@@ -31,15 +31,15 @@ UNUSED: Final = (
 
 
 def is_report(source: Source) -> bool:
-    """Returns True if the file looks like a report of the harness, judged by its beginning."""
+    """Returns True if a file begins like a report of the SWE-bench harness, with its verdicts."""
     path = source.path
     return path.suffix == ".json" and any(mark in head_of(path) for mark in _OF_REPORTS)
 
 
 def in_order(sources: Sequence[Source]) -> list[Source]:
-    """Returns evaluated attempts first, and predictions after their trajectories.
+    """Returns the files in reading order: evaluated attempts, trajectories, predictions.
 
-    Of what two files hold, the first one is read.
+    An attempt that two files hold is read from the first.
     """
     return sorted(sources, key=_rank) if len(sources) > 1 else list(sources)
 
@@ -56,12 +56,12 @@ def _rank(source: Source) -> int:
 
 @dataclass(slots=True)
 class Patches:
-    """The patches that trajectories ended with, by name of task: 64 bytes each."""
+    """Hashes of task and final patch of the trajectories read so far: 64 bytes each."""
 
     marks: set[str] = field(default_factory=set)
 
     def repeats(self, rollout: Rollout) -> bool:
-        """Returns True for a prediction whose trajectory was read before."""
+        """Returns True for a prediction whose trajectory was read; remembers trajectories."""
         kind = origin(rollout).get("format")
         patch = rollout.verifier_inputs.get("patch", "")
         if rollout.domain != "swe" or kind == REPORTS.name:
@@ -74,7 +74,7 @@ class Patches:
 
 
 def without_repeats(rollouts: Iterable[Rollout], tally: Tally) -> Iterator[Rollout]:
-    """Yields the rollouts without the predictions whose trajectories are there."""
+    """Yields the rollouts, except predictions whose trajectory was read; `tally` counts those."""
     patches = Patches()
     for rollout in rollouts:
         if patches.repeats(rollout):
@@ -86,12 +86,12 @@ def without_repeats(rollouts: Iterable[Rollout], tally: Tally) -> Iterator[Rollo
 
 @dataclass(slots=True)
 class Verdicts:
-    """Outcomes by task, for attempts that have none."""
+    """Verdicts of a benchmark's report, by task, for attempts that have no outcome."""
 
     of_task: dict[str, Rollout]
 
     def applied_to(self, rollout: Rollout) -> Rollout:
-        """Returns the attempt with its outcome, if there is a verdict on it."""
+        """Returns the attempt with the outcome of its verdict, or unchanged if there is none."""
         if rollout.outcome is not None or rollout.error is not None:
             return rollout
         verdict = self.of_task.pop(rollout.task_key, None)
@@ -101,14 +101,14 @@ class Verdicts:
 
 
 def place_of(rollout: Rollout) -> str:
-    """Returns where in the files a rollout stands."""
+    """Returns the place (file and position) that a rollout was read from."""
     return str(origin(rollout).get("place"))
 
 
 def verdicts_for(
     attempts: Iterable[Rollout], verdicts: Iterable[Rollout], tally: Tally
 ) -> Verdicts:
-    """Returns the verdicts that are about one attempt each. The others are counted."""
+    """Returns the verdicts on tasks with one verdict and one attempt; `tally` counts the others."""
     attempts_at: Counter[str] = Counter()
     without_outcome: set[str] = set()
     for rollout in attempts:

@@ -23,7 +23,10 @@ Count = Callable[[str], None]
 
 
 def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns the messages of a list; a plain string is one of the user's. Raises `RowError`."""
+    """Returns a list of messages in chat form; a string is a user's message. Raises `RowError`.
+
+    `field` names the row's field in errors; `count` is called with parts that are left out.
+    """
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     if not isinstance(value, list):
@@ -38,7 +41,7 @@ def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
 def parse_exchange(
     prompt: JSON, completion: JSON, count: Count, fields: tuple[str, str] = ("prompt", "completion")
 ) -> tuple[list[Message], int]:
-    """Returns the messages of a prompt and its completion, and how many were the prompt's."""
+    """Returns the messages of a prompt and its completion, and how many belong to the prompt."""
     before = parse_messages(prompt, fields[0], count)
     if isinstance(completion, str):
         return [*before, {"role": "assistant", "content": completion}], len(before)
@@ -68,7 +71,7 @@ def _message(item: JSON, place: str, count: Count) -> Message:
 
 
 def text_of(content: JSON, count: Count) -> str:
-    """Returns content as text: a string, or the texts of its parts."""
+    """Returns a message's content as text: the string, or the texts of its parts joined."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -158,9 +161,10 @@ def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
 
 
 def messages_of_items(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns items of the Responses form as messages. A turn's reasoning, text and calls are one.
+    """Returns items of OpenAI's Responses form as chat messages. Raises `RowError`.
 
-    A plain string is the user's. Items of unknown kinds are counted and left out.
+    Reasoning, text and calls of one turn become one message. A string is a user's message. Items
+    of unknown kinds are counted and left out.
     """
     if isinstance(value, str):
         return [{"role": "user", "content": value}]

@@ -54,7 +54,7 @@ class _Parsed(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """Iterates once over the rollouts. `tally` is complete when the iteration is."""
+    """Iterates once over the rollouts of some files. `tally` is complete only afterwards."""
 
     paths: Sequence[Path]
     format_: Format | None = None
@@ -191,10 +191,10 @@ def read_rollouts(
     fields: str | None = None,
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
 ) -> Reading:
-    """Returns the rollouts of files or folders. Each file's format is recognised, or named.
+    """Returns the rollouts of files or folders, as an iterable that reads them when it is used.
 
-    `fields` names the fields of rows of any other form: "input=prompt,score=reward". Raises
-    `ConfigError` if there is no such format, or if `fields` names what no rollout has.
+    Each file's format is recognised unless `format_name` names it. `fields` maps fields of other
+    rows: "input=prompt,score=reward". Raises `ConfigError` if one of them is wrong.
     """
     format_ = format_named(format_name) if format_name else None
     mapping = parse_map(fields) if fields is not None else None

@@ -63,7 +63,7 @@ def format_named(name: str) -> Format:
 
 
 class UnknownFormatError(ConfigError):
-    """A value that bears no format's marks."""
+    """Raised if a value of a file has the marks of no known rollout format."""
 
 
 HOW_TO_READ: Final = (
@@ -73,7 +73,7 @@ HOW_TO_READ: Final = (
 
 
 def sniff(value: JSON, place: str) -> Format:
-    """Returns the format whose marks this value bears most. Raises `ConfigError` on a tie."""
+    """Returns the format whose marks a value bears most. Raises `ConfigError` on none or a tie."""
     scores = {format_.name: format_.claims(value) for format_ in FORMATS.values()}
     best = max(scores.values())
     if best == 0:

@@ -17,7 +17,7 @@ _SHOWN_CHARS = 60
 
 
 class RowError(Exception):
-    """The row is not what its format says. Rows are counted by the reason's text."""
+    """Raised if a row is not as its format says. Such rows are skipped and counted by `reason`."""
 
     def __init__(self, reason: str, excerpt: str = "") -> None:
         super().__init__(f"{reason}, got {excerpt}" if excerpt else reason)
@@ -47,17 +47,17 @@ def as_object(value: JSON) -> dict[str, JSON]:
 
 
 def excerpt(value: JSON) -> str:
-    """Returns a value as a complaint shows it."""
+    """Returns a value as JSON text, cut short for an error message."""
     text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 
 @dataclass(slots=True)
 class Row:
-    """An object of a file. A nested object that is absent is a Row that is false and empty.
+    """A JSON object of a file, with typed access. An absent nested object is an empty, false Row.
 
-    Methods take several names and return the first field that has a value. The name `a.b` means
-    the field `b` of the object `a`. `used` collects the fields that were asked for.
+    Methods take several names and return the first field that has a value, or None. They raise
+    `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used` collects names.
     """
 
     values: Mapping[str, JSON]
@@ -77,22 +77,22 @@ class Row:
         return self.values.get(name)
 
     def text(self, *names: str) -> str | None:
-        """Returns a string."""
+        """Returns the first of these fields that has a value, which must be a string."""
         text: str | None = self._first(names, (str,), "a string")
         return text
 
     def label(self, *names: str) -> str | None:
-        """Returns a name or a whole number, as a string."""
+        """Returns the first of these fields with a value, a string or whole number, as a string."""
         value = self._first(names, (str, int), "a string or a whole number")
         return None if value is None else str(value)
 
     def integer(self, *names: str) -> int | None:
-        """Returns a whole number."""
+        """Returns the first of these fields that has a value, which must be a whole number."""
         number: int | None = self._first(names, (int,), "a whole number")
         return number
 
     def flag(self, *names: str) -> bool | None:
-        """Returns true or false. Tables may write them as 1 and 0."""
+        """Returns the first of these fields with a value, as true or false; 1 and 0 are allowed."""
         value = self._first(names, (bool, int, float), "true or false")
         if value is not None and value not in (0, 1):
             raise self.need(
@@ -101,30 +101,30 @@ class Row:
         return None if value is None else bool(value)
 
     def number(self, *names: str) -> float | None:
-        """Returns a finite number. NaN counts as absent, since tables write it for that."""
+        """Returns the first of these fields with a value, a finite number. NaN counts as absent."""
         return finite(self._first(names, (int, float, bool), "a number"))
 
     def items(self, *names: str) -> list[JSON] | None:
-        """Returns a list."""
+        """Returns the first of these fields that has a value, which must be a list."""
         values: list[JSON] | None = self._first(names, (list,), "a list")
         return values
 
     def words(self, name: str) -> list[str] | None:
-        """Returns a list, each value as text."""
+        """Returns a field that is a list, with each item as text, or None."""
         values = self.items(name)
         return None if values is None else [str(value) for value in values]
 
     def object(self, name: str) -> Row:
-        """Returns a nested object as a Row."""
+        """Returns a field that is a nested object, as a Row; an empty Row if it is absent."""
         value = self._first((name,), (Mapping,), "an object")
         return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
 
     def skip(self, *names: str) -> None:
-        """Marks fields as used that no record has a place for, and that nobody misses."""
+        """Marks fields as used, so that `unused` does not list them."""
         self.used.update(names)
 
     def need(self, name: str, wish: str) -> RowError:
-        """Returns the complaint about a field that must be there or be something else."""
+        """Returns the error that field `name` should be `wish`, such as "a string"."""
         value = self.get(name)
         return RowError(
             f"field {self.prefix}{name}: expected {wish}",
@@ -132,7 +132,7 @@ class Row:
         )
 
     def unused(self) -> list[str]:
-        """Returns the fields with a value that nobody asked for."""
+        """Returns the names of fields that have a value and were never asked for."""
         return [
             f"{self.prefix}{name}"
             for name, value in self.values.items()

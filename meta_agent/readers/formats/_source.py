@@ -41,9 +41,9 @@ SUFFIXES: Final = (
 
 
 class Source(NamedTuple):
-    """A file to read. `name` is what places in it are called by, unique in a folder.
+    """A file to read. `name` stands for it in the places of its rows.
 
-    `beside` is a document that comes with each of its values, and the field that it comes as.
+    `beside` names a field, and the document that is added under it to each value of the file.
     """
 
     path: Path
@@ -53,7 +53,10 @@ class Source(NamedTuple):
 
 
 def sources_of(path: Path) -> list[Source]:
-    """Returns the file itself, or a folder's files of known endings, sorted."""
+    """Returns the file itself, or a folder's files with known endings, sorted.
+
+    Raises `ConfigError` if there is no such file.
+    """
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(SUFFIXES))
         if not files:
@@ -68,7 +71,7 @@ def sources_of(path: Path) -> list[Source]:
 
 
 def with_attached(sources: list[Source], pairs: list[Attached]) -> list[Source]:
-    """Returns each file once. A file that belongs to another's rows is attached, not read alone."""
+    """Returns each file once. A document that belongs to another file is attached to that file."""
     paths = {source.path for source in sources}
     unique = {source.path.resolve(): source for source in reversed(sources)}
     files = [
@@ -86,9 +89,9 @@ def _beside(path: Path, paths: set[Path], pairs: list[Attached]) -> tuple[str, P
 
 
 def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator[Placed]:
-    """Yields every value of the file in order. A value that is no JSON comes as a `BadLine`.
+    """Yields every value of the file in order, with its place. Text that is no JSON is a `BadLine`.
 
-    With a `mapping` of its fields to ours, the values are rows under our names.
+    `mapping` maps the file's fields to ours; with it, the values are rows under our names.
     """
     if mapping is not None:
         yield from _mapped(source, mapping)
@@ -108,7 +111,10 @@ def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Returns our names by theirs, from "input=prompt,score=reward". Raises `ConfigError`."""
+    """Returns our field names by the file's, from text such as "input=prompt,score=reward".
+
+    Raises `ConfigError` if the text is malformed or names a field that no rollout has.
+    """
     try:
         mapping = pairs_of(text)
     except ValueError as error:

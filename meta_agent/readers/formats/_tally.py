@@ -22,7 +22,7 @@ _OTHERS = "other fields"
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one import. `rows` counts all rows; `rollouts` those that became records."""
+    """Counts of one import: its files, its rows, its rollouts, and what was skipped or left out."""
 
     format: str = ""
     files: int = 0
@@ -35,21 +35,21 @@ class Tally:
     caveats: Counter[str] = field(default_factory=Counter)
 
     def skip(self, reason: str, place: str, value: str = "") -> None:
-        """Counts a row that gives no rollout. `value` is what stood there instead."""
+        """Counts a row without a rollout, by reason. `value` is the text found at its place."""
         self.skipped[reason] += 1
         places = self.places.setdefault(reason, [])
         if len(places) < _PLACES_KEPT:
             places.append(f"{place} has {value}" if value else place)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Counts values that a rollout could not carry over."""
+        """Counts values, by name, that have no place in a rollout."""
         for name in names:
             short = name[:_NAME_CHARS]
             full = len(self.left_out) >= _NAMES_KEPT and short not in self.left_out
             self.left_out[_OTHERS if full else short] += 1
 
     def add_skipped(self, other: Tally) -> None:
-        """Adds what another reading skipped."""
+        """Adds the skipped rows of another tally."""
         self.rows += other.skipped_rows
         self.skipped.update(other.skipped)
         for reason, places in other.places.items():
@@ -60,7 +60,7 @@ class Tally:
         return self.skipped.total()
 
     def lines(self) -> list[str]:
-        """Returns lines for people: totals, one per reason, and what was not carried over."""
+        """Returns the counts as lines of text: totals, skipped rows by reason, values left out."""
         if not self.rows:
             return [f"{self.files} files, all empty"]
         head = f"{self.rows} rows of {self.format or 'no format'}: {self.rollouts} rollouts"

@@ -21,7 +21,10 @@ class CallTokens(NamedTuple):
 
 
 def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
-    """Returns one row for all calls, or None if there are none."""
+    """Returns the tokens of consecutive calls as one record, or None if there are no calls.
+
+    If a prompt does not extend the call before it, the record restarts there and is inexact.
+    """
     record: TokenRecord | None = None
     for call in calls:
         if record is None or not _extends(call.prompt_ids, record):
@@ -40,7 +43,7 @@ def _extends(prompt: list[int], record: TokenRecord) -> bool:
 
 
 def calls_of(rows: Iterable[JSON], names: tuple[str, str, str]) -> Iterator[CallTokens]:
-    """Yields the tokens of each row where the lists of these names are all there and fit."""
+    """Yields the token ids and logprobs of each row whose three lists, by `names`, are valid."""
     for row in rows:
         if isinstance(row, Mapping):
             call = _call(*(row.get(name) for name in names))

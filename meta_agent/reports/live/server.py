@@ -29,12 +29,12 @@ _TEXT: Final = "text/plain"
 
 
 def new_token() -> str:
-    """Returns a secret that lives as long as one server."""
+    """Returns a new random token, which a browser needs to read the page of one server."""
     return secrets.token_urlsafe(24)
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one site until `server_close`. `port` 0 takes a free port."""
+    """An HTTP server on 127.0.0.1 that shows a site to holders of `token`. Port 0: a free one."""
 
     daemon_threads = True
 

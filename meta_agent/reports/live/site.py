@@ -28,7 +28,7 @@ class _Snapshot(NamedTuple):
 
 
 class Site:
-    """The page of one workspace. Several threads may call it."""
+    """The live HTML page of a workspace's run, made anew on changes. It is thread-safe."""
 
     def __init__(self, place: Workspace, run: str | None) -> None:
         self._place, self._run = place, run
@@ -37,7 +37,7 @@ class Site:
         self._snapshot = _Snapshot("", None)
 
     def stamp(self) -> str:
-        """Returns a text that changes with the journal's files and with its owner."""
+        """Returns a text that differs whenever the ledger, its owner or a wait has changed."""
         ledger = self._place.ledger_file
         files = (ledger, ledger.with_name(ledger.name + "-wal"))
         sizes = []

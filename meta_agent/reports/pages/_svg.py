@@ -21,12 +21,12 @@ _CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PAL
 
 
 def css_of(kind: str) -> str:
-    """Returns a class name from our own list: a recorded word never becomes one."""
+    """Returns the CSS class of a verdict or palette colour, and `pending` for any other word."""
     return kind if kind in _CLASSES else "pending"
 
 
 def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
-    """Returns a figure as SVG; a name draws that metric's curves."""
+    """Returns a figure as SVG. A name as figure draws the curves of the metric with that name."""
     match figure:
         case Intervals():
             return interval_chart(figure)
@@ -37,7 +37,7 @@ def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Ma
 
 
 def interval_chart(figure: Intervals) -> Markup:
-    """Points with error bars over one shared axis."""
+    """Returns an SVG chart of points with error bars over one shared axis."""
     rows, unit, zero = figure.rows, figure.unit, figure.zero
     row_px, left, width, right = 30, 150, 760, 170
     height = row_px * len(rows) + 34
@@ -61,7 +61,7 @@ def interval_chart(figure: Intervals) -> Markup:
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
-    """Returns lines over the training step."""
+    """Returns an SVG chart of curves over the training step."""
     width, height, left, bottom, top, right = 370, 190, 46, 26, 10, 10
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
@@ -92,7 +92,7 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
 
 
 def lineage(figure: Lineage) -> Markup:
-    """Returns the main line with its versions, and the branches tried from each."""
+    """Returns an SVG chart of the versions on the main line and the candidates tried from each."""
     nodes, columns = figure.nodes, figure.columns
     step, lane_px, left, top = 190, 44, 60, 24
     lanes = max((node.lane for node in nodes), default=0)

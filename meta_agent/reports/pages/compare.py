@@ -46,7 +46,7 @@ _RUN_HEADINGS: Final = (
 
 
 def table(document: Document) -> RenderableType:
-    """Returns the comparison for a terminal."""
+    """Returns the comparison of search conditions as tables and sentences for a terminal."""
     conditions, contrast, facts, reading = _sections(document)
     return painted(present(conditions, contrast, facts, reading))
 
@@ -73,12 +73,12 @@ def render_html(document: Document) -> str:
 
 
 def write_html(document: Document, path: Path) -> None:
-    """Writes the page, whole or not at all. Raises ConfigError if it cannot."""
+    """Writes the comparison as an HTML page, whole or not at all. Raises ConfigError on failure."""
     write_page(render_html(document), path)
 
 
 def write_csv(document: Document, path: Path) -> None:
-    """Writes one row for each run, whole or not at all."""
+    """Writes the comparison as CSV with one row for each run, whole or not at all."""
     text = StringIO()
     rows = [_flat(run) for run in _in_order(document)]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -152,7 +152,7 @@ def _searches(document: Document) -> Table:
 
 
 def rows(document: Document) -> list[tuple[str, ...]]:
-    """Returns the cells of the table, one row a condition."""
+    """Returns the table's cells: one row for each condition, with its name and its figures."""
     return [(name, *_cells(result)) for name, result in document["arms"].items()]
 
 

@@ -45,14 +45,14 @@ _PATCH_CLASSES: Final = {"+": "add", "-": "del", "@": "hunk"}
 
 
 class Live(NamedTuple):
-    """What a page has more while it is served: it follows the run."""
+    """What a page needs to follow a run while it is served: the run's state in words."""
 
     word: str = ""  # how the run stands
     dead: bool = False  # the run should be at work, and no process is
 
 
 def render_html(state: RunState, live: Live | None = None) -> str:
-    """Returns the page of a run."""
+    """Returns a run's report as one HTML page; with `live`, a page that follows the run."""
     word = live.word if live else state.exit_reason or "not finished"
     return rendered(run_sections.page(state), live, word)
 
@@ -73,7 +73,7 @@ def write_page(page: str, path: Path) -> None:
 
 
 def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
-    """Returns a page as one HTML document. `word` says how the run stands."""
+    """Returns a page as one HTML document. `word` is the run's state, such as `done`."""
     alive = element("b", word, id="alive", class_="dead" if live and live.dead else "")
     lines = [element("p", line, class_="dim") for line in page.lines]
     if word:
@@ -88,7 +88,7 @@ def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
 
 
 def document(title: str, *parts: Markup, live: Live | None = None) -> str:
-    """Returns a whole document with our style; a served one names the script."""
+    """Returns an HTML document with the style of our pages; with `live`, it loads one script."""
     policy = _POLICY + (_LIVE_POLICY if live else "")
     head = [
         element("meta", charset="utf-8"),
@@ -109,9 +109,10 @@ def _style() -> str:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """Returns an element. Children and attributes are escaped; `class_` and `data_at` are names.
+    """Returns an HTML element. Children and attributes are escaped unless they are `Markup`.
 
-    An attribute that is empty is left out. `Markup` was drawn by us and stays as it is.
+    An empty attribute is left out. Underscores serve for hyphens and reserved names: `data_at`,
+    `class_`.
     """
     written = Markup().join(
         Markup(' {}="{}"').format(key.strip("_").replace("_", "-"), _safe(value))
@@ -130,7 +131,7 @@ def _safe(value: object) -> str:
 
 
 def blocks_html(blocks: Iterable[Block]) -> Markup:
-    """Returns blocks one below the other."""
+    """Returns the blocks of a section as HTML, one below the other."""
     return Markup("\n").join(part for block in filled(blocks) for part in _block(block))
 
 

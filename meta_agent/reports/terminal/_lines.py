@@ -17,13 +17,13 @@ HEADLINE_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_grou
 
 
 def headline_numbers(values: Mapping[str, float]) -> str:
-    """Returns the metrics of a training step that people look at first."""
+    """Returns the most important metrics of a training step on one line."""
     chosen = (name for name in HEADLINE_METRICS if name in values)
     return "  ".join(f"{name} {number(values[name])}" for name in chosen)
 
 
 class LineDisplay:
-    """Writes one line for each fact."""
+    """Shows a run's progress as timestamped lines, one for each phase, note, metric or verdict."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -65,7 +65,7 @@ class LineDisplay:
             return prompt(question, self._stream, stopping)
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, because this display holds nothing open."""
 
     def _is_due(self, series: str) -> bool:
         now = time.monotonic()

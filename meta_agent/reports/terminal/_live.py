@@ -18,7 +18,7 @@ from meta_agent.reports.terminal._lines import LineDisplay, headline_numbers
 
 
 class LiveDisplay(LineDisplay):
-    """Redraws the phase and the newest training step four times a second."""
+    """Shows progress on a terminal: lines, and below them a status that is redrawn."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

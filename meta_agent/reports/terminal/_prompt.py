@@ -40,7 +40,10 @@ def person_at(stream: IO[str]) -> bool:
 
 
 def prompt(question: Question, stream: IO[str], stopping: Callable[[], bool]) -> Reply | None:
-    """Asks until there is an answer. Returns None if the input ends or the run is to stop."""
+    """Asks a person for a decision on a terminal until there is an answer.
+
+    Returns None if the input ends or `stopping` returns True.
+    """
     console = Console(file=stream, highlight=False)
     state = reduce(question.ledger, question.run)
     console.print(asked.question(state, question.decision))

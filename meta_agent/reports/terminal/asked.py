@@ -26,13 +26,13 @@ Rows = Iterator[tuple[str, Cell]]
 
 
 def question(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns all that a person needs for an answer, except the diff."""
+    """Returns a decision's question with all facts that an answer needs, except the diff."""
     heading = Rule(Text(visible(decision.asks), style="bold"))
     return Group(heading, painted([_facts(state, decision)]))
 
 
 def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the change that is asked about."""
+    """Returns the diff of the candidate that the question is about."""
     candidate = state.candidates.get(decision.candidate or "")
     return patch_text(candidate.diff) if candidate else Text("no single change is asked about")
 
@@ -48,7 +48,7 @@ def waiting(state: RunState) -> RenderableType:
 
 
 def answer_command(state: RunState, decision: DecisionView) -> str:
-    """Returns what to type where no terminal was attached."""
+    """Returns the command that answers a question where no terminal was attached."""
     where = f" --workspace {state.workspace}" if state.workspace else ""
     subject = visible(decision.subject)
     return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{visible(where)}'

@@ -29,7 +29,7 @@ _LONGEST_LINE: Final = 600
 
 
 class Conversation(NamedTuple):
-    """One dialogue with its exchanges in order."""
+    """A conversation of an agent with its model: the exchanges in order, and failed requests."""
 
     name: str
     exchanges: Sequence[Exchange]
@@ -49,13 +49,13 @@ class Conversation(NamedTuple):
 
     @property
     def usd(self) -> float | None:
-        """Returns the money of all replies; None if one reply had no known price."""
+        """Returns the cost of all replies in US$; None if the price of one is unknown."""
         amounts = [exchange.reply.usd for exchange in self.exchanges]
         priced = [amount for amount in amounts if amount is not None]
         return sum(priced) if len(priced) == len(amounts) else None
 
     def size_text(self) -> str:
-        """Returns its size in words."""
+        """Returns the conversation's exchanges, tokens and cost in words."""
         count = len(self.exchanges)
         plural = "" if count == 1 else "s"
         failed = f", {len(self.failures)} without a reply" if self.failures else ""
@@ -63,10 +63,10 @@ class Conversation(NamedTuple):
 
 
 def find(transcripts: Transcripts, state: RunState, name: str | None) -> list[Conversation]:
-    """Returns the conversations that `name` means, or those of all agents without a name.
+    """Returns the conversations that `name` means; without a name, those of all agents.
 
-    A policy has one conversation per rollout; only a name brings those up. Raises
-    ConfigError if the name fits none.
+    `name` is a conversation, a candidate, a generation or a role. Those of the policy, one for each
+    rollout, are found only by name. Raises ConfigError if the name fits none.
     """
     names = transcripts.conversations()
     chosen = _agents(names) if name is None else _names_meant(names, state, name)
@@ -98,7 +98,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
 
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
-    """Returns one row for each conversation."""
+    """Returns a table with one row for each conversation: name, role, model and size."""
     rows = [
         (conversation.name, conversation.role, conversation.model, conversation.size_text())
         for conversation in conversations
@@ -108,7 +108,7 @@ def listing(conversations: Iterable[Conversation]) -> RenderableType:
 
 
 def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:
-    """Returns the conversations from beginning to end."""
+    """Returns all messages of the conversations; unless `full`, long outputs are cut."""
     return painted(Section(list(_blocks(part, full)), part.name) for part in conversations)
 
 

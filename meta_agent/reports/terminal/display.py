@@ -97,13 +97,13 @@ class _Recorded(_Forwarding):
 
 
 def recorded(display: Display, ledger: Ledger, run: str) -> Display:
-    """Returns a display whose phases, notes and metrics are also events of a run that has begun."""
+    """Returns a display that also records phases, notes and metrics in a begun run's ledger."""
     return _Recorded(display, ledger, run)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the display would show: `kind` is the verb, `text` the line."""
+    """One event of a run, for callbacks: its kind (such as phase or note), its line, its data."""
 
     kind: str
     text: str = ""
@@ -111,7 +111,7 @@ class Event:
 
 
 class TellingDisplay(_Forwarding):
-    """Calls `tell` with each event first, then shows it. What `tell` raises ends the run."""
+    """A display that first passes each event to `tell`. An exception of `tell` ends the run."""
 
     def __init__(self, inner: Display, tell: Callable[[Event], None]) -> None:
         super().__init__(inner)
@@ -147,7 +147,7 @@ class TellingDisplay(_Forwarding):
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
-    """Returns a function from a run's name to its display. All of them write lines of one log."""
+    """Returns a function that makes the display of a run by name, for runs that share one log."""
     shared = display or open_display(live=False)
     return lambda name: _Named(shared, name)
 

@@ -29,15 +29,10 @@ def forecast(
     workers: int,
     work: tuple[int, int] | None,
 ) -> RenderableType:
-    """Returns all of `evolve --dry-run`.
+    """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
 
-    Args:
-        config: every setting, with its origin.
-        plan: the sizes that follow.
-        estimate: calls, tokens and money by role.
-        memory: what one training takes; None if nothing is trained.
-        workers: trainings side by side.
-        work: the most attempts of a run, and the most tokens in them.
+    `memory` is what one training takes (None: nothing is trained). `workers` is the number of
+    parallel trainings, `work` the most attempts and tokens.
     """
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
@@ -116,14 +111,14 @@ def _candidates(estimate: Estimate) -> str:
 
 
 def money(usd: Range | None) -> str:
-    """Returns a range of money, or `unknown` if a price is."""
+    """Returns a range of US$ as text, or `unknown` if a price is unknown."""
     if usd is None:
         return "unknown"
     return dollars(usd.low) if usd.low == usd.high else f"{dollars(usd.low)} to {dollars(usd.high)}"
 
 
 def span(amount: Range) -> str:
-    """Returns `120 to 1,400`; large counts have three digits, since they are no better known."""
+    """Returns a range of counts as text, such as `120 to 1,400`; large counts are rounded."""
     low, high = _count(amount.low), _count(amount.high)
     return low if low == high else f"{low} to {high}"
 

@@ -44,12 +44,12 @@ _LONGEST_CELL: Final = 240  # of a row that opens
 
 
 def verdict_style(kind: object) -> str:
-    """Returns the rich style of a verdict, and a dim one for what is no verdict yet."""
+    """Returns the rich style for a verdict, or `dim` if there is none yet."""
     return _VERDICTS.get(str(kind), "dim")
 
 
 def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()) -> RenderableType:
-    """Returns something rich can print: a blank line stands between two sections.
+    """Returns the sections in a form that rich prints, with a blank line between them.
 
     `unfold` names the anchors of the sections whose rows are opened.
     """
@@ -80,7 +80,7 @@ def patch_text(patch: str) -> Text:
 
 
 def lines(texts: Iterable[str]) -> Text:
-    """Returns lines that were made elsewhere: odd characters spelled out, nothing wrapped."""
+    """Returns finished lines for the terminal, not wrapped, with control characters escaped."""
     return Text("\n".join(map(visible, texts)), no_wrap=True, overflow="ignore")
 
 
@@ -93,7 +93,7 @@ def listed(
     cut: bool = False,
     limit: int = _LONGEST_CELL,
 ) -> RenderableType:
-    """Returns rows under headings, as `sections.Table` describes them."""
+    """Returns a table for the terminal; the arguments are the fields of `sections.Table`."""
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
         stiff = column in numbers or column in whole

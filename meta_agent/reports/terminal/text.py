@@ -23,20 +23,20 @@ _SKILL_FACTS: Final = ("status", "kind", "domain", "worth", "origin", "licence",
 
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
-    """Returns a flat result as names and values."""
+    """Returns a mapping as rows of names and values for the terminal."""
     pairs = ((name, value_text(value)) for name, value in rows.items() if name != "schema_version")
     return painted([Facts(list(pairs), limit=300)])
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], without: str = "") -> RenderableType:
-    """Returns rows with the same fields as a table, without the field `without`."""
+    """Returns a table of rows that have the same fields, without the field `without`."""
     names = [name for name in rows[0] if name != without]
     cells = [tuple(value_text(row[name]) for name in names) for row in rows]
     return painted([Table(names, cells, whole=(0,), limit=0)])
 
 
 def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
-    """Steps and notes, a line each, oldest first; nothing is cut."""
+    """Returns a line for each step and event of a run, oldest first, without training metrics."""
     rows = [(step.started_at, step.kind, within_run(_step_line(step), step.run)) for step in steps]
     rows += [
         (event.at, event.kind, within_run(_event_line(event), event.run))
@@ -79,7 +79,7 @@ def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
 
 
 def reverted(reverts: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
-    """Returns what was taken back, and how the rest is judged."""
+    """Returns which candidates were reverted by which commits, and how to judge what remains."""
     texts = [f"{row['candidate']} is taken back by {str(row['commit'])[:12]}" for row in reverts]
     next_run = f"meta-agent evolve --seed 1 --workspace {workspace}"
     texts.append(f"what is left was not judged yet; a run with another seed does: {next_run}")
@@ -106,7 +106,7 @@ def _event_line(event: Event) -> str:
 
 
 def verified(document: Mapping[str, Any]) -> RenderableType:
-    """Returns what a check of a run found, in sentences, then every difference."""
+    """Returns the result of `verify` for the terminal: sentences, then every difference."""
     commit, differences = document["commit"][:12], document["differences"]
     verdict = f"{commit} is {document['recorded']}, and computed again it is the same."
     if not document["ok"]:
@@ -135,7 +135,7 @@ def _sides(difference: Mapping[str, Any]) -> str:
 
 
 def settings_table(config: Mapping[str, Any], plan: Mapping[str, Any]) -> Table:
-    """Returns every setting with where it came from, then the sizes that follow."""
+    """Returns a table of every setting with its origin, then of the plan's sizes."""
     origin = config.get("origin") or {}
     rows: list[tuple[Cell, ...]] = [
         (name, _setting(value), Words(str(origin.get(name, "")), "dim"))
@@ -159,7 +159,7 @@ def _setting(value: Any) -> str:
 
 
 def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
-    """Returns the checks of `doctor`: level, name, detail, and the fix where there is one."""
+    """Returns a table of `doctor`'s checks: level, name, detail, and the command that repairs."""
     styles: Mapping[str, Style] = {"ok": "good", "warn": "warn", "fail": "bad"}
     cells = [
         (Words(level, styles.get(level, "")), name, Words(detail, command=fix))
@@ -169,7 +169,7 @@ def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
 
 
 def skills_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Returns a row for each skill."""
+    """Returns a table of skills: name, status, domain, and measured worth or description."""
     if not rows:
         return Text("there is no skill")
     cells = [
@@ -186,7 +186,7 @@ def skills_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def skill_page(row: Mapping[str, Any]) -> RenderableType:
-    """Returns one skill: what is known of it, then its words as they are."""
+    """Returns one skill's facts, trials and warnings, then its text, for the terminal."""
     rows: list[tuple[str, Cell]] = [("skill", Words(row["name"], "strong"))]
     rows += [(name, str(row[name])) for name in _SKILL_FACTS if row[name]]
     rows += [("trial", trial["words"]) for trial in row["trials"]]

@@ -30,13 +30,13 @@ _LEFT_OUT = frozenset({"origin", "workspace"})
 
 
 def document(first: RunState, second: RunState) -> dict[str, JSON]:
-    """Returns both runs whole, and the settings in which they differ."""
+    """Returns both runs' whole states as JSON, and the settings in which they differ."""
     both = [first.to_json(), second.to_json()]
     return {"schema_version": 1, "runs": both, "settings": dict(_differing(first, second))}
 
 
 def table(first: RunState, second: RunState) -> RenderableType:
-    """Returns one line for each fact; the settings that differ come last."""
+    """Returns two runs side by side, a row for each fact; settings that differ come last."""
     kinds = list(dict.fromkeys((*first.claims, *second.claims)))
     pairs = zip(_facts(first, kinds), _facts(second, kinds), strict=True)
     rows: list[tuple[str, ...]] = [(name, left, right) for (name, left), (_, right) in pairs]
