@@ -130,7 +130,7 @@ class CodingAgent(Proposer):
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Asks for one candidate after the other, so that each can differ from the earlier ones."""
+        """Asks the agent for one candidate after the other, so that each can differ from others."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):

@@ -97,7 +97,7 @@ def bounded(effect: Effect) -> bool:
 
 
 def effect_text(effect: Effect | None) -> str:
-    """Returns `+10.3 [+4.1, +16.5]` in points, or `+4.3 [no bound yet]` after an early end."""
+    """Returns an effect in points as `+10.3 [+4.1, +16.5]`, or as `+4.3 [no bound yet]`."""
     if effect is None:
         return "–"
     if not bounded(effect):
@@ -158,12 +158,12 @@ def live_text(live: Mapping[str, Any]) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """Returns an amount of money, or `unknown price`."""
+    """Returns an amount in US$ as text, such as `$1.23`; `unknown price` for None."""
     return "unknown price" if usd is None else f"${usd:.4f}" if 0 < usd < 1 else f"${usd:.2f}"
 
 
 def duration(seconds: float) -> str:
-    """Returns `45 s`, `12 min 05 s` or `3 h 02 min`."""
+    """Returns a number of seconds as text: `45 s`, `12 min 05 s` or `3 h 02 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -267,7 +267,7 @@ class CandidateView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class RefusedView(Recorded):
-    """A draft that was refused before any test."""
+    """A proposed candidate that was refused before any test, with the reason."""
 
     generation: Count = 0
     statement: Words = ""

@@ -56,7 +56,7 @@ class Patch(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What somebody said in a conversation."""
+    """A message of a conversation: its speaker and its text."""
 
     speaker: str
     text: str

@@ -69,7 +69,7 @@ class Trial:
 
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
-    """Stores a trial, updates the skill's status, and returns it.
+    """Stores a trial of a skill and returns the skill's new status.
 
     A harmful skill may be retired.
     """

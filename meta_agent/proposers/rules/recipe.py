@@ -233,7 +233,7 @@ def train_as_measured(case: Case) -> Diagnosis | None:
 
 @rule("constant-schedule", "recipe")
 def constant_schedule(case: Case) -> Diagnosis | None:
-    """Suggests a constant learning rate if a decaying schedule leaves the last steps idle."""
+    """Suggests a constant learning rate if the recipe has a schedule that decays, or a warmup."""
     warmup, recipe = case.number("warmup_steps") or 0.0, case.recipe
     if recipe.get("lr_scheduler_type") in (None, "constant") and warmup < 1:
         return None

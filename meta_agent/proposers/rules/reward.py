@@ -131,7 +131,7 @@ def drop_hackable_bonus(case: Case) -> Diagnosis | None:
 
 @rule("drop-length-penalty", "reward")
 def drop_length_penalty(case: Case) -> Diagnosis | None:
-    """Suggests removing a component that pays for short attempts if the policy stops trying."""
+    """Suggests removing a reward component that pays for short attempts, whatever their outcome."""
     rewards = reward_file(case)
     component = rewards and _length_component(case, rewards)
     if rewards is None or not component:
@@ -279,7 +279,7 @@ def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("punish-leak", "reward", repairs=True)
 def punish_leak(case: Case) -> Diagnosis | None:
-    """Suggests a penalty for flagged attempts if they are paid like honest ones."""
+    """Suggests a penalty for flagged attempts if there are some and no component punishes them."""
     rewards, flagged = reward_file(case), case.flagged
     if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
         return None

@@ -60,7 +60,7 @@ def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def echo_trap(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if attempts take more turns and repeat themselves more, and solve nothing more."""
+    """Fires if attempts take more turns and repeat more calls than before, but solve no more."""
     if base is None:
         return None
     longer = _value(evidence, "behaviour.turns_mean") / max(
@@ -74,7 +74,7 @@ def echo_trap(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def exploration_collapse(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if tool sequences grow alike while the policy grows sure of its tokens."""
+    """Fires if tool sequences are less diverse than the baseline's, and tokens more probable."""
     if base is None:
         return None
     diversity = _change(evidence, base, "behaviour.sequence_diversity")
@@ -86,10 +86,10 @@ def exploration_collapse(evidence: Evidence, base: Evidence | None) -> Fired | N
 
 
 def reward_hacking(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if the training reward went up and clean success did not.
+    """Fires if the reward went up and clean success did not.
 
-    Within a version: the training series rose while flagged conduct is paid. Against a baseline:
-    the reward rose by over a tenth of its size.
+    Within a version: the training reward rose, and flagged attempts earn more than others. Against
+    a baseline: the mean reward rose by over a tenth of its size.
     """
     gap = _value(evidence, "signal.flagged_reward_gap")
     rising = _value(evidence, "signal.train.reward_mean.change")
@@ -120,7 +120,7 @@ def laziness(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def edit_failure(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if many edits are refused: a problem of format, not of skill."""
+    """Fires if over 15 % of edits are refused: a problem of format, not of skill."""
     rate = _value(evidence, "behaviour.edit_failure_rate")
     if rate <= 0.15:
         return None
@@ -128,7 +128,7 @@ def edit_failure(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def paid_conduct(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if many solved attempts had read a leaked answer."""
+    """Fires if over 5 % of the solved attempts had read a leaked answer."""
     leaked = _value(evidence, "behaviour.leak_share_of_solved")
     if leaked <= 0.05:
         return None

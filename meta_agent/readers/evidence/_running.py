@@ -69,7 +69,7 @@ class Follows:
 
     @property
     def r(self) -> float | None:
-        """Pearson's correlation inside classes, or over all records if no class can tell.
+        """Returns Pearson's correlation inside classes, or over all records if no class can tell.
 
         It is 0 if only y varies, and None if y does not vary.
         """

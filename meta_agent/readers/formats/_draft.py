@@ -81,7 +81,7 @@ class Draft:
         self.tool_events, self.tool_ok = tool_calls_of(messages[first:])
 
     def absent(self) -> list[str]:
-        """Returns the names of the fields, of those in `ABSENCES`, that the row did not hold."""
+        """Returns the names, out of `ABSENCES`, of the fields that the row did not hold."""
         known_fields = {
             "messages": self.messages is not None,
             "tool_events": self.tool_events is not None,

@@ -130,7 +130,7 @@ class Keys:
 
 
 def numbers_of(row: Row, count: Count) -> dict[str, float]:
-    """Returns the finite numbers of an object. Counts its other values by name."""
+    """Returns an object's finite numbers by name; `count` gets the names of other values."""
     numbers: dict[str, float] = {}
     for name in row.values:
         value = row.get(name)
