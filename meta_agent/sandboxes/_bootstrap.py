@@ -42,9 +42,9 @@ def source_of(module: str) -> str:
 def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
     """Returns the program that is streamed into a container and becomes its worker.
 
-    Untrusted code runs as the user `stranger`. `contained` says that the visible control group is
-    the container's own. `limits` hold for each process and are set if the engine sets none; then
-    the worker also gives its work folder to that user.
+    Untrusted code runs as the user id `stranger`. `contained` says that the visible control group
+    is the container's own. If the engine sets no limits, `limits` hold for each process by resource
+    name, and that user owns the work folder.
     """
     return _program(
         WORKER,
@@ -62,7 +62,7 @@ worker.main()
 
 
 def fork_server_program(descriptor: int) -> bytes:
-    """Returns the program of the process that forks process sandboxes.
+    """Returns the source of the program that forks process sandboxes.
 
     `descriptor` is the program's end of the socket from which it takes orders.
     """

@@ -217,7 +217,7 @@ class Box:
             return file.read(limit_bytes) if file else None
 
     def changed_paths(self) -> list[str]:
-        """Returns the files and folders that were added, changed or removed since the start."""
+        """Returns the paths that were added, changed or removed since the container started."""
         with self._engine.errors("cannot compare a task's container with its image"):
             return [str(change["Path"]) for change in self._api.diff(self.id) or ()]
 
@@ -299,10 +299,10 @@ def task_image(
     timeout_sec: float = 600.0,
     progress: Callable[[str], None] = lambda line: None,
 ) -> str:
-    """Returns the id of a named image, or of an image built from a folder with a Dockerfile.
+    """Returns the id of the image `name`, or of an image built from the Dockerfile in `folder`.
 
-    Without `pull`, no registry is asked and a build has no network. Raises
-    SandboxError if there is no such image.
+    Without `pull`, no registry is asked and a build has no network. Raises SandboxError if the
+    image is missing or cannot be built.
     """
     on = _on(engine)
     if name:
@@ -376,7 +376,7 @@ def _build(
 
 
 def parents(dockerfile: Path) -> list[str]:
-    """Returns the names of the images that a Dockerfile builds on, without its own stages."""
+    """Returns the names of the images that a Dockerfile's FROM lines name, without its stages."""
     stages: set[str] = {"scratch"}
     images: list[str] = []
     values: dict[str, str] = {}

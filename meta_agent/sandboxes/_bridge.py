@@ -55,11 +55,11 @@ _LAST_WORDS: Final = 2000
 
 
 class Failed(Exception):  # noqa: N818 - it ends one sandbox, with a text for people
-    """What a service could not do."""
+    """Raised if a sandbox service could not do what was asked, with a text for people."""
 
 
 class Remote:
-    """One sandbox at the service: its environment there, and the files of the relay in it."""
+    """One sandbox at a service: Harbor's environment, and in it a relay to the worker."""
 
     def __init__(self, order: dict[str, Any], folder: Path) -> None:
         self._order, self._folder = order, folder
@@ -67,7 +67,7 @@ class Remote:
         self._environment, self.fences, self.bounds_memory = _environment(order, folder)
 
     async def start(self) -> None:
-        """Starts the environment, and in it the relay and the worker."""
+        """Starts the environment, and in it the worker and the relay that passes on its bytes."""
         await self._environment.start(force_build=False)
         await self._run(f"umask 077 && mkdir {self._link} && command -v python3")
         for name in ("relay.py", "program"):
@@ -77,7 +77,10 @@ class Remote:
         await self._run(shlex.join(["python3", "-s", f"{self._link}/relay.py", *argv]))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Passes bytes on until an end is gone. Returns the worker's exit code, or ""."""
+        """Passes bytes between host and worker until one of them ends.
+
+        Returns the worker's exit code, or "" if the host ended first.
+        """
         both = [asyncio.create_task(part) for part in (self._feed(reader), self._drain(writer))]
         try:
             ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +94,7 @@ class Remote:
         return str(await self._run(f"tail -c {_LAST_WORDS} {self._link}/errors")).strip()
 
     async def stop(self) -> None:
-        """Deletes the environment."""
+        """Deletes the environment at the service."""
         await self._environment.stop(delete=True)
 
     async def _feed(self, reader: asyncio.StreamReader) -> str:
@@ -194,14 +197,14 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
 
 
 class Bridge:
-    """Serves the orders of one host process."""
+    """Opens and removes sandboxes at a service, by orders of one host process."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, dict[str, Any]] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries out the order of one connection."""
+        """Carries out the order (open, remove or state) that a connection sends as a JSON line."""
         if not (line := await reader.readline()):  # somebody looked whether this process listens
             writer.close()
             return
@@ -246,7 +249,7 @@ class Bridge:
                     await remote.stop()
 
     async def stop(self) -> None:
-        """Deletes all sandboxes."""
+        """Deletes all sandboxes that are still open at the service."""
         for task in self._running.values():
             task.cancel()
         if self._running:
@@ -258,7 +261,7 @@ def _say(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
 
 
 async def main(path: str) -> None:
-    """Listens on the socket file until this process is asked to end."""
+    """Serves a host process on the socket file `path` until this process gets SIGTERM."""
     bridge, stop_signal = Bridge(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_signal.set)
     await asyncio.start_unix_server(bridge.answer, path, limit=_MOST_BYTES)

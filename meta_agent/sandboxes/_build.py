@@ -25,7 +25,7 @@ _FOR_DEBOOTSTRAP = ("MA_DEBIAN_", "http_proxy", "https_proxy")
 
 
 def recipe_hash() -> str:
-    """Returns a hash of the files that the base image is built from."""
+    """Returns a hash of the files from which the base image is built."""
     digest = hashlib.sha256()
     for name in RECIPE_FILES:
         digest.update((resource_dir("sandboxes") / name).read_bytes())
@@ -38,10 +38,9 @@ def build_base_image(
     engine: str = "docker",
     force: bool = False,
 ) -> str:
-    """Builds and imports the base image unless it is up to date; returns its id.
+    """Builds and imports the base image of sandboxes unless it is up to date; returns its id.
 
-    `progress` is called with one line at a time. Raises PreflightError if
-    a program or right is missing.
+    `progress` receives lines of text. Raises PreflightError if a program or right is missing.
     """
     from meta_agent.sandboxes import _engine
 
@@ -61,7 +60,7 @@ def build_base_image(
 def check_needs() -> None:
     """Raises PreflightError if the base image cannot be built on this machine.
 
-    The error's hint is the command that helps.
+    The error's hint is a command that mends this.
     """
     if shutil.which("debootstrap") is None:
         raise PreflightError(
@@ -80,16 +79,16 @@ def check_needs() -> None:
 
 
 def keyring() -> Path:
-    """Returns the path of the keys that sign Debian packages, as `build-rootfs.sh` uses it."""
+    """Returns the path of the public keys by which Debian's packages are verified."""
     return Path(
         os.environ.get("MA_DEBIAN_KEYRING", "/usr/share/keyrings/debian-archive-keyring.gpg")
     )
 
 
 def make_rootfs(archive: Path, progress: Callable[[str], None]) -> None:
-    """Runs the build script, which writes `archive`.
+    """Runs the build script, which writes the root file system to the tar `archive`.
 
-    Raises SandboxError with its last lines if it fails.
+    Raises SandboxError with the script's last lines if it fails.
     """
     from meta_agent.sandboxes._process import stream_lines
 

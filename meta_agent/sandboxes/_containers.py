@@ -78,7 +78,7 @@ class Demultiplexer:
 
 
 class Attached(Protocol):
-    """A container with a socket to the worker in it."""
+    """A running container (or remote sandbox) with a socket to the worker in it."""
 
     socket: socket.socket
 
@@ -88,7 +88,7 @@ class Attached(Protocol):
 
 
 class ContainerStream:
-    """The byte stream to the worker in a container, through the attached socket."""
+    """The byte stream to the worker in a container, through the container's socket."""
 
     def __init__(self, container: Attached, limits: SandboxLimits) -> None:
         self._container, self._limits = container, limits
@@ -190,7 +190,10 @@ class ContainerStream:
 def open_container(
     backend: str, run: str, limits: SandboxLimits, image: str | None
 ) -> WorkerSandbox:
-    """Starts a container of a local image and returns the sandbox in it. Raises SandboxError."""
+    """Starts a container of a local image and returns the sandbox in it.
+
+    `backend` is `docker` or `podman`; `run` is part of its name. Raises SandboxError.
+    """
     on = engine(backend)
     name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
     labels = {
@@ -223,10 +226,9 @@ def open_container(
 
 
 def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
-    """Returns limits for each process of untrusted code, if nothing limits all of them together.
+    """Returns limits for each process of untrusted code, by resource name such as `NOFILE`.
 
-    They are keyed by resource name, such as `NOFILE`. Podman does not pass on limits of open files;
-    its user's processes are counted by user.
+    `bounds` names what the engine already limits for all processes together.
     """
     bounds_by_name = {"NOFILE": 1024, "CORE": 0}
     bounds_by_name |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
@@ -237,7 +239,7 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 def usable_image(name: str, on: Engine) -> Image:
     """Returns a local image. Raises SandboxError if it is missing or declares volumes.
 
-    Volumes would be writable and unlimited in size.
+    Volumes would be writable and of unlimited size.
     """
     image = on.find_image(name)
     if image is None:

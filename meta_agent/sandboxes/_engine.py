@@ -61,7 +61,7 @@ _NATIVE: Final = "/v4.0.0/libpod/info"
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """An engine's version, disk and control groups, as `meta-agent doctor` shows them."""
+    """A container engine's version, disk and control groups, as `meta-agent doctor` shows them."""
 
     version: str
     storage: Path
@@ -103,7 +103,7 @@ class Engine:
 
     @cached_property
     def api(self) -> Any:
-        """Returns the SDK's low-level client. Raises SandboxError if the engine does not answer."""
+        """Returns the SDK's client of the engine. Raises SandboxError if the engine is silent."""
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":
@@ -123,7 +123,7 @@ class Engine:
 
     @cached_property
     def bounds(self) -> frozenset[str]:
-        """Returns those of memory, pids and cpu that the engine limits by control groups."""
+        """Returns which of `memory`, `pids` and `cpu` the engine limits by control groups."""
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return EVERY_BOUND
         if self._native["cgroupVersion"] != "v2":
@@ -155,7 +155,7 @@ class Engine:
         return range(_PODMANS_FIRST_STRANGER, mapped)
 
     def seccomp(self, *, tracing: bool) -> list[str]:
-        """Returns the option that limits a container's system calls, in the engine's form."""
+        """Returns the container option that limits its system calls; `tracing` allows ptrace."""
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
@@ -183,10 +183,10 @@ class Engine:
         )
 
     def bound_tcp(self, container_id: str, memory_mb: int) -> bool:
-        """Returns True if the buffers of a container's connections count towards its memory limit.
+        """Makes the buffers of a container's connections count towards its memory limit.
 
-        Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is
-        set here, which takes root on the engine's machine; otherwise nothing limits the buffers.
+        Returns whether they count. Version 2 of control groups counts them anyway. Version 1 needs
+        root on the engine's machine for it.
         """
         if self._groups_v2:
             return True
@@ -205,7 +205,7 @@ class Engine:
     # --- images --------------------------------------------------------------------------------
 
     def find_image(self, name: str) -> Image | None:
-        """Returns the local image with that name or id, or None. It never pulls."""
+        """Returns the local image with that name or id, or None. It asks no registry."""
         try:
             with self.errors(f"cannot look for image {name}"):
                 details = self.api.inspect_image(name)
@@ -294,7 +294,7 @@ class Engine:
         return True
 
     def owned_containers(self, owner: str) -> list[tuple[str, str, dict[str, str]]]:
-        """Returns id, name and labels of each container of an installation, running or not."""
+        """Returns id, name and labels of each container that the installation `owner` started."""
         with self.errors("cannot list containers"):
             rows = self.api.containers(all=True, filters={"label": f"ma.owner={owner}"})
         return [(row["Id"], row["Names"][0].lstrip("/"), row["Labels"]) for row in rows]
@@ -317,7 +317,7 @@ class Engine:
 
 @lru_cache
 def engine(name: str) -> Engine:
-    """Returns this process's client of the engine with that name."""
+    """Returns this process's client of the engine `docker` or `podman`."""
     return Engine(name)
 
 
@@ -328,12 +328,11 @@ def _tagged(name: str) -> tuple[str, str, str]:
 
 
 def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
-    """Returns the host configuration of every sandbox container: its limits, mounts and rights.
+    """Returns the engine's configuration of a sandbox container: limits, mounts and rights.
 
-    The worker may become another user and kill that user's processes, and nothing else of what root
-    can. The other user has no capability (`inside.processes.step_down`). Podman mounts folders only
-    for its own user, so there the worker may also give folders away; and folders that podman leaves
-    without a size limit are replaced by limited ones.
+    Untrusted code runs as the user id `stranger`, without any capability. The worker may become
+    that user and kill its processes, and do nothing else that root can. Under podman it may also
+    give folders away, and folders without a size limit are replaced by limited ones.
     """
     ours = "rw,nosuid,nodev"
     place = f"exec,mode=0755,size={limits.scratch_mb}m"
@@ -367,7 +366,7 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
 
 
 def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
-    """Returns the limits that the engine enforces through control groups, as host configuration."""
+    """Returns the limits that the engine enforces by control groups, as its configuration."""
     memory = memory_mb << 20
     by_bound = {
         "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
@@ -378,14 +377,14 @@ def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any
 
 
 def command(program: str, limits: SandboxLimits) -> list[str]:
-    """Returns the container's command, which ends at its deadline even if the host is gone."""
+    """Returns the command that runs a Python `program` in a container and ends at its deadline."""
     deadline = f"{limits.deadline_sec:g}"
     return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """The settings in which one sandbox container differs from another."""
+    """The settings of one sandbox container, such as its image, name, labels and limits."""
 
     image_id: str
     name: str
@@ -405,7 +404,7 @@ ENVIRONMENT = {
 
 
 class Container:
-    """A sandbox's container from creation to removal, with the stream to its first process."""
+    """A sandbox's container from creation to removal, with a socket to the worker in it."""
 
     def __init__(self, on: Engine, plan: ContainerPlan) -> None:
         self._on, self._api, self._plan = on, on.api, plan
@@ -467,7 +466,7 @@ class Container:
             self._api.remove_container(self.id, v=True, force=True)
 
     def state(self) -> dict[str, Any]:
-        """Returns the engine's state of the container once it has stopped, or after two seconds."""
+        """Returns the engine's report on the container once it stopped, or after two seconds."""
         with self._on.errors("cannot inspect a sandbox container"):
             for _ in range(40):
                 state: dict[str, Any] = self._api.inspect_container(self.id)["State"]

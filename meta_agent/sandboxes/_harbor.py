@@ -38,7 +38,7 @@ _MAPPED: Final = range(1 << 14, 1 << 15)  # users that also a container with few
 
 
 class Remote:
-    """A sandbox's environment at the service, with the bridge's stream to the worker in it."""
+    """A sandbox at a service, with the socket through which the bridge passes its bytes."""
 
     def __init__(self, service: str, image: str, run: str, limits: SandboxLimits) -> None:
         self._service, self._name = service, f"ma-{run}-{uuid.uuid4().hex[:12]}"
@@ -62,12 +62,15 @@ class Remote:
         self.bounds = frozenset({"memory"} if answer["bounds_memory"] else ())
 
     def remove(self) -> None:
-        """Deletes the environment; does nothing if it is gone."""
+        """Deletes the sandbox at the service; does nothing if it is gone."""
         with contextlib.suppress(SandboxError, OSError):
             _send_order(self._service, {"remove": self._name})[0].close()
 
     def state(self) -> dict[str, Any]:
-        """Returns how the worker ended, as Docker says it of a container, or else a `Problem`."""
+        """Returns how the worker ended, under Docker's keys such as `ExitCode`.
+
+        The key `Problem` holds a failure of the service.
+        """
         try:
             connection, answer = _send_order(self._service, {"state": self._name})
             connection.close()
@@ -77,7 +80,7 @@ class Remote:
 
 
 def open_remote(backend: str, run: str, limits: SandboxLimits, image: str | None) -> WorkerSandbox:
-    """Starts a sandbox at the service that the backend names. Raises SandboxError."""
+    """Starts a sandbox at the service in `backend` (`harbor:SERVICE`). Raises SandboxError."""
     service, _, image_of_service = backend.removeprefix(SERVICE_PREFIX).partition("@")
     remote = Remote(service, image or image_of_service or IMAGE, run, limits)
     program = worker_program(

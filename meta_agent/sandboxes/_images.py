@@ -41,7 +41,7 @@ class SavedImage(NamedTuple):
 
 
 class Images:
-    """Finds the images of a set of tasks by name, and loads or pulls them if needed."""
+    """Finds container images of tasks by name, and loads or pulls them if needed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Images:
 
 
 def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) -> str:
-    """Loads the image of a tar unless it is loaded already, and returns its id.
+    """Loads the image in a tar unless it is loaded already, and returns its id.
 
     Raises SandboxError if the tar holds several images, or its image cannot be loaded.
     """
@@ -150,7 +150,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
 
 
 def saved_images(path: Path) -> list[SavedImage]:
-    """Returns the images that a tar lists; an empty list for the tar of a plain file system.
+    """Returns the images listed in a tar of `docker save`; none for a plain file system's tar.
 
     Raises SandboxError if it cannot be read.
     """

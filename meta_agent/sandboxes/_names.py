@@ -38,10 +38,10 @@ FENCES: Final = frozenset(
 
 
 def short_name(image: str) -> str:
-    """Returns an image's name as Docker writes it, without the registry that podman adds."""
+    """Returns an image's name in Docker's form, without the registry that podman adds."""
     return image.removeprefix("localhost/").removeprefix("docker.io/").removeprefix("library/")
 
 
 def whole_id(image_id: str) -> str:
-    """Returns an image id with its `sha256:` prefix, which podman omits but needs for a lookup."""
+    """Returns an image id with its prefix `sha256:`, which podman may omit."""
     return f"sha256:{image_id.removeprefix('sha256:')}"

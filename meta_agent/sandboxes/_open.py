@@ -30,7 +30,7 @@ from meta_agent.sandboxes._names import (
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """An engine's state, as `meta-agent doctor` shows it.
+    """The state of a container engine and its sandbox image, as `meta-agent doctor` shows it.
 
     Without a `problem`, sandboxes can start.
     """
@@ -55,7 +55,7 @@ class EngineStatus:
 
 
 def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
-    """Returns the state of an engine and an image. A problem is returned and not raised."""
+    """Returns the state of a container engine and an image. A problem is part of it, not raised."""
     try:
         return _look(name, image)
     except SandboxError as error:
@@ -112,9 +112,10 @@ def choose_backend(
     status: Callable[[str], EngineStatus] = engine_status,
     fences: Callable[[str], frozenset[str]] = backend_fences,
 ) -> BackendChoice:
-    """Returns the sandbox backend to use, and why.
+    """Returns the sandbox backend to use, and why. `requested` may be `auto`.
 
-    Raises PreflightError, with the next command, if untrusted code cannot run safely here.
+    Raises PreflightError, with a command as hint, if code that a language model may have written
+    (`code_by_llm`) cannot run safely here.
     """
     if is_service(requested):
         return _choose_service(requested, code_by_llm, fences)
@@ -166,7 +167,7 @@ def choose_backend(
 
 
 def is_service(backend: str) -> bool:
-    """Returns True if a backend's name is `harbor:` and a service."""
+    """Returns True if a backend is a service elsewhere: `harbor:` and the service's name."""
     return backend.startswith(SERVICE_PREFIX)
 
 
@@ -199,9 +200,10 @@ def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = F
 def open_sandbox(
     backend: str, *, run: str, limits: SandboxLimits | None = None, image: str | None = None
 ) -> WorkerSandbox:
-    """Starts a sandbox and returns it. `run` labels it; `image` is for containers only.
+    """Starts a sandbox and returns it. `run` labels it.
 
-    The image is a local name or id, or `base`. Raises SandboxError if the sandbox does not start.
+    `image` is a local name or id, or `base`; the process backend has no image. Raises SandboxError
+    if the sandbox does not start.
     """
     limits = limits or SandboxLimits()
     check_run_name(run)
@@ -221,9 +223,9 @@ def open_sandbox(
 
 
 def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
-    """Returns the ids of those named images that are on this machine, by name.
+    """Returns the ids of those images that are on this machine, by name.
 
-    The result is empty for the process backend.
+    The result is empty for backends other than `docker` and `podman`.
     """
     if backend not in CONTAINERS:
         return {}

@@ -23,15 +23,15 @@ _STRANGERS: Final = range(1 << 20, 1 << 21)
 
 
 def stranger_uid(among: range = _STRANGERS) -> int:
-    """Returns a random user id for the untrusted code of one sandbox.
+    """Returns a random user id from `among` for the untrusted code of one sandbox.
 
-    A user's limits then count this sandbox alone.
+    The limits of that user then count this sandbox alone.
     """
     return secrets.choice(among)
 
 
 def install_id() -> str:
-    """Returns the random name of this installation, created on first use."""
+    """Returns the random name of this installation of the program, made at the first use."""
     return _read_or_make(state_dir() / "install-id")
 
 
@@ -56,14 +56,14 @@ def _read_or_make(path: Path) -> str:
 
 
 def holder_mark() -> str:
-    """Returns a text that identifies this process forever: boot, PID namespace, PID, start time."""
+    """Returns a text that identifies this process for ever, also after its id is used again."""
     return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
 
 
 def holder_is_dead(mark: str) -> bool:
-    """Returns True only if the process that a mark names is surely gone.
+    """Returns True only if the process of a `holder_mark` is surely gone.
 
-    It returns False if the mark's process id belongs to another PID namespace.
+    It returns False if the process was in another PID namespace.
     """
     try:
         boot, namespace, pid, started = mark.split(":")

@@ -58,10 +58,9 @@ _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
 
 
 class ForkServer:
-    """The process that sandboxes are forked from (`inside/forkserver`), and the socket to it.
+    """The process from which sandboxes are forked, and the socket to it.
 
-    Without it, starting an interpreter and importing the worker took
-    two thirds of a sandbox's start.
+    A fork is faster than starting an interpreter and importing the worker.
     """
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """Sends an order to the fork server and returns its answer.
+        """Sends an order, and these open file descriptors, to the fork server; returns its answer.
 
         Raises OSError if the order failed or the server is gone.
         """
@@ -134,7 +133,7 @@ def fork_server() -> ForkServer:
 
 
 class Forked:
-    """A sandbox's process; it has the methods of `subprocess.Popen` that are used here."""
+    """A process that the fork server forked, with some methods of `subprocess.Popen`."""
 
     def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
         self._server = fork_server()
@@ -156,9 +155,9 @@ class Forked:
             return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
-        """Waits for the end and returns the exit code.
+        """Waits at most `timeout` seconds for the process to end and returns its exit code.
 
-        Raises TimeoutExpired as `Popen.wait` does.
+        Raises TimeoutExpired after that.
         """
         give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
         while (code := self.poll()) is None:
@@ -322,7 +321,7 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
 
 
 def interpreter_folders() -> list[str]:
-    """Returns the folders of our interpreter, its standard library and its packages.
+    """Returns the folders of this Python: interpreter, standard library and installed packages.
 
     Packages lie in every `site-packages` or `dist-packages` folder of `sys.path`, which a `.pth`
     file may have put there. No other folder of `sys.path` is returned: it may be a user's project.
@@ -339,7 +338,7 @@ def _holds_packages(path: Path) -> bool:
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:
     """Runs a trusted program and yields the lines of its output and errors.
 
-    `also` names further environment variables that it gets, as in `processes.start`.
+    It also inherits environment variables whose names begin with one of `also`.
     """
     with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
         assert child.stdout
@@ -350,9 +349,9 @@ def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]
 def start_service(
     argv: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
 ) -> Popen[bytes]:
-    """Starts a trusted program that writes to `log`, and that is asked to end with this process.
+    """Starts a trusted program that writes its output to the file `log`.
 
-    It sees `variables` beside those that every program sees.
+    It gets SIGTERM when this process ends. `variables` are added to its environment.
     """
 
     def start_it() -> Popen[bytes]:
@@ -371,7 +370,7 @@ def start_service(
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """Returns the environment variables of a command in a sandbox. PATH alone is the host's."""
+    """Returns the environment variables for a command in a sandbox; only PATH is the host's."""
     temp = folder / "tmp"
     return {
         "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}",
@@ -384,10 +383,10 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def kill_tree(child: Popen[bytes] | Forked) -> None:
-    """Kills a worker and everything that it started, and waits for its end.
+    """Kills a sandbox's worker and every process that it started, and waits for its end.
 
-    The worker adopts processes that left its session, so the tree is complete until the worker
-    dies. The list is taken first, with the worker stopped so that it cannot start more.
+    The worker is stopped first, so that it cannot start more. It adopts processes that left its
+    session, so none is missed.
     """
     if child.poll() is not None:
         return

@@ -25,9 +25,9 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
-    """Removes abandoned sandboxes: folders, and containers of these engines.
+    """Removes folders and containers of abandoned sandboxes, and returns their names.
 
-    Returns their names.
+    `owner` is an installation's name (None: this one); `backends` are engines.
     """
     removed = reap_folders(Path(tempfile.gettempdir()))
     for name in CONTAINERS:
@@ -37,7 +37,7 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes sealed images and snapshots that no container uses; returns their names.
+    """Removes sealed images (`seal_image`) and snapshots that no container uses. Returns names.
 
     A run makes them again when it needs them.
     """
@@ -63,9 +63,9 @@ def _reap_containers(owner: str, backend: str) -> list[str]:
 
 
 def is_orphan(labels: Mapping[str, str], now: float) -> bool:
-    """Returns True if a container is past its deadline or the process that opened it is dead.
+    """Returns True if a sandbox's container is past its deadline, or its opener is dead.
 
-    Labels in another form are ignored.
+    `labels` are the container's, and `now` is in seconds since the epoch.
     """
     deadline = labels.get("ma.deadline", "")
     past = deadline.isdecimal() and now > int(deadline)
@@ -73,7 +73,7 @@ def is_orphan(labels: Mapping[str, str], now: float) -> bool:
 
 
 def reap_folders(temp: Path) -> list[str]:
-    """Removes the folders of process sandboxes whose opening process is dead. Returns names."""
+    """Removes folders of process sandboxes in `temp` whose opener is dead. Returns their names."""
     from meta_agent.sandboxes._process import remove_folder
 
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]

@@ -40,7 +40,7 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """The version history that a scan found in an image; paths are absolute."""
+    """Where an image holds git history that an agent could read, as absolute paths."""
 
     place: str  # the repository's folder, links followed
     names: tuple[str, ...]  # of the files and folders in it
@@ -48,13 +48,13 @@ class Sealing:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """Returns the stores of history inside the repository, relative to it."""
+        """Returns the paths of history inside the repository, relative to the repository."""
         inside = f"{self.place.rstrip('/')}/"
         return tuple(path[len(inside) :] for path in self.history if path.startswith(inside))
 
 
 def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
-    """Returns where an image holds version history that an agent could read.
+    """Finds the git history that an agent could read in an image, whose repository is at `place`.
 
     Raises SandboxError if the image cannot be scanned.
     """
@@ -90,7 +90,7 @@ def seal_image(
     left_in_place: Sequence[str] = (),
     hidden: Sequence[str] = (),
 ) -> str:
-    """Returns the id of an image without the history that `scan_image` found; builds it once.
+    """Builds an image without the git history that `scan_image` found, once; returns its id.
 
     `left_in_place` names files of the repository that stay in the image. `hidden` names
     further paths that no agent may see.

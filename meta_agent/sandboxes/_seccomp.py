@@ -79,7 +79,7 @@ _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 
 
 def seccomp_profile(*, tracing: bool) -> str:
-    """Returns the list of allowed system calls as JSON for an engine.
+    """Returns the allowed system calls as JSON for a container engine; `tracing` adds ptrace.
 
     It is empty on a processor that has no list.
     """

@@ -41,7 +41,7 @@ _services: dict[tuple[object, ...], tuple[Popen[bytes], Path]] = {}
 
 
 def podman_address() -> str:
-    """Returns the address at which podman answers Docker's calls; starts its service if needed.
+    """Returns the address of podman's service, which speaks Docker's API; starts it if needed.
 
     Raises SandboxError if podman cannot be started.
     """
@@ -62,7 +62,7 @@ def podman_address() -> str:
 
 
 def file_with(text: str) -> Path:
-    """Returns a file with that text, since podman reads a file where Docker takes the text."""
+    """Writes a text to a temporary file and returns its path, for options of podman."""
     with _lock:
         return _written(text)
 
@@ -81,9 +81,10 @@ def socket_of(
     hint: str,
     variables: Mapping[str, str] | None = None,
 ) -> Path:
-    """Returns the socket file of a service, and starts the service if it does not run.
+    """Returns the socket file of the service `name`, which is started if it does not run.
 
-    Raises SandboxError with this hint and the end of its log if it does not start.
+    `argv_at` returns its command, given the socket's path. Raises SandboxError, with `hint` and
+    the end of its log, if it does not start.
     """
     key = (name, *sorted((variables or {}).items()))
     with _lock:
@@ -146,9 +147,9 @@ def _folder() -> Path:
 
 
 def check_listens(address: str) -> None:
-    """Raises OSError, naming the file, if nothing listens on the engine's socket file.
+    """Raises OSError, naming the file, if no engine listens on the socket file of an address.
 
-    The SDK would leave its socket open, and its error does not name the file.
+    Raises SandboxError for an `ssh` address. Other addresses are not checked.
     """
     scheme, _, path = address.partition("://")
     if scheme == "ssh":
@@ -166,9 +167,9 @@ def check_listens(address: str) -> None:
 
 
 def unwrap_socket(raw: Any) -> socket.socket:
-    """Returns the plain socket inside the SDK's wrapper, whose layers are closed.
+    """Returns the plain socket inside the Docker SDK's wrapper, which is closed.
 
-    Raises SandboxError if the stream is encrypted, because then it is more than a socket.
+    Raises SandboxError if the stream is encrypted.
     """
     inner = getattr(raw, "_sock", raw)
     if not isinstance(inner, socket.socket) or isinstance(inner, ssl.SSLSocket):
