@@ -421,7 +421,7 @@ class RunConfig(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """Hashes the settings that change results. Equal hashes mean the same run."""
+        """Returns a hash of the settings that change results. Equal hashes mean the same run."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -94,7 +94,7 @@ class DecisionView:
 
 
 class Question(NamedTuple):
-    """A decision that a person has to make, and where the run around it is recorded."""
+    """A decision that a person has to make, with the ledger and the name of its run."""
 
     ledger: Ledger
     run: str

@@ -35,7 +35,7 @@ class MetaAgentError(Exception):
 
 
 class ConfigError(MetaAgentError):
-    """Bad flags, files or settings."""
+    """The user's flags, files or settings are wrong."""
 
     exit_code = 2
 
@@ -165,7 +165,7 @@ class CandidateError(MetaAgentError):
 
 
 class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
-    """Ctrl-C or SIGTERM. Each step in flight was finished, or saved so that it can resume."""
+    """Ctrl-C or SIGTERM stopped the run. Each step was finished, or saved so that it can resume."""
 
     exit_code = 130
 

@@ -271,7 +271,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What a proposer returned: drafts and refused proposals."""
+    """What a proposer returned: drafts of changes, and refused proposals."""
 
     attempts: Sequence[Draft | Refused] = ()
     """At most `brief.k`, by index."""

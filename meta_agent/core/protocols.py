@@ -59,7 +59,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one tool call returned to the agent."""
+    """What one tool call returned to the agent, with flags for misconduct."""
 
     text: str
     ok: bool = True
@@ -288,7 +288,7 @@ class Gateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Resource limits of one sandbox. It is ended `deadline_sec` after its start."""
+    """Resource limits of one sandbox, which is ended `deadline_sec` seconds after its start."""
 
     memory_mb: int = 1024
     cpus: float = 1.0
@@ -386,7 +386,7 @@ class Sandbox(Protocol):
 
 
 class SandboxOpener(Protocol):
-    """Starts the sandboxes of one run."""
+    """Starts the sandboxes of one run when it is called."""
 
     def __call__(self, *, limits: SandboxLimits, image: str | None = None) -> Sandbox:
         """Starts a sandbox from this image, or from the base image if `image` is None."""
@@ -398,7 +398,7 @@ class SandboxOpener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HarnessTree:
-    """A harness as plain files, exported from a host-owned repository. Never a path to a repo."""
+    """A harness as plain files of one commit, without access to the repository."""
 
     commit: str
     tree_hash: str
@@ -407,7 +407,7 @@ class HarnessTree:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One falsifiable sentence, and the metric that would refute it."""
+    """A falsifiable claim about a change of the harness, and the metric that could refute it."""
 
     factor: Factor
     statement: str  # "if X then Y because Z"
@@ -478,7 +478,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's decision and the numbers behind it."""
+    """The gate's decision on a candidate, with its reasons and the measured effect."""
 
     kind: VerdictKind
     reasons: tuple[str, ...]

@@ -26,7 +26,7 @@ KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill that was read from a folder. `warnings` lists faults that the reader ignored."""
+    """A skill (a lesson as text) read from its folder. `warnings` lists faults that it has."""
 
     name: str
     description: str
@@ -41,12 +41,12 @@ class Skill:
 
     @property
     def kind(self) -> Kind:
-        """Returns the kind of lesson. A skill without a valid mark is advice to follow."""
+        """Returns `positive`, `negative` or `guide` (see `KINDS`); `positive` without a mark."""
         return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:
-        """Returns how far the skill is trusted. Unmarked skills are quarantined."""
+        """Returns how far the skill is trusted, from `STATUSES`; `quarantine` without a mark."""
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property
@@ -73,7 +73,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillDraft:
-    """A lesson that has no folder yet. `files` are beside SKILL.md, by relative path."""
+    """A skill (a lesson as text) that has no folder yet. `files` are texts by relative path."""
 
     title: str  # a slug; the library adds a part of the digest to make the name
     description: str

@@ -92,7 +92,7 @@ class Workspace:
 
     @property
     def harness_repo(self) -> Path:
-        """Returns the git repository of the harness; its `main` holds the promoted versions."""
+        """Returns the folder of the harness's git repository; `main` is the proven harness."""
         return self.root / _REPO
 
     @property

@@ -395,7 +395,7 @@ def parents(dockerfile: Path) -> list[str]:
 
 
 def folder_hash(folder: Path) -> str:
-    """Returns the SHA-256 of all files below a folder: paths, contents and executable bits."""
+    """Returns the SHA-256 of all files in a folder: their paths, contents and executable bits."""
     listed = [
         [
             path.relative_to(folder).as_posix(),

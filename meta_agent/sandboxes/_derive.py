@@ -46,7 +46,7 @@ Progress = Callable[[str], None]
 
 
 class Place(NamedTuple):
-    """An image's Python version, and the folder of its packages."""
+    """An image's Python version, and the folder of its installed packages."""
 
     version: tuple[int, int]
     packages: str  # the path of the folder, without the leading slash

@@ -193,7 +193,7 @@ def _choose_service(
 
 
 def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> str:
-    """Returns the name of the backend to use; raises as `choose_backend` does."""
+    """Returns the name of the sandbox backend that `choose_backend` chooses; raises as it does."""
     return choose_backend(requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe).name
 
 
@@ -238,8 +238,8 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
 def held_image(backend: str, name: str, image_id: str) -> str:
     """Returns `image_id` if that image is on this machine, or a text that says how to load it.
 
-    An id is the hash of an image's configuration: a saved image keeps it wherever it is loaded,
-    and a rebuilt one has another.
+    The id is a hash of the image's configuration. A saved image keeps its id when it is loaded;
+    a rebuilt one has another.
     """
     try:
         if image_ids(backend, [image_id]):

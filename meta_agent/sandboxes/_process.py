@@ -169,7 +169,7 @@ class Forked:
 
 
 class ProcessStream:
-    """The byte stream to a worker process, through pipes, and the way to kill the process."""
+    """The byte stream to a sandbox's worker process, through pipes; it can kill the process."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder, self._limits = folder, limits

@@ -25,7 +25,7 @@ GROUPS = (
 
 
 def check(args: dict[str, Json], channel: object) -> Json:
-    """Runs all contract tests and returns their rows: `[name, ok, detail]`."""
+    """Runs the contract tests of the loaded harness and returns rows `[name, ok, detail]`."""
     samples, tasks, roles = list(code.records(args)), args["tasks"], HARNESS.roles
     rows = [row(roles["agent"][0], check_agent)] if roles["agent"] else []
     tests: dict[str, Callable[[], None]] = {
@@ -97,7 +97,7 @@ def check_groups(samples: list[Json]) -> None:
 
 
 def check_keep() -> None:
-    """Checks that keep() returns one weight of at least 0 for each group."""
+    """Checks that the filter's keep() returns one weight of at least 0 for each group."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         takes(function, 1, "keep(groups)")
@@ -116,7 +116,7 @@ def check_keep() -> None:
 
 
 def check_order(tasks: list[Json]) -> None:
-    """Checks that order() returns keys of the given tasks, at least one and none twice."""
+    """Checks that the curriculum's order() returns keys of the tasks, at least one, none twice."""
     function = HARNESS.function("data", "order")
     takes(function, 2, "order(tasks, history)")
     task_keys = {task["key"] for task in tasks}
@@ -129,7 +129,7 @@ def check_order(tasks: list[Json]) -> None:
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:
-    """Checks NAME and that measure() returns finite floats, even without rollouts."""
+    """Checks a diagnostic's NAME, and that measure() returns finite floats, even for no rollouts."""
     module = HARNESS.module(path)
     if not isinstance(getattr(module, "NAME", None), str):
         raise code.HarnessFault(f"{path}: NAME must be a string")
@@ -154,7 +154,7 @@ def number(value: Json, what: str) -> float:
 
 
 def copy(value: Json) -> Json:
-    """Returns a deep copy, so that one call cannot change the arguments of the next."""
+    """Returns a deep copy of a JSON value, which harness code may change without harm."""
     return json.loads(json.dumps(value))
 
 

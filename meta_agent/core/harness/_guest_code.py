@@ -45,7 +45,10 @@ class Loaded:
         self.filter_state: Json = None
 
     def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
-        """Unloads the current harness and loads another."""
+        """Unloads the current harness and loads another, given its file texts by path.
+
+        `roles` names the file of each role, such as `reward`, and the agent's entry function.
+        """
         forget_loaded()
         home = self._home()
         self.package = os.path.basename(home)  # noqa: PTH119
@@ -72,7 +75,7 @@ class Loaded:
             return home
 
     def module(self, path: str) -> ModuleType:
-        """Returns the module of a file such as `swe/reward.py`."""
+        """Returns the Python module of a harness file such as `swe/reward.py`."""
         dotted = path.removesuffix(".py").replace("/", ".")
         return importlib.import_module(f"{self.package}.{dotted}")
 
@@ -121,7 +124,7 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Returns a callable of a module. Raises HarnessFault if it is missing."""
+    """Returns the callable `name` of a module. Raises HarnessFault if it is missing."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise HarnessFault(f"{path} has no function {name}(); the contract needs it")
@@ -138,7 +141,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def records(args: Args) -> Iterator[Json]:
-    """Yields a request's rollout records, decoded one at a time, which is twice as fast."""
+    """Yields the rollout records that a request holds, decoded one at a time."""
     return map(json.loads, io.BytesIO(args.get("attached", b"")))
 
 
@@ -146,7 +149,7 @@ HARNESS = Loaded()
 
 
 def load(args: Args, channel: object) -> Json:
-    """Loads a harness and returns the reward weights and diagnostics that it declares."""
+    """Loads a harness and returns what it declares, such as reward weights and diagnostics."""
     sys.dont_write_bytecode = True
     HARNESS.replace(args["files"], args["roles"])
     if HARNESS.roles["agent"]:  # else the acting side is a command, which runs elsewhere
@@ -165,18 +168,18 @@ def load(args: Args, channel: object) -> Json:
 
 
 def optional(name: str) -> Callable[..., Any] | None:
-    """Returns a function that the reward file may define, or None."""
+    """Returns a function that the harness's reward file may define, or None."""
     return getattr(HARNESS.role("reward"), name, None) if "reward" in HARNESS.roles else None
 
 
 def declaration(module: ModuleType) -> Json:
-    """Returns a diagnostic's declared name, layer and thresholds."""
+    """Returns the name, layer and thresholds that a diagnostic's module declares."""
     names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
     return {key: getattr(module, name, None) for key, name in names.items()}
 
 
 def stage(args: Args, channel: object) -> int:
-    """Appends a chunk of records to those that `measure` will get. Returns how many there are."""
+    """Keeps the request's rollout records for `measure` and returns how many are kept so far."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)
@@ -184,7 +187,7 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Runs every diagnostic over the staged records; an error of one does not stop the others."""
+    """Returns what every diagnostic measures on the rollouts kept by `stage`, or its error."""
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -196,7 +199,10 @@ def measure(args: Args, channel: object) -> Json:
 
 
 def reward(args: Args, channel: object) -> Json:
-    """Computes the harness's reward of each rollout record that `channel` brings, in order."""
+    """Returns the harness's reward components of each rollout record in the request.
+
+    If the harness has reward_group(), each is a pair with what that returns.
+    """
     function, together = HARNESS.function("reward", "reward"), optional("reward_group")
     if together is None:
         return [function(record) for record in records(args)]
@@ -210,12 +216,12 @@ def reward(args: Args, channel: object) -> Json:
 
 
 def judge(args: Args, channel: object) -> Json:
-    """Returns what the reward wants to ask a model about each record: a text, or None."""
+    """Returns for each rollout record the text to ask a model, or None for no question."""
     return by_group(list(records(args)), "judge")
 
 
 def by_group(rows: list[Json], name: str) -> list[Json]:
-    """Calls a function of the reward file with the records of each group.
+    """Calls the reward file's function `name` on the rollout records of each group.
 
     Returns its values in the order of the records. Raises HarnessFault if their number is wrong.
     """
@@ -235,7 +241,7 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight for each group. A filter with a STATE gets it, and renews it."""
+    """Returns the filter's weight for each group of rollouts and updates the filter's STATE."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         return list(function(args["groups"]))
@@ -261,13 +267,13 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns what the filter remembers; with `state` in the request, after restoring that."""
+    """Returns the filter's STATE, after setting it to the request's `state` if there is one."""
     HARNESS.filter_state = args.get("state", HARNESS.filter_state)
     return HARNESS.filter_state
 
 
 def order(args: Args, channel: object) -> Json:
-    """Returns the task keys in training order."""
+    """Returns the keys of the request's tasks in the training order of the harness's curriculum."""
     return list(HARNESS.function("data", "order")(args["tasks"], args["history"]))
 
 

@@ -114,8 +114,7 @@ class HarnessRepo:
         return HarnessTree(commit, tree_hash, {path: data for path, (_, data) in entries.items()})
 
     def pack(self, commit: str) -> bytes:
-        """Returns a git pack of one commit with all its files and none of its parents, for a
-        sandbox.
+        """Returns a git pack of one commit with all its files and none of its parents.
 
         The receiver writes the commit's id to `.git/shallow` before checking it out.
         """

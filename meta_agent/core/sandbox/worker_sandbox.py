@@ -220,7 +220,7 @@ class WorkerSandbox:
         return wait
 
     def close(self) -> None:
-        """Ends the sandbox and everything in it. Idempotent."""
+        """Ends the sandbox and everything in it. A second call does nothing."""
         if self._end is None:
             self._end = SandboxError("the sandbox is closed", kind="died")
         self._stream.kill()
@@ -355,7 +355,7 @@ def parse_calls(value: JSON) -> list[Call]:
 
 
 def parse_hello(value: JSON) -> dict[str, JSON]:
-    """Returns the facts of the worker's greeting. Raises SandboxError if malformed."""
+    """Returns the worker's greeting (folder and protections). Raises SandboxError if malformed."""
     facts: dict[str, JSON] = expect(value, dict)
     expect(facts.get("work_dir"), str)
     for name in expect(facts.get("isolation"), list):
