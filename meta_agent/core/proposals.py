@@ -256,7 +256,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A proposal of which no draft came. `code` is a stable word, `reason` a sentence."""
+    """A proposal that did not become a draft. `code` is a stable word, `reason` a sentence."""
 
     index: int
     statement: str

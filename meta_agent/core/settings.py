@@ -69,7 +69,7 @@ MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any]) -> RunConfig:
-    """Returns a run's settings, from flags, variables, the workspace's file, profile or default.
+    """Returns a run's settings: flags first, then environment variables, file and defaults.
 
     Flags that are None count as not given. Raises ConfigError for a wrong value or name.
     """

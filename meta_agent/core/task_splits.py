@@ -34,7 +34,7 @@ _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """A domain whose tasks are in other splits, given as tasks by split."""
+    """A domain with its tasks distributed anew: `tasks` holds the tasks of each split."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain
@@ -58,7 +58,7 @@ class Resplit:
 
 
 class Halves(Resplit):
-    """A domain whose tasks, except the vault's, form two halves: search (with train), confirm."""
+    """A domain whose tasks, without the vault, form two halves: confirm, and search with train."""
 
     def __init__(self, domain: Domain) -> None:
         train = list(domain.tasks("train"))
@@ -130,7 +130,7 @@ class Limits(BaseModel):
 
     @property
     def ceilings(self) -> dict[str, JSON]:
-        """Returns the limits that are set by their names in `Ceilings`, without `reasoning`."""
+        """Returns the limits that are set, by their names in `Ceilings`, without `reasoning`."""
         names = {"seconds": "wall_sec"}
         return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
 

@@ -191,9 +191,9 @@ def _alone_in(root: Path) -> Iterator[None]:
 
 
 def open_workspace(root: Path) -> Workspace:
-    """Opens a workspace. Raises ConfigError if it is damaged, or a stranger's with links.
+    """Opens a workspace and returns its paths. Raises ConfigError if it is missing or damaged.
 
-    If another installation made it, a warning is logged.
+    If another installation made it, that is logged, and links in it raise ConfigError.
     """
     if not is_workspace(root):
         raise ConfigError(

@@ -103,7 +103,7 @@ class Engine:
 
     @cached_property
     def api(self) -> Any:
-        """Returns the SDK's client of the engine. Raises SandboxError if the engine is silent."""
+        """Returns the SDK's client of the engine. Raises SandboxError if it does not answer."""
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":

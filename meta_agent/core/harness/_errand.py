@@ -66,7 +66,7 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the problem as text: the view's field of `PROMPT_KEYS`, or the view as JSON."""
+        """Returns the problem as text: the view's first field in `PROMPT_KEYS`, or its JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
@@ -163,7 +163,7 @@ class Relay:
     """Passes model calls from the sandbox of one command agent to its attempt on the host.
 
     The agent can forge calls, since it shares a user with the sandbox's worker. So a malformed
-    call gets an error as answer and does not end the batch.
+    call gets an error as answer and does not end other attempts.
     """
 
     def __init__(self, ask: Ask, max_bytes: int) -> None:

@@ -138,7 +138,7 @@ class CommandSession(HarnessSession):
 
 
 class Round:
-    """Runs the attempts of one `rollout` in threads; passes calls to the host and answers back."""
+    """Runs the attempts of one request in threads; passes calls to the host and answers back."""
 
     def __init__(
         self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer

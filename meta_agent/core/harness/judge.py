@@ -25,7 +25,7 @@ THREADS: Final = 8
 
 
 class RewardJudge:
-    """Asks the model of the role `reward` the questions of a harness's reward about rollouts.
+    """Asks a model the questions that a harness's reward function has about rollouts.
 
     A call of the object takes the questions and returns a reply, or a failure, for each.
     """

@@ -140,7 +140,7 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Raises CandidateError for a changed path outside the patterns `editable` or protected."""
+    """Raises CandidateError if a changed path matches no pattern `editable` or any `protected`."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")

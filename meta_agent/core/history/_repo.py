@@ -229,9 +229,8 @@ class HarnessRepo:
     ) -> str:
         """Merges a candidate into `main` with a merge commit and returns the commit's id.
 
-        A second call returns the id of the first. Raises CandidateError (`merge_conflict`),
-        IntegrityError if `main` is not at `onto`, and ConfigError if files in the work tree are in
-        the way.
+        A second call returns the same id. Raises CandidateError (`merge_conflict`), IntegrityError
+        if `main` is not at `onto`, and ConfigError if files in the work tree are in the way.
         """
         tip = self._require(ref)
         done = self._merge_of(tip)

@@ -37,7 +37,7 @@ _MAX_BYTES: Final = 64 << 10
 
 
 def check_places(git_dir: Path) -> None:
-    """Raises ConfigError if an entry of `.git`, such as a link, leads git elsewhere or stops it."""
+    """Raises ConfigError if an entry of `.git`, such as a link, would mislead or block git."""
     hint = _hint(git_dir)
     if git_dir.is_symlink() or not git_dir.is_dir():
         raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)

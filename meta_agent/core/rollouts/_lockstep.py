@@ -46,7 +46,7 @@ class LockStep:
         self.fatal: BaseException | None = None
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers calls of the sandbox's worker through `answer`, model calls all at once.
+        """Answers calls of the sandbox's worker through `answer`; answers model calls together.
 
         A failure of this process is stored as `fatal` and ends every rollout. Raises SandboxError
         at once if a call breaks the protocol, which ends the worker.

@@ -164,7 +164,7 @@ class WorkerSandbox:
         return files
 
     def install(self, name: str, source: str) -> None:
-        """Loads a module inside, whose dict `OPERATIONS` holds operations that `request` calls."""
+        """Loads a Python module inside; `request` can then call what it lists in `OPERATIONS`."""
         self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
 
     def request(
