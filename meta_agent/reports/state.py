@@ -185,7 +185,7 @@ class RunState:
         return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:
-        """Returns the newest cell that a candidate was trained in, a barred one before others."""
+        """Returns the first cell that a candidate was trained in, a barred one before others."""
         cells = [cell for cell in self.cells if candidate.id in cell.members]
         return max(cells, key=lambda cell: not cell.valid, default=None)
 
