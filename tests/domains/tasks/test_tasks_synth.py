@@ -63,14 +63,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Search:
     folder = tmp_path_factory.mktemp("whole")
     bench = bench_of(read_package(written(folder / "purse", FILES)), numbered_sandboxes())
     out = folder / "out" / "purse.jsonl"
-    return Search(out, synthesize(bench, out, Plan(count=4, jobs=1), quiet))
+    return Search(out, synthesize(bench, out, Plan(count=3, jobs=1), quiet))
 
 
 @pytest.mark.slow
 def test_planted_faults_are_fit_tasks(whole: Search, factory: SandboxFactory) -> None:
     out, made = whole
     rows = rows_of(out)
-    assert made.tasks == len(rows) == 4
+    assert made.tasks == len(rows) == 3
     assert made.refused.get("no test notices", 0) + made.tasks <= made.tried
     assert not any(row["origin"]["function"] == "unused" for row in rows)
     report = check_domain(RealSwe(out, factory))
@@ -101,7 +101,7 @@ def test_two_searches_agree_whatever_their_width(
     whole: Search, purse: Path, tmp_path: Path, bench: Benches
 ) -> None:
     out = tmp_path / "out" / "purse.jsonl"
-    synthesize(bench(purse), out, Plan(count=4, jobs=3), quiet)
+    synthesize(bench(purse), out, Plan(count=3, jobs=3), quiet)
     assert out.read_bytes() == whole.out.read_bytes()
     assert manifest_path(out).read_bytes() == manifest_path(whole.out).read_bytes()
 
@@ -137,9 +137,9 @@ def test_an_interrupted_search_goes_on(
     part = tmp_path / "part" / "purse.jsonl"
     bench = bench_of(read_package(purse), factory)
     with pytest.raises(StopError):
-        synthesize(bench, part, Plan(count=4), stop)
+        synthesize(bench, part, Plan(count=3), stop)
     said: list[str] = []
-    synthesize(bench, part, Plan(count=4), said.append)
+    synthesize(bench, part, Plan(count=3), said.append)
     assert said[0].startswith("using ")
     assert manifest_path(part).read_bytes() == manifest_path(whole.out).read_bytes()
     assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
