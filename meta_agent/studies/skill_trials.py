@@ -81,7 +81,10 @@ def trial_of(
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """Returns the attempts until a proof, by side and seed, and the mean paired difference."""
+    """Returns how many attempts each run took until its claim was proven, as a JSON object.
+
+    Runs with and without the skill stand apart, by seed, with the mean paired difference.
+    """
     of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]
     after = {side: [of[side, seed].proven_after for seed in seeds] for side in SIDES}

@@ -112,7 +112,7 @@ class Gate:
     def least(self, source: Modelled) -> float | None:
         """Returns the least gain that is promoted with probability `POWER`, or None if none is.
 
-        It is computed from the sequential test at its last pair. Simulations agree within a tenth.
+        It is computed from the sequential test at its last pair; simulations agree within 10 %.
         """
         last, mean = self.looks[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks

@@ -281,7 +281,7 @@ def _place(table: Environment, folder: Path, name: str) -> Place:
     if composed := sorted(folder.glob("docker-compose.y*ml")):
         raise ConfigError(
             f"{composed[0]} is not supported here",
-            hint=f"a Dockerfile beside it, and the service's settings in [{name}] of {FILE}",
+            hint=f"write a Dockerfile beside it, and the service's settings in [{name}] of {FILE}",
         )
     dockerfile = (folder / "Dockerfile").is_file()
     if not table.docker_image and not dockerfile:

@@ -173,7 +173,10 @@ class RealSwe(FileTasks):
                 f"{where}: field test_patch does not fit the tree: {problem}"
             ) from problem
         if missing:
-            raise ConfigError(f"{where} expects tests in {missing[0]}, which is not in the tree")
+            raise ConfigError(
+                f"{where} expects tests in {missing[0]}, which the base commit does not have",
+                hint="mend the row, or leave it out",
+            )
 
     def _hash(self) -> str:
         return evaluator_hash(

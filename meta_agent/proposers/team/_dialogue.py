@@ -105,7 +105,7 @@ class Dialogue:
                 reason="token_limit",
             )
         if not compact(self._messages, limits.context_tokens, specs):
-            raise _overflow(f"over about {limits.context_tokens} tokens")
+            raise _overflow(f"the dialogue has more than about {limits.context_tokens} tokens")
         request = ChatRequest(
             role=self.line.role,
             model=self.line.model,

@@ -58,7 +58,7 @@ class Within:
 
 @dataclass(slots=True)
 class Follows:
-    """The correlation `r` of two streams inside classes, or over all if no class can tell."""
+    """The correlation `r` of two series within groups, or over all if every group is constant."""
 
     within: Within = field(default_factory=Within)
     over_all: Correlation = field(default_factory=Correlation)

@@ -119,9 +119,9 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
     """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
     A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
-    machines failed. A candidate whose merge a person declined counts as rejected. A member that a
-    bundle of this run dropped also counts as rejected for the bundle's version (`base`). Where
-    ideas are tried alone (`run.terms`), each is tried once on a version.
+    machines failed. A candidate whose merge a person declined counts as rejected. An idea that was
+    left out of a bundle counts as rejected for the version that the bundle started from. `base` is
+    the version that new ideas start from.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
