@@ -40,7 +40,7 @@ WRONG = (
     ("evolve --policy vllm:", "policy = 'vllm:'"),
     ("evolve --policy openai/m", "--policy openai/m needs tasks"),
     ("evolve --policy hf:./model", "--policy hf:./model needs tasks"),
-    ("evolve --sandbox lxc", "'auto', 'docker', 'podman' or 'process'"),
+    ("evolve --sandbox lxc", "choose auto, docker, podman, process or harbor:"),
     ("evolve --profile huge", "'default' or 'tiny'"),
     ("evolve --strategy best", "no strategy 'best'"),
     ("evolve --prove nothing", "'harness' or 'version'"),
