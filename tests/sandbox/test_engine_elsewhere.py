@@ -130,7 +130,7 @@ def test_tls_says_how_to_forward_the_socket() -> None:
         ssl.create_default_context().wrap_socket(
             ours, do_handshake_on_connect=False, server_hostname="machine"
         ) as wrapped,
-        pytest.raises(SandboxError, match="over TLS") as caught,
+        pytest.raises(SandboxError, match="behind TLS") as caught,
     ):
         unwrap_socket(wrapped)
     assert "ssh -fNL" in str(caught.value.hint)
