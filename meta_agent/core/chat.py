@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 from meta_agent.core.protocols import JSON, Message, Role, Rollout, ToolEvent
@@ -32,43 +32,59 @@ AGENT_TOOL: Final = "agent"
 """Names the one recorded event of an agent that ran as a command: the command itself."""
 
 
+def ran_as_command(rollout: Rollout) -> bool:
+    """Returns whether a program of its own made the attempt, whose tools no environment records."""
+    return [event.tool for event in rollout.tool_events] == [AGENT_TOOL]
+
+
 def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
     """Returns the tool calls of an attempt in order.
 
-    An agent that ran as a command calls tools of its own, which no environment records. They are
-    read from its conversation: what the model wrote, and what the agent says came of it.
+    Those of an agent that ran as a command are read from its conversation: what the model wrote,
+    and what the agent says came of it.
     """
-    if all(event.tool != AGENT_TOOL for event in rollout.tool_events):
+    if not ran_as_command(rollout):
         return rollout.tool_events
-    results = {
-        message.get("tool_call_id"): str(message.get("content") or "")
-        for message in rollout.messages
-        if message.get("role") == "tool"
-    }
-    replies = [message for message in rollout.messages if message.get("role") == "assistant"]
-    first = max(0, rollout.turns - len(replies))
-    return [
-        ToolEvent(
-            turn,
-            *_name_and_arguments(call.get("function") or {}),
-            results.get(call.get("id"), ""),
-            True,
-        )
-        for turn, reply in enumerate(replies, first)
-        for call in reply.get("tool_calls") or ()
-    ]
+    events, _ = calls_in(rollout.messages)
+    replies = sum(message.get("role") == "assistant" for message in rollout.messages)
+    unseen = max(0, rollout.turns - replies)  # turns that the agent left out of its last request
+    return [replace(event, turn=unseen + event.turn) for event in events]
 
 
-def _name_and_arguments(function: Mapping[str, JSON]) -> tuple[str, dict[str, JSON]]:
-    """Returns the name and the arguments of a call; arguments that are no object as text."""
-    arguments = function.get("arguments")
+def calls_in(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
+    """Returns the tool calls of a dialogue, and whether the data says of every result if it worked.
+
+    Calls and results are paired by id, or by order where ids are missing. A call without a result
+    was cut off with its attempt; it did not fail.
+    """
+    events: list[ToolEvent] = []
+    waiting: dict[str, ToolEvent] = {}
+    verdicts, turn = [], -1
+    for message in messages:
+        if message["role"] == "assistant":
+            turn += 1
+            for number, call in enumerate(message.get("tool_calls") or ()):
+                function = call.get("function") or {}
+                arguments = arguments_of(function.get("arguments"))
+                event = ToolEvent(turn, str(function.get("name")), arguments, "", True)
+                events.append(event)
+                waiting[call.get("id") or f"#{turn}.{number}"] = event
+        elif message["role"] == "tool" and waiting:
+            key = message.get("tool_call_id", "")
+            event = waiting.pop(key if key in waiting else next(iter(waiting)))
+            event.result = str(message.get("content") or "")
+            event.ok = not message.get("is_error", False)
+            verdicts.append("is_error" in message)
+    return events, bool(verdicts) and all(verdicts)
+
+
+def arguments_of(text: JSON) -> dict[str, JSON]:
+    """Returns a tool call's JSON arguments as an object. Any other value is kept under `text`."""
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        value = {"arguments": str(arguments)}
-    return str(function.get("name")), value
+    return value if isinstance(value, dict) else {"text": text}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ POLICY_FAULTS = {
     "not json": ("await tools.call('say', text=object())", "plain JSON"),
     "nan": ("await tools.call('say', x=float('nan'))", "plain JSON"),
     "no role": ("await model.chat([{'content': 'x'}])", "a dict with a role"),
+    "call of text": (
+        "await model.chat([{'role': 'assistant', 'tool_calls': ['x']}])",
+        "a tool call has a function",
+    ),
     "no messages": ("await model.chat([])", "at least one message"),
     "zero tokens": (
         "await model.chat([{'role': 'user', 'content': 'x'}], max_tokens=0)",
@@ -181,6 +185,14 @@ FORGERIES = {
     "unknown kind": "{'cid': 0, 'kind': 'gift'}",
     "bad base": "{'cid': 0, 'kind': 'model', 'base': 9, 'new': [], 'max': None}",
     "bad message": "{'cid': 0, 'kind': 'model', 'base': 0, 'new': [3], 'max': None}",
+    "bad call": (
+        "{'cid': 0, 'kind': 'model', 'base': 0, 'max': None, "
+        "'new': [{'role': 'assistant', 'tool_calls': [{'function': 'x'}]}]}"
+    ),
+    "bad id": (
+        "{'cid': 0, 'kind': 'model', 'base': 0, 'max': None, "
+        "'new': [{'role': 'tool', 'tool_call_id': ['x']}]}"
+    ),
     "bad tool": "{'cid': 0, 'kind': 'tool', 'tool': 3, 'args': {}}",
     "bad end": "{'cid': 0, 'kind': 'end', 'err': 'x'}",
     "opened again": "{'cid': 0, 'kind': 'open'}",

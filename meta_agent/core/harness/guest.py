@@ -234,13 +234,28 @@ def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
 
 
 def own_copy(message: Message) -> Message:
-    """Returns a deep copy of a message. Raises TypeError if it is not a dict with a role."""
+    """Returns a deep copy of a message. Raises TypeError for another form than OpenAI's.
+
+    Its role has to be a string, and its `tool_calls` objects with an object `function`.
+    """
     if type(message) is not dict or type(message.get("role")) is not str:
         raise TypeError(f"a message is a dict with a role, not {message!r:.200}")
     if type(message.get("content")) is str and len(message) == 2:
         return dict(message)
     copied: Message = as_json(message, "a message")
+    if not has_tool_calls_in_form(copied):
+        raise TypeError(f"a tool call has a function, and its id is a string, not {message!r:.200}")
     return copied
+
+
+def has_tool_calls_in_form(message: Message) -> bool:
+    """Returns whether a message's tool calls, if any, are objects that the host takes."""
+    calls = message.get("tool_calls") or []
+    if type(calls) is not list or any(type(call) is not dict for call in calls):
+        return False
+    ids = [message.get("tool_call_id"), *(call.get("id") for call in calls)]
+    functions = [call.get("function") for call in calls]
+    return {*map(type, ids)} <= {str, type(None)} and {*map(type, functions)} <= {dict}
 
 
 def as_json(value: Json, what: str) -> Json:

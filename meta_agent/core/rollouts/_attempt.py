@@ -445,7 +445,19 @@ def _chars(messages: Sequence[Message]) -> int:
 def _message(value: JSON) -> Message:
     if type(value) is not dict or type(value.get("role")) is not str:
         raise _protocol(f"the message {value!r:.80} is not an object with a role")
+    calls = value.get("tool_calls") or []
+    fits = type(calls) is list and all(map(_is_call, calls)) and _is_id(value.get("tool_call_id"))
+    if not fits:
+        raise _protocol(f"the message {value!r:.80} holds tool calls in another form")
     return value
+
+
+def _is_call(value: JSON) -> bool:
+    return type(value) is dict and type(value.get("function")) is dict and _is_id(value.get("id"))
+
+
+def _is_id(value: JSON) -> bool:
+    return value is None or type(value) is str
 
 
 def _size(value: JSON) -> int:

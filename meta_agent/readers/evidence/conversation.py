@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from meta_agent.core.chat import AGENT_TOOL, tool_calls_of
+from meta_agent.core.chat import ran_as_command, tool_calls_of
 from meta_agent.core.evidence import Mean
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, Message, Rollout, ToolEvent
@@ -138,7 +138,7 @@ class Conversation:
 
     def _add_task(self, rollout: Rollout, call: Exchange) -> None:
         task = dict(self.tasks.get(rollout.task_key, {}))
-        if any(event.tool == AGENT_TOOL for event in rollout.tool_events):
+        if ran_as_command(rollout):
             task.pop("tools", None)  # a command brings tools of its own
         inputs = [leaf for leaf in _leaves(task) if leaf]
         if not inputs:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from meta_agent.core.chat import arguments_of
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
 from meta_agent.domains.formats.files import Placed
-from meta_agent.readers.formats._draft import Draft, arguments_of, cost_of
+from meta_agent.readers.formats._draft import Draft, cost_of
 from meta_agent.readers.formats._format import (
     CERTAIN,
     Count,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from meta_agent.core.chat import calls_in
 from meta_agent.core.protocols import (
     JSON,
     Message,
@@ -78,7 +79,7 @@ class Draft:
         self.messages, self.prompt_messages = messages, first
         self.prompt = messages[:first]
         self.turns = sum(message["role"] == "assistant" for message in messages[first:])
-        self.tool_events, self.tool_ok = tool_calls_of(messages[first:])
+        self.tool_events, self.tool_ok = calls_in(messages[first:])
 
     def absent(self) -> list[str]:
         """Returns the names, out of `ABSENCES`, of the fields that the row did not hold."""
@@ -226,38 +227,3 @@ def digest(value: JSON) -> str:
     """Returns the SHA-256 hash, in hexadecimal, of a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
-    """Returns the tool calls of a dialogue, and whether the data says of every result if it worked.
-
-    Calls and results are paired by id, or by order where ids are missing. A call without a result
-    was cut off with its attempt; it did not fail.
-    """
-    events: list[ToolEvent] = []
-    waiting: dict[str, ToolEvent] = {}
-    verdicts, turn = [], -1
-    for message in messages:
-        if message["role"] == "assistant":
-            turn += 1
-            for number, call in enumerate(message.get("tool_calls", ())):
-                name, text = call["function"]["name"], call["function"]["arguments"]
-                event = ToolEvent(turn, name, arguments_of(text), "", True)
-                events.append(event)
-                waiting[call["id"] or f"#{turn}.{number}"] = event
-        elif message["role"] == "tool" and waiting:
-            key = message.get("tool_call_id", "")
-            event = waiting.pop(key if key in waiting else next(iter(waiting)))
-            event.result = message["content"]
-            event.ok = not message.get("is_error", False)
-            verdicts.append("is_error" in message)
-    return events, bool(verdicts) and all(verdicts)
-
-
-def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Returns a tool call's JSON arguments as an object. Any other value is kept under `text`."""
-    try:
-        value = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"text": text}

@@ -100,6 +100,7 @@ class BehaviourLayer:
         self.counts["tamper"] += any(f.startswith(("tamper:", "forge")) for f in rollout.flags)
 
     def _add_calls(self, events: Sequence[ToolEvent]) -> None:
+        self.counts["acting_turns"] += len({event.turn for event in events})
         before = ""
         for event in events:
             self.calls[event.tool] += 1
@@ -122,7 +123,6 @@ class BehaviourLayer:
         c["retried"] += story.retried
         c["ended_red"] += story.last_test_passed is False
         c["submitted_red"] += story.last_test_passed is False and story.submitted
-        c["acting_turns"] += len({event.turn for event in tool_calls_of(rollout)})
         c["turns"] += rollout.turns
         if story.first_edit_turn is not None:
             self.first_edit.add(float(story.first_edit_turn))
