@@ -37,6 +37,20 @@ class Local(BaseEnvironment):
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         raise NotImplementedError
 
+    def argv_of(self, command: str, user: str | int | None) -> list[str]:
+        """Returns the program of this machine that carries out a command in the sandbox."""
+        raise NotImplementedError
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        return await self._here(*self.argv_of(command, user), timeout_sec=timeout_sec)
+
     async def _here(self, *argv: str, timeout_sec: float | None = None) -> ExecResult:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=pipe)
@@ -75,16 +89,8 @@ class OnTheHost(Local):
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         shutil.copyfile(source_path, target_path)
 
-    async def exec(
-        self,
-        command: str,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        timeout_sec: int | None = None,
-        user: str | int | None = None,
-    ) -> ExecResult:
-        here = command.replace("/scratch", str(self.root / "scratch"))
-        return await self._here("sh", "-c", here, timeout_sec=timeout_sec)
+    def argv_of(self, command: str, user: str | int | None) -> list[str]:
+        return ["sh", "-c", command.replace("/scratch", str(self.root / "scratch"))]
 
 
 class Lossy(OnTheHost):
@@ -154,13 +160,5 @@ class InDocker(Local):
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         await self._here("docker", "cp", str(source_path), f"{self.session_id}:{target_path}")
 
-    async def exec(
-        self,
-        command: str,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        timeout_sec: int | None = None,
-        user: str | int | None = None,
-    ) -> ExecResult:
-        argv = ["docker", "exec", "--user", str(user or 0), self.session_id, "sh", "-c", command]
-        return await self._here(*argv, timeout_sec=timeout_sec)
+    def argv_of(self, command: str, user: str | int | None) -> list[str]:
+        return ["docker", "exec", "--user", str(user or 0), self.session_id, "sh", "-c", command]
