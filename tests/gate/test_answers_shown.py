@@ -101,6 +101,8 @@ def test_an_agent_that_looks_at_its_own_diff_copies_nothing() -> None:
         lambda i: _brought(i, WRITTEN, opening=ISSUE + PATCH),
         lambda i: _brought(i, ("git log -p -3", SHOWN), WRITTEN),
         lambda i: _brought(i, ("git log --oneline -p", SHOWN), WRITTEN),
+        lambda i: _brought(i, ("git log --oneline -U3", SHOWN), WRITTEN),
+        lambda i: _brought(i, ("git log --oneline -1;git show 940d375", SHOWN), WRITTEN),
         lambda i: _brought(i, ("cat notes.txt", PATCH), WRITTEN),
     ],
 )

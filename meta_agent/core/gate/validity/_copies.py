@@ -42,10 +42,11 @@ _AT_HEAD: Final = re.compile(
     r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*(?:show|cat-file)\s+(?:-\S+\s+|blob\s+)*(?:HEAD|@)?:\S+"
 )
 _ONE_LINE_LOG: Final = re.compile(
-    r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*log\b(?=[^|;&\n]*--oneline)"
-    r"(?![^|;&\n]*\s(?:-[pucmLSG]|--patch|--cc|--full-diff))[^|;&\n]*"
+    r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*log\b(?=[^|;&\n]*\s--oneline\b)"
+    r"(?:[ \t]+(?:--(?:oneline|all|graph|decorate|reverse)|-n\s*\d+|-\d+|[\w./~^@][\w./~^@:-]*))*"
+    r"[ \t]*(?=[|;&\n]|$)"
 )
-"""Titles of commits only. What else the same command shows is no look at the history."""
+"""Prints titles of commits only. Any option that is not listed here may print more."""
 _APPLIED: Final = re.compile(r"\bgit\s+(?:-\S+\s+)*(?:apply|am)\b|\bpatch\s+(?:-|<)")
 _DIFF: Final = re.compile(r"^(?:@@ |diff --git |\+\+\+ )", re.MULTILINE)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
