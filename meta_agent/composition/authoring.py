@@ -23,7 +23,7 @@ _RUN: Final = "author"
 
 
 def asked_folder(out: Path) -> Path:
-    """Returns the folder for the questions and replies behind a task file."""
+    """Returns the folder for the questions and replies by which a model wrote the tasks `out`."""
     return out.absolute().with_name(f"{out.stem}.asked")
 
 

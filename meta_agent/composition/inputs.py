@@ -134,6 +134,9 @@ def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
 
 
 def base_policy(config: RunConfig) -> str:
-    """Returns the name of the policy before training. A suite has its own weights of `nano`."""
+    """Returns the name of the policy before training.
+
+    The tiny policy `nano` has weights of its own for each built-in task suite.
+    """
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

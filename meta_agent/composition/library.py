@@ -42,8 +42,8 @@ Grade = Callable[..., Any]
 class Result:
     """The outcome of a run. Rates are shares from 0 to 1, or None if not measured.
 
-    `before` and `after` are clean success on the vault's tasks, with the trainings of this run.
-    A fresh training may do worse.
+    `before` and `after` are clean success on the vault split, which no search sees, with the
+    trainings of this run.
     """
 
     run: str

@@ -35,7 +35,7 @@ _HF = "hf:"
 
 
 class Placing(NamedTuple):
-    """How many trainings run at the same time, and on which devices."""
+    """How many trainings run at once, and the GPUs that each of their child processes sees."""
 
     workers: int
     devices: tuple[str, ...] = ()
@@ -77,14 +77,14 @@ def _alone(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings
 
 
 def threads_of(config: RunConfig) -> int:
-    """Returns the CPU threads of one training, including a child process that samples ahead."""
+    """Returns the CPU threads of one training and of the child process that samples ahead of it."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
 def gpus_of(config: RunConfig) -> int:
-    """Returns how many GPUs one training takes with its engines; 0 without an `hf:` policy.
+    """Returns how many GPUs one training takes with its vLLM servers; 0 without an `hf:` policy.
 
-    A single engine shares the only GPU of a training.
+    A single server shares the only GPU of a training.
     """
     if not config.policy.startswith(_HF):
         return 0

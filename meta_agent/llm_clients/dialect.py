@@ -25,7 +25,7 @@ _WORDS_OF_PART: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parts of a request that the server has not refused so far."""
+    """The optional parts of a request, such as tools and seed, that a model server accepts."""
 
     tools: bool = True
     sampling: bool = True
@@ -44,7 +44,7 @@ class Dialect:
         )
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns the dialect without the part that `refusal` names, or None if it names none."""
+        """Returns the dialect without the part that the error `refusal` names; None without one."""
         text = refusal.lower()
         for part, words in _WORDS_OF_PART:
             if any(word in text for word in words) and self._has(part, request):

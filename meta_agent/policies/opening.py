@@ -157,10 +157,7 @@ class ChildPolicies:
 
 
 class FrozenPolicy:
-    """A model that a server runs and nobody trains.
-
-    `policy` is its name in rollouts and versions.
-    """
+    """A model that a server runs and nobody trains; `policy` is its name in rollouts."""
 
     lock_step = False
 

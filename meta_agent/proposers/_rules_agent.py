@@ -14,7 +14,7 @@ from meta_agent.proposers.workbench import committed
 
 
 class RulesAgent(Proposer):
-    """Proposes edits by fixed rules: repeatable, free, and the baseline for language models."""
+    """Proposes edits of the harness by fixed rules, without a language model and at no cost."""
 
     def __init__(self, rules: Callable[..., list[Proposal]] = propose) -> None:
         self._rules = rules

@@ -39,7 +39,7 @@ Clean = Mapping[str, bool]  # by task
 
 
 class Result(NamedTuple):
-    """A trial of one edit against the current version on the same `tasks` search tasks.
+    """The result of trying one edit (`mutant`) and the current harness on the same search tasks.
 
     `wins` counts tasks that only the edit solved cleanly, `losses` those that only the version did.
     """

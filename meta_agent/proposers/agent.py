@@ -109,7 +109,7 @@ class _NothingToTry(Exception):  # noqa: N818 - an answer, not a mistake
 
 
 class CodingAgent(Proposer):
-    """Proposes edits by running a command-line coding agent."""
+    """Proposes edits of the harness by running a coding agent, which is a command-line program."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class CodingAgent(Proposer):
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Asks the agent for one candidate after the other, so that each can differ from others."""
+        """Runs one session of the agent for each candidate; it sees the candidates before it."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):

@@ -127,7 +127,10 @@ def agent_cli(meta_model: str) -> AgentCli:
 
 
 def require_agent(cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]) -> None:
-    """Raises PreflightError if the program is missing, too old or not logged in."""
+    """Raises PreflightError if the program is missing, too old or not logged in.
+
+    `key_variable` names the environment variable that holds an API key for it, if there is one.
+    """
     program = cli.argv[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise PreflightError(

@@ -43,7 +43,10 @@ _SKILL_BYTES: Final = 64 << 10
 
 
 def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
-    """Returns the contents of all evidence files, by path relative to `evidence/`."""
+    """Returns the files that show a proposer the evidence, such as metrics and attempts, by path.
+
+    Paths are relative to the folder `evidence/`.
+    """
     numbered = list(_numbered(source))
     pages: dict[str, str] = {
         "report.md": _report(source),

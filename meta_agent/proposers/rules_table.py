@@ -44,12 +44,12 @@ class Proposal:
 
     @property
     def unaided(self) -> float:
-        """Returns the proposal's strength without the influence of skills."""
+        """Returns the proposal's strength without the influence of skills (past lessons)."""
         return self.strength / self.lift
 
     @property
     def proven_before(self) -> bool:
-        """Returns True if a skill supports what the evidence suggests anyway."""
+        """Returns True if a skill (a past lesson) supports what the evidence suggests anyway."""
         return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
@@ -64,7 +64,8 @@ def propose(
 ) -> list[Proposal]:
     """Returns the edits that the rules suggest for this evidence, best first.
 
-    `skills` change the order. With `repair`, only rules that restore validity are asked.
+    `skills` (past lessons) change the order. With `repair`, only rules that restore a valid score
+    are asked. Ideas that `history` settled are left out.
     """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
@@ -81,14 +82,15 @@ def _unsettled_sentences(case: Case, history: Sequence[TriedIdea]) -> list[Rule]
 
 
 def place(proposal: Proposal) -> tuple[bool, float, str]:
-    """Returns a sort key: proposals that a skill has proven come first, then stronger ones."""
+    """Returns a sort key: proposals proven by a skill, a past lesson, come before stronger ones."""
     return not proposal.proven_before, -proposal.strength, proposal.hypothesis.rule
 
 
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
     """Returns the first `k` proposals that are worth trying.
 
-    A proposal that is among them only because a skill warns of another one names that skill.
+    A proposal may be among them only because a skill (a past lesson) warns of another one. Then it
+    names that skill.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

@@ -172,7 +172,7 @@ class Workbench:
         )
 
     def tip(self) -> str:
-        """Returns the clone's current commit id, as the untrusted sandbox reports it."""
+        """Returns the id of the clone's last commit, as the untrusted sandbox reports it."""
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(

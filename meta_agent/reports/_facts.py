@@ -37,7 +37,7 @@ _EFFECTS: Final = ("harness", "policy", "interaction")
 
 
 def handover_words(state: RunState) -> str:
-    """Returns a sentence on the version that a run hands over; empty if it has handed over none."""
+    """Returns a sentence on the version that a run hands over at its end, or "" before that."""
     if not state.handover:
         return ""
     standing = str(state.handover.get("standing"))
@@ -45,7 +45,7 @@ def handover_words(state: RunState) -> str:
 
 
 def search_facts(state: RunState) -> Rows:
-    """Yields the run's claims, its harness and its weights, with the commands that adopt them."""
+    """Yields (name, text) rows: the run's final tests, its harness and weights, how to get them."""
     yield from _claims(state)
     product = state.product
     where = f" --workspace {state.workspace}" if state.workspace else ""
@@ -57,7 +57,7 @@ def search_facts(state: RunState) -> Rows:
 
 
 def card_facts(state: RunState) -> Rows:
-    """Yields the facts of a model card for the run's weights: the verdict and its measurements."""
+    """Yields (name, text) rows for the model card of the run's weights: verdict, measurements."""
     yield "verdict", handover_words(state) or "the run has not ended: nothing is claimed"
     yield "before", f"{measured_text(state.baseline)} (clean success on the vault split)"
     yield "after", measured_text(state.final)
@@ -81,7 +81,7 @@ def _claims(state: RunState) -> Rows:
 
 
 def claim_facts(state: RunState) -> Rows:
-    """Yields success over training runs, the unproven ideas, and the gains too small to detect."""
+    """Yields (name, text) rows: success over training runs, unproven edits, undetectable gains."""
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):

@@ -107,7 +107,7 @@ def effect_text(effect: Effect | None) -> str:
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
-    """Returns a validity finding on one line, and the table of a finding that is only a note."""
+    """Returns a validity finding as one line; a finding that is only a note, with its table."""
     side = " (of the baseline)" if finding.get("side") == "baseline" else ""
     table = finding.get("lines") or () if finding.get("severity") == "note" else ()
     text = "; ".join((f"{finding.get('message')}", *map(str, table)))
@@ -127,9 +127,9 @@ def unit_text(training_seeds: int) -> str:
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """Returns the result of a claim's sequential test, its e-values and its bars, in words.
+    """Returns the result of a sequential test in words, with its evidence and its thresholds.
 
-    It is empty if the verdict's evidence holds no such test.
+    It is empty if the verdict's `evidence` holds no such test.
     """
     inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
@@ -148,7 +148,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns one measurement of a candidate on one line: seeds, verdict and numbers."""
+    """Returns one recorded measurement of a candidate as a line: seeds, verdict and numbers."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")

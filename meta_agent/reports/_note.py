@@ -24,7 +24,7 @@ def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
 
 
 def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
-    """Returns a claim's git note: what is claimed, verdict, measurement, verify command."""
+    """Returns the git note on a run's final test: what was tested, verdict and measurement."""
     inputs = verdict.evidence.get("inputs") or {}
     about = "this harness, over training seeds" if inputs.get("course") else "this version"
     head = f"Claim: {about}, of {', '.join(map(visible, members))} together"

@@ -103,7 +103,7 @@ class Measured:
 
 @read_dataclass(frozen=True, slots=True)
 class VersionView(Recorded):
-    """A version of the harness that was promoted, or the first one."""
+    """A version of the harness that a run started with or promoted, with its measurement."""
 
     version: Words = ""
     generation: Count = 0
@@ -117,7 +117,7 @@ class VersionView(Recorded):
 
     @property
     def column(self) -> int:
-        """Returns its column in the chart of versions: 0 at first, else generation + 1."""
+        """Returns the version's column in the chart: 0 for the first, else generation + 1."""
         return 0 if self.candidate is None else self.generation + 1
 
 
@@ -198,14 +198,14 @@ class CandidateView(Recorded):
 
     @property
     def label(self) -> str:
-        """Returns its factor, or the factors of a combined change joined by `+`."""
+        """Returns the candidate's factor, or the factors of a combined change joined by `+`."""
         return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor
 
     @property
     def share(self) -> Effect | None:
-        """Returns the candidate's share of its bundle's gain on the search split, or None.
+        """Returns how much of the gain of candidates trained together is this one's, or None.
 
-        It explains the bundle and proves nothing.
+        The gain is that on the search split. This share is an explanation and no proof.
         """
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
@@ -310,7 +310,7 @@ def _quoted(value: Any) -> dict[str, Any]:
 
 @read_dataclass(frozen=True, slots=True)
 class EvidenceView(Recorded):
-    """The health report of one generation: metrics by layer, alerts, and example attempts."""
+    """The evidence of one generation: metrics by layer, alerts, and example attempts."""
 
     generation: Count = 0
     version: Words = ""
@@ -330,7 +330,7 @@ class EvidenceView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class SkillView(Recorded):
-    """A skill that this run wrote."""
+    """A skill (a lesson for later runs) that this run wrote."""
 
     name: Words = ""
     path: Words = ""

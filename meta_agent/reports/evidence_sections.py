@@ -23,9 +23,9 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """Returns the health of all versions: a table of a few metrics, and all metrics in folds.
+    """Returns the evidence of all versions: a table of a few metrics, and rows that show all.
 
-    With `every_metric`, a terminal opens the folds, so the line on hidden metrics is left out.
+    A terminal opens these rows with `every_metric`; then the line on hidden metrics is left out.
     """
     if not every:
         return Section([])

@@ -28,7 +28,7 @@ _SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
 
 
 def vault(state: RunState) -> Intervals:
-    """Returns clean success on the vault split before the run and after it."""
+    """Returns a chart of clean success on the vault split, before the run and after it."""
     sides = (("vault, before", state.baseline), ("vault, after", state.final))
     words = vault_text(state.final)
     caption = (
@@ -40,7 +40,10 @@ def vault(state: RunState) -> Intervals:
 
 
 def bundles(state: RunState) -> Intervals:
-    """Returns clean success on the search split: of the start and of every trained cell."""
+    """Returns a chart of clean success on the search split, by candidates trained together.
+
+    The first row is the version that the run started from.
+    """
     rows = list(measured_rows([("start", state.first)]))
     for cell in state.cells:
         kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
@@ -64,7 +67,10 @@ def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Inte
 
 
 def effects(state: RunState) -> Intervals:
-    """Returns a chart of each candidate's gain in clean success, or its share in its bundle."""
+    """Returns a chart of each candidate's gain in clean success.
+
+    For candidates trained together, it shows how much of their gain each contributed.
+    """
     title = "Effect on clean success in points"
     caption = (
         "Effect on clean success in points. A member of a bundle shows its share, which explains "

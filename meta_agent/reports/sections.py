@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """A git patch."""
+    """A git patch, as a block of a screen or page."""
 
     text: str
 
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A headline number of a page, with its name and a detail."""
+    """A headline number of a page, with its name and a detail below it."""
 
     name: str
     value: str
@@ -77,7 +77,7 @@ class Cards(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A row of cells that opens to show more blocks."""
+    """A row of table cells that a reader can open to show further blocks."""
 
     cells: Sequence[Cell]
     blocks: Sequence[Block]
@@ -86,7 +86,7 @@ class Fold(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """Rows that open to show more. A terminal opens those that `unfold` names."""
+    """Rows that a reader can open to show more. A terminal opens those that `unfold` names."""
 
     folds: Sequence[Fold]
     headings: Sequence[str] = ()

@@ -166,7 +166,7 @@ class RunState:
 
     @property
     def stall(self) -> Wait | None:
-        """Returns the wait that keeps a running run from progress, or None."""
+        """Returns the wait (for a model, a training ...) that holds a running run up, or None."""
         if self.exit_reason is not None or self.owner is None:
             return None
         return stalled(self.waits.waits, self.last_at, time.time())
@@ -185,7 +185,10 @@ class RunState:
         return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:
-        """Returns the first cell that a candidate was trained in, a barred one before others."""
+        """Returns the first set of merged candidates that this one was trained in, or None.
+
+        An invalid set comes before valid ones.
+        """
         cells = [cell for cell in self.cells if candidate.id in cell.members]
         return max(cells, key=lambda cell: not cell.valid, default=None)
 

@@ -59,7 +59,7 @@ class Failed(Exception):  # noqa: N818 - it ends one sandbox, with a text for pe
 
 
 class Remote:
-    """One sandbox at a service: Harbor's environment, and in it a relay to the worker."""
+    """A sandbox at a cloud service, opened by Harbor's client, with a relay to its worker."""
 
     def __init__(self, order: dict[str, Any], folder: Path) -> None:
         self._order, self._folder = order, folder
@@ -94,7 +94,7 @@ class Remote:
         return str(await self._run(f"tail -c {_LAST_WORDS} {self._link}/errors")).strip()
 
     async def stop(self) -> None:
-        """Deletes the environment at the service."""
+        """Deletes the sandbox at the service."""
         await self._environment.stop(delete=True)
 
     async def _feed(self, reader: asyncio.StreamReader) -> str:
@@ -197,7 +197,7 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
 
 
 class Bridge:
-    """Opens and removes sandboxes at a service, by orders of one host process."""
+    """Opens and removes sandboxes at a cloud service, by orders of one host process."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -41,10 +41,7 @@ TURN_SEC = 0.05
 
 
 class Demultiplexer:
-    """Splits the engine's stream into the container's standard output and standard error.
-
-    Each part of the stream has a header of 8 bytes: kind, three zeros, size.
-    """
+    """Splits the engine's stream into the container's standard output and standard error."""
 
     def __init__(self) -> None:
         self._inbox = bytearray()
@@ -226,7 +223,7 @@ def open_container(
 
 
 def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
-    """Returns limits for each process of untrusted code, by resource name such as `NOFILE`.
+    """Returns resource limits for each untrusted process, by names such as `NOFILE`.
 
     `bounds` names what the engine already limits for all processes together.
     """
@@ -237,10 +234,7 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 
 
 def usable_image(name: str, on: Engine) -> Image:
-    """Returns a local image. Raises SandboxError if it is missing or declares volumes.
-
-    Volumes would be writable and of unlimited size.
-    """
+    """Returns a local image. Raises SandboxError if it is missing or declares volumes."""
     image = on.find_image(name)
     if image is None:
         hint = IMAGE_HINTS[on.name]

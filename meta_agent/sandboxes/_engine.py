@@ -259,10 +259,7 @@ class Engine:
     def derive_image(
         self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
     ) -> str:
-        """Creates an image from another image and the files of a tar; returns its id.
-
-        No container is started.
-        """
+        """Creates an image from another image and the files of a tar; returns its id."""
         repository, _, tag = name.partition(":")
         with self.errors(f"cannot make image {name}"):
             api = self.api

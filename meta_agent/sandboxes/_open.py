@@ -167,7 +167,7 @@ def choose_backend(
 
 
 def is_service(backend: str) -> bool:
-    """Returns True if a backend is a service elsewhere: `harbor:` and the service's name."""
+    """Returns True if a backend is a cloud service: `harbor:` and the service's name."""
     return backend.startswith(SERVICE_PREFIX)
 
 
@@ -236,11 +236,7 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def held_image(backend: str, name: str, image_id: str) -> str:
-    """Returns `image_id` if that image is on this machine, or a text that says how to load it.
-
-    The id is a hash of the image's configuration. A saved image keeps its id when it is loaded;
-    a rebuilt one has another.
-    """
+    """Returns `image_id` if that image is on this machine, or a text that says how to load it."""
     try:
         if image_ids(backend, [image_id]):
             return image_id

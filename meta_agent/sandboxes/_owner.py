@@ -23,10 +23,7 @@ _STRANGERS: Final = range(1 << 20, 1 << 21)
 
 
 def stranger_uid(among: range = _STRANGERS) -> int:
-    """Returns a random user id from `among` for the untrusted code of one sandbox.
-
-    The limits of that user then count this sandbox alone.
-    """
+    """Returns a random user id from `among`, for the untrusted code of one sandbox."""
     return secrets.choice(among)
 
 

@@ -58,10 +58,7 @@ _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
 
 
 class ForkServer:
-    """The process from which sandboxes are forked, and the socket to it.
-
-    A fork is faster than starting an interpreter and importing the worker.
-    """
+    """A child process from which sandboxes are forked quickly, and the socket to it."""
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -133,7 +130,7 @@ def fork_server() -> ForkServer:
 
 
 class Forked:
-    """A process that the fork server forked, with some methods of `subprocess.Popen`."""
+    """A sandbox process from the fork server, with some methods of `subprocess.Popen`."""
 
     def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
         self._server = fork_server()
@@ -383,11 +380,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def kill_tree(child: Popen[bytes] | Forked) -> None:
-    """Kills a sandbox's worker and every process that it started, and waits for its end.
-
-    The worker is stopped first, so that it cannot start more. It adopts processes that left its
-    session, so none is missed.
-    """
+    """Kills a sandbox's worker and every process that it started, and waits for its end."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

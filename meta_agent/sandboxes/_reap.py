@@ -37,9 +37,9 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes sealed images (`seal_image`) and snapshots that no container uses. Returns names.
+    """Removes images made for tasks (sealed images, snapshots) that no container uses.
 
-    A run makes them again when it needs them.
+    Returns their names. A sealed image is one without git history, made by `seal_image`.
     """
     from meta_agent.sandboxes import _engine
 

@@ -36,7 +36,7 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 
 
 class ScoreOnly:
-    """Tries one change at a time and keeps it if the raw score is higher."""
+    """A strategy that tries one edit at a time and keeps it if the raw score is higher."""
 
     one_at_a_time = True
 

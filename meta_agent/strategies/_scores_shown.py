@@ -14,7 +14,7 @@ _SHOWN = ("score.", "tasks_")
 
 
 class ScoresShown(Full):
-    """Runs `full` with a proposer that sees how many tasks were solved, and not why."""
+    """The strategy `full` with a proposer that sees how many tasks were solved, and not why."""
 
     def shows(self, reading: Reading) -> Reading:
         return Reading(_scores(reading.evidence), findings=(), behind=False)

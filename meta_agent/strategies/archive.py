@@ -46,7 +46,10 @@ def weight(nodes: Sequence[Node], node: Node) -> float:
 
 
 class Archive(Branching):
-    """Draws each parent by its score and its few children, from all versions or from one island."""
+    """A search that may build on any version, drawn by its score and by how few children it has.
+
+    With `islands`, the draw is among the versions of one island, a group of trials.
+    """
 
     words: ClassVar[str] = (
         "Any earlier version may be the next parent: it is drawn by its score and by how few "

@@ -44,7 +44,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {
 
 
 def yields(nodes: Sequence[Node]) -> list[float]:
-    """Returns the rise of the best clean success per attempt, by period of `PERIOD` trials."""
+    """Returns by how much the best clean success rose per attempt, by period of `PERIOD` trials."""
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):
@@ -70,7 +70,10 @@ def schedule(nodes: Sequence[Node]) -> str:
 
 
 class Bilevel(Branching):
-    """Chooses parents by one of several rules, mostly the one with most gain per attempt so far."""
+    """A search that draws parents by one of several rules, mostly by the most fruitful so far.
+
+    A rule is fruitful if clean success rose much per attempt while it was used.
+    """
 
     words: ClassVar[str] = (
         "How the next parent is chosen changes during the run, by what has found most so far."

@@ -62,7 +62,7 @@ START: Final = 0
 
 
 class Node(NamedTuple):
-    """A node in the tree of a search: a measured version, or a candidate that failed."""
+    """A node in the tree of a search: a measured harness version, or a candidate that failed."""
 
     number: int
     version: Version
@@ -95,7 +95,7 @@ class Node(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The next step of the search: what kind of node to make, and on top of which node."""
+    """The next step of a tree search: what kind of version to make, and on which node to build."""
 
     node: int
     """The node to build on; of a repair, the failed node."""
@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 class Branching(Full, ABC):
-    """The base class of searches in a tree of versions. The result is then tested as in `full`."""
+    """The base class of tree searches over harness versions; the result is tested as in `full`."""
 
     words: ClassVar[str]
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -118,7 +118,7 @@ class Branching(Full, ABC):
 
     @abstractmethod
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
-        """Returns the next move, or None to end the search.
+        """Returns the next step of the search, or None to end it.
 
         It may depend only on `nodes` and `luck`, so that a resumed run makes the same moves.
         """
@@ -136,7 +136,7 @@ class Branching(Full, ABC):
 
 
 def expandable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the valid nodes on which the proposer may still have an idea (`Node.open`)."""
+    """Returns the valid nodes for which the proposer may still have an idea (`Node.open`)."""
     return [node for node in nodes if node.valid and node.open]
 
 
@@ -166,7 +166,7 @@ def drawn(luck: Random, nodes: Sequence[Node], weight: Callable[[Node], float]) 
 
 
 def cross(nodes: Sequence[Node], first: Node, second: Node) -> Move | None:
-    """Returns a move that merges two nodes.
+    """Returns the step of a search that merges two nodes.
 
     Returns None if one has all candidates of the other, or if the two were merged before.
     """

@@ -66,7 +66,7 @@ def coverage(nodes: Sequence[Node], node: Node) -> float:
 
 
 def promise(nodes: Sequence[Node], elite: Sequence[Node], node: Node) -> float:
-    """Returns productivity + novelty + coverage of a node, times its clean success.
+    """Returns how promising a node is: productivity + novelty + coverage, times clean success.
 
     Clean success is taken relative to that of the best node, `elite[0]`.
     """
@@ -75,7 +75,7 @@ def promise(nodes: Sequence[Node], elite: Sequence[Node], node: Node) -> float:
 
 
 class Frontier(Branching):
-    """Keeps a population of the best versions, and expands the one with the highest `promise`."""
+    """A search that keeps a population of the best versions and edits the most promising one."""
 
     words: ClassVar[str] = (
         "A population of the best versions is kept. The next parent is the one whose children did "

@@ -39,7 +39,10 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The verdicts of a run's two claims. `harness` is None if that claim was not made."""
+    """The verdicts of a run's final tests: of its harness over new trainings, of its version.
+
+    A version is the harness with its weights. `harness` is None if that test was not made.
+    """
 
     harness: Judged | None
     version: Judged
@@ -47,20 +50,20 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if skills may be written: the harness is proven (if frozen, the version)."""
+        """Returns True if skills (lessons) may be written, because the tested result is proven."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the verdict of the claim `kind`: "harness" (None if not made) or "version"."""
+        """Returns the verdict of a final test: "harness" (None if it was not made) or "version"."""
         return self.harness if kind == "harness" else self.version
 
 
 class Full:
-    """The default strategy: search, claims, further training and handover."""
+    """The default strategy: it searches, tests the result, trains it further and hands it over."""
 
     def shows(self, reading: Reading) -> Reading:
-        """Returns the part of the evidence that a proposer may see."""
+        """Returns the part of the evidence that a proposer may see; here all of it."""
         return reading
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
@@ -72,7 +75,10 @@ class Full:
 
 
 def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests a search's result against the start, trains it further; returns the run's result."""
+    """Tests the result of a search against the first version, and trains it further.
+
+    Returns the harness and weights that the run ends with.
+    """
     sides = Sides(first, search_result.version)
     start = run.lab.train(first_tree(run), seed=0, steps=run.plan.steps)
     if not search_result.acting:
@@ -97,7 +103,10 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests the result of a frozen policy's search against the start; returns the run's result."""
+    """Tests the result of a frozen policy's search against the first version of the harness.
+
+    Returns the harness that the run ends with.
+    """
     weights = run.lab.untrained()
     if not search_result.acting:
         watched = promote_watching(run, first, search_result)
@@ -111,7 +120,7 @@ def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def deciding_claim(run: Run) -> str:
-    """Returns which claim moves `main`: "harness" (over pairs of trainings) or "version"."""
+    """Returns which final test moves `main`: "harness" (over pairs of trainings) or "version"."""
     return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
 
 
@@ -193,7 +202,7 @@ def _choose(
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """Drops the branch `lead`, because its version is INVALID or no better than the start."""
+    """Deletes the branch `lead` (unproven edits), which is INVALID or no better than `first`."""
     record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
     run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()
@@ -245,7 +254,7 @@ def _further_words(run: Run, pairs: int) -> str:
 
 
 def say_what_can_be_proven(run: Run) -> None:
-    """Tells the user how many pairs of trainings the budget buys as proof, or what it lacks."""
+    """Tells the user how many pairs of trainings the budget buys for the final test, or none."""
     if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)

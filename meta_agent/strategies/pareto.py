@@ -33,7 +33,7 @@ MERGES: Final = 5
 
 
 def pool(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the start and all valid nodes with higher clean success than their parents."""
+    """Returns the first node and all valid nodes with higher clean success than their parents."""
     return [
         node
         for node in nodes
@@ -59,7 +59,7 @@ def wins(nodes: Sequence[Node]) -> Counter[int]:
 
 
 class Pareto(Branching):
-    """Draws parents from the Pareto front over tasks, and merges versions of the front."""
+    """A search that draws parents from the Pareto front over tasks, and merges such versions."""
 
     words: ClassVar[str] = (
         "A parent is drawn from the versions that solve tasks which the others do not. A child "

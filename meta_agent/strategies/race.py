@@ -58,7 +58,7 @@ SEARCH: Final = "search"
 
 
 class Member(NamedTuple):
-    """A tested candidate, with the version and evidence that its author was shown."""
+    """A candidate after its checks, with the version and the evidence that its author was shown."""
 
     tested: Tested
     collected: Collected
@@ -66,7 +66,7 @@ class Member(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """A version in the search, and the edits merged into it, oldest first."""
+    """A harness version of the search, and the edits merged into it, oldest first."""
 
     version: Version
     members: tuple[Member, ...] = ()

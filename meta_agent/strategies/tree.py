@@ -35,7 +35,7 @@ ABLATES: Final = 4
 
 
 def repairable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the failed nodes without a repair yet, fewer than `DEPTH` repairs deep."""
+    """Returns the failed nodes that no repair was tried on, fewer than `DEPTH` repairs deep."""
     repaired = {node.other for node in nodes if node.kind == "repair"}
     return [
         node
@@ -54,7 +54,7 @@ def _depth(nodes: Sequence[Node], node: Node) -> int:
 
 
 def ablation(nodes: Sequence[Node]) -> Move | None:
-    """Returns a move that leaves one member out of the best node, or None if all were tried."""
+    """Returns a step that leaves one candidate out of the best node, or None if all were tried."""
     best = best_of([node for node in nodes if node.valid])
     ids = [member.id for member in best.members]
     for left_out in ids if len(ids) > 1 else ():
@@ -67,7 +67,10 @@ def ablation(nodes: Sequence[Node]) -> Move | None:
 
 
 class Tree(Branching):
-    """Tries `DRAFTS` ideas on the start, then repairs failures, ablates, or expands the best."""
+    """A search that tries `DRAFTS` ideas first, then repairs failures or builds on the best node.
+
+    Now and then it leaves one merged candidate out of the best node, to see what that adds.
+    """
 
     words: ClassVar[str] = (
         "The best version is expanded next. A candidate that fails may come back to its author "

@@ -44,7 +44,7 @@ class Live:
         self._clock = clock
 
     def reuse(self, recorded: Exchange) -> None:
-        """Settles the reservation of an exchange if a killed process left it open."""
+        """Settles money that a killed process left reserved for an exchange that is recorded."""
         self._meter.settle_recorded(recorded)
 
     def answer(

@@ -48,7 +48,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that got no complete reply. A replay fails there too; a resumed run asks again."""
+    """The record of a model request that got no complete reply.
+
+    A replay of the run fails at this request too; a resumed run sends it again.
+    """
 
     conversation: str
     turn: int
@@ -76,7 +79,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns an exchange as a line of JSON, without what the exchange `before` it holds."""
+    """Returns an exchange as a JSON line, without what the exchange `before` it holds already."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -128,7 +131,10 @@ def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
-    """Returns a reply as JSON, without leading prompt token ids that the reply `before` has too."""
+    """Returns a reply as JSON, without the first prompt token ids that it shares with `before`.
+
+    `before` is the reply before it in the conversation.
+    """
     value: dict[str, JSON] = {
         "content": reply.content,
         "stop": reply.stop,
@@ -157,7 +163,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Returns the reply that `reply_to_json` wrote with the same reply `before`."""
+    """Parses JSON that `reply_to_json` wrote with the same earlier reply `before`."""
     tokens = value.get("tokens")
     if tokens is not None:
         prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])

@@ -41,7 +41,10 @@ def manifest_of(
 
 
 def snapshot_of(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
-    """Returns each role's price at the start of the run; None if it was unknown then."""
+    """Returns the price of each role's model that the manifest of a run recorded at its start.
+
+    A price is None if it was unknown then.
+    """
     prices = manifest.get("prices", {})
     return {role: Price.from_json(price) if price else None for role, price in prices.items()}
 

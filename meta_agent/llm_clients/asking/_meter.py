@@ -38,7 +38,10 @@ class Bound:
 
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
-    """Returns the most tokens that a request can take; `before` is the exchange before it."""
+    """Returns the most tokens that a request can take.
+
+    `before` is the last exchange of the same conversation, with the provider's own token counts.
+    """
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
@@ -73,7 +76,7 @@ def _bytes(value: JSON) -> int:
 
 
 class Reservation:
-    """Money and tokens reserved for one model call. It ends once: `settle`, `release` or `keep`."""
+    """Money and tokens reserved for one model call, until `settle`, `release` or `keep` ends it."""
 
     def __init__(self, meter: Meter, number: int) -> None:
         self.number = number
@@ -95,7 +98,7 @@ class Reservation:
             self.keep()
 
     def keep(self) -> None:
-        """Leaves the amounts reserved, in case the call was billed. Does nothing after its end."""
+        """Leaves the amounts of a failed call reserved, in case it was billed."""
         if not self._ended:
             self._ended = True
             self._meter.end_call()
@@ -132,7 +135,7 @@ class Meter:
                     return Reservation(self, number)
 
     def end_call(self) -> None:
-        """Counts a call in progress as ended, and wakes the calls that wait for money."""
+        """Counts one model call in progress as ended, and wakes the calls that wait for money."""
         with self._changed:
             self._under_way -= 1
             self._changed.notify_all()

@@ -125,7 +125,10 @@ def _open(transcripts: Transcripts) -> Recording:
 
 
 class Replay:
-    """Gets replies from a recording, and copies each exchange into the transcripts of this run."""
+    """Answers the model calls of a run from the recording of an earlier run, at no cost.
+
+    It copies each exchange into the transcripts of the present run.
+    """
 
     def __init__(self, recording: Recording, transcripts: Transcripts, *, exact: bool) -> None:
         self.drifted = 0

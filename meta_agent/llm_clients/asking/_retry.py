@@ -39,7 +39,7 @@ ILLNESS: Final = frozenset({"overloaded", "server", "connection", "timeout", "st
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits for the retries of one model call. The defaults outlast a rate limit per minute."""
+    """Limits for the retries of one model call: numbers of attempts, waits, a total deadline."""
 
     attempts: int = 6
     malformed_attempts: int = 3

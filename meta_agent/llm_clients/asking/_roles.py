@@ -68,12 +68,15 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
 
 
 def effort_refusal(config: RunConfig, max_tokens: int) -> str:
-    """Returns why the policy takes no reasoning effort in replies of `max_tokens` tokens, or ""."""
+    """Returns why the policy's model cannot be asked for reasoning effort; "" if it can.
+
+    `max_tokens` is the token limit of its replies.
+    """
     return refusal_of_effort(endpoint_for("policy", config), max_tokens)
 
 
 def unasked(config: RunConfig) -> list[str]:
-    """Returns a warning for each model that the user chose and the run will not ask."""
+    """Returns a warning for each model in the user's settings that the run will never ask."""
     roles = roles_in_use(config)
     return [
         f"nobody asks a model as {role} in this run: --model {role}={model} changes nothing"
@@ -90,7 +93,7 @@ def prices_of(
 ) -> dict[Role, Price | None]:
     """Returns the price of each role's model; None if it is unknown.
 
-    Prices in `snapshot` (the run's start) stay; `stated` holds the user's prices by model.
+    `stated` holds the user's prices by model. A price in `snapshot`, from the run's start, wins.
     """
     prices = {}
     for role in roles_in_use(config):

@@ -48,7 +48,10 @@ class Range:
 
 
 class Detectable(NamedTuple):
-    """The smallest true gain that is proven with 80 % power (None: no gain is), and its basis."""
+    """The smallest true gain in clean success that a run proves with a probability of 80 %.
+
+    `effect` is a share of 1, or None if no gain is proven so often. `basis` says what it assumes.
+    """
 
     effect: float | None
     basis: str

@@ -50,7 +50,7 @@ class AnthropicProvider(SdkProvider):
         return body_of(request, request.model.removeprefix("anthropic/"))
 
     def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
-        """Returns the error of an HTTP status or an error event, or None for other exceptions."""
+        """Returns the ProviderError for an HTTP status or error event; None for other errors."""
         if not isinstance(error, anthropic.APIStatusError):
             return None
         answer = error.response

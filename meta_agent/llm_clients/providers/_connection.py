@@ -122,7 +122,7 @@ def events_only(response: Any) -> None:
 
 
 def guard(client: Any) -> Any:
-    """Adds this file's limits of time and size to an httpx client (or a fork's) and returns it."""
+    """Adds limits on a request's time and a reply's bytes to an httpx client, and returns it."""
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], _ask_for_plain_bytes],

@@ -59,7 +59,7 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """Returns the server's address, or the provider's name, for people."""
+        """Returns where the model is served, for people: a server's address or a provider."""
         return self.base_url or self.model.partition("/")[0]
 
 
@@ -134,13 +134,13 @@ def open_provider(
     timeouts: Timeouts | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Provider:
-    """Returns a provider for a model string. Raises PreflightError if its key or SDK is missing."""
+    """Returns a client of a model string's server. Raises PreflightError without key or SDK."""
     environment = os.environ if environment is None else environment
     return open_endpoint(resolve_endpoint(model, base_url, api_key, environment), timeouts)
 
 
 def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
-    """Returns a provider for an endpoint. Raises PreflightError if its SDK is not installed."""
+    """Returns a client of an endpoint's model server. Raises PreflightError without its SDK."""
     module, _, name = MAKERS.get(endpoint.provider, _NO_ROW).sdk.partition(":")
     try:
         provider_class = getattr(import_module(f"{__package__}.{module}"), name)
@@ -173,7 +173,10 @@ def sdk_of(model: str, base_url: str | None) -> str:
 
 
 def refusal_of_effort(endpoint: Endpoint, max_tokens: int) -> str:
-    """Returns why a model takes no reasoning effort in replies of `max_tokens` tokens, or ""."""
+    """Returns why a model cannot be asked for reasoning effort; "" if it can.
+
+    `max_tokens` is the token limit of its replies.
+    """
     name = model_name(endpoint.model)
     if endpoint.provider == LITELLM:
         return "litellm would leave the effort out and say nothing"

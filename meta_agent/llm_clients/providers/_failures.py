@@ -45,7 +45,7 @@ Kind = tuple[str, Literal["no", "unknown"]]
 
 
 def scrub(text: str, secrets: Sequence[str]) -> str:
-    """Returns a text without `secrets` or anything that looks like a key, cut to 400 characters."""
+    """Returns a text without `secrets` and anything like an API key, cut to 400 characters."""
     text = text[:_READ_CHARS]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
@@ -118,7 +118,7 @@ def malformed(text: str) -> ProviderError:
 
 
 def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> ProviderError:
-    """Returns a copy of an error with another text; `hint` is used only if the error has none."""
+    """Returns a copy of an error with the message `text`. An error's own hint wins over `hint`."""
     return ProviderError(
         text,
         kind=error.kind,

@@ -22,7 +22,7 @@ from meta_agent.llm_clients.providers._reply import Collector, read_reply
 def http_client(
     sdk: Any, url: str, timeouts: Timeouts, only_headers: Mapping[str, str] | None
 ) -> Any:
-    """Returns an SDK's HTTP client with our limits of time and size.
+    """Returns an HTTP client for an SDK, with limits on time and on the size of replies.
 
     It sends `only_headers` and those of the protocol. None lets all headers of the SDK pass.
     """

@@ -70,10 +70,7 @@ class Decoder:
         return logits, mask, cache
 
     def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Reads one more token for each row.
-
-        Returns the next token's logits `[rows, vocabulary]`.
-        """
+        """Reads one more token per row; returns the next token's logits `[rows, vocabulary]`."""
         return self._forward(ids[:, None], mask, cache)[0]
 
     def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
@@ -124,10 +121,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps the rows at `indices`, in that order.
-
-        Only rows that change their place are copied.
-        """
+        """Keeps the rows at `indices`, in that order."""
         moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
         for states in (self.keys, self.values):
             states[moved] = states[indices[moved]]

@@ -28,7 +28,7 @@ class _Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A packed batch: row `i` adds `counts[i]` new tokens after its `starts[i]` cached ones."""
+    """Packed rows of tokens: row `i` adds `counts[i]` new tokens after `starts[i]` cached ones."""
 
     ids: Tensor  # int64 [tokens]
     slots: Tensor  # int64 [rows], where each row's cache lies

@@ -35,10 +35,7 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Returns the tokens that a rendered conversation adds, without changing the session.
-
-        `encode` turns text into token ids.
-        """
+        """Returns the tokens that a rendered conversation adds; `encode` turns text into ids."""
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])
@@ -69,10 +66,7 @@ class TokenSession:
         self.text += text
 
     def record(self) -> TokenRecord | None:
-        """Returns the tokens up to the last sampled one, with mask and log-probabilities.
-
-        Returns None if no token was sampled.
-        """
+        """Returns the tokens up to the last sampled one, or None if no token was sampled."""
         end = _last_one(self.mask)
         if end == 0:
             return None

@@ -50,10 +50,7 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the request's messages after the last reply.
-
-        Returns None if the request does not continue the conversation.
-        """
+        """Returns the messages after the last reply, or None if earlier messages differ."""
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier

@@ -73,10 +73,7 @@ class HfEngine:
         return [replies[index] for index in range(len(requests))]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout without sampled tokens.
-        """
+        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
         return self._talks.finish(keys)
 
     def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:

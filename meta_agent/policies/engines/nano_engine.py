@@ -75,10 +75,7 @@ class NanoEngine:
         return [reply for reply in replies if reply is not None]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout without sampled tokens.
-        """
+        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
         return self._talks.finish(keys)
 

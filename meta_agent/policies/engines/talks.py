@@ -45,10 +45,7 @@ class Talks(Protocol):
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout without sampled tokens.
-        """
+        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
         ...
 
 

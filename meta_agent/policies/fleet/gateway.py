@@ -43,10 +43,7 @@ class EngineGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout without sampled tokens.
-        """
+        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
         self._fleet.leave(keys)
         return self._talks.finish(keys)
 

@@ -97,10 +97,7 @@ class VllmEngine:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the server's parent.
-
-        That process ends the server when this process dies.
-        """
+        """Returns the process id of the server's parent, which ends it if this process dies."""
         return self._process.pid
 
     def close(self) -> None:

@@ -81,10 +81,7 @@ class ApiGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout for which the server sent no token ids.
-        """
+        """Ends these rollouts; returns each one's tokens, or None if the server sent no ids."""
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)

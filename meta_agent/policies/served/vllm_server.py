@@ -137,10 +137,7 @@ def _until_healthy(
 
 
 def require_vllm() -> str:
-    """Returns the path of a Python interpreter that has vLLM.
-
-    Raises PreflightError, with how to install it, if there is none.
-    """
+    """Returns the path of a Python interpreter with vLLM. Raises PreflightError without one."""
     python = os.environ.get(PYTHON_VARIABLE)
     if python:
         if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
@@ -196,10 +193,7 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 
 
 def window_of(config: JSON) -> int:
-    """Returns the model's context length in tokens from its `config.json`.
-
-    The number is huge if the file names no limit.
-    """
+    """Returns a model's context length in tokens from its `config.json`; huge if it has none."""
     text = config.get("text_config")
     window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None

@@ -33,10 +33,7 @@ class FrameChannel:
             os.set_blocking(fd, False)
 
     def send(self, value: JSON, timeout_sec: float | None = None) -> None:
-        """Writes one frame.
-
-        Raises FrameError if it is too long, and TimeoutError at the deadline.
-        """
+        """Writes one frame. Raises FrameError if it is too long, TimeoutError at the deadline."""
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(
@@ -54,10 +51,7 @@ class FrameChannel:
                 raise EOFError("the peer closed its end") from error
 
     def receive(self, timeout_sec: float | None = None) -> JSON:
-        """Reads one frame and returns its JSON value.
-
-        Raises FrameError, EOFError, or TimeoutError at the deadline.
-        """
+        """Reads one frame, a JSON value. Raises FrameError, EOFError, or TimeoutError if late."""
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > FRAME_LIMIT_BYTES:

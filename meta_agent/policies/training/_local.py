@@ -60,7 +60,7 @@ from meta_agent.policies.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
-    """What can be done with a waiting trainer: save its state, or write a checkpoint."""
+    """Two functions that save a waiting trainer's state (`seal`) and its weights (`write`)."""
 
     seal: Callable[[], None]
     write: Callable[[Path], object]  # its weights, as a checkpoint
@@ -115,7 +115,7 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
 
 
 class Speaking(NamedTuple):
-    """A policy's tokenizer and chat template. An engine elsewhere holds its weights."""
+    """A policy's tokenizer and chat template, without its weights, which another engine holds."""
 
     opened: OpenedPolicy
     settings: TrainSettings

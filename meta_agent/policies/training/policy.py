@@ -135,10 +135,7 @@ class PolicyChild:
                 raise
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts and returns each one's tokens, mask and log-probabilities.
-
-        None stands for a rollout without sampled tokens.
-        """
+        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
         rows: list[TokenRecord | None] = []
         for part in _parts(keys):
             answer = self._ask({"op": "finish", "keys": part}, self._timeouts.generate_sec)

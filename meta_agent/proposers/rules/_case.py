@@ -91,12 +91,12 @@ class Case:
 
     @property
     def flagged(self) -> float:
-        """Returns the share of attempts with flagged conduct, in evaluation or in training."""
+        """Returns the larger share of attempts flagged for misconduct: evaluation or training."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the attempts of the version; none if its policy is nano, which reads letters."""
+        """Returns the version's attempts; none for the tiny policy nano, which reads letters."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
@@ -130,13 +130,16 @@ class Case:
         return PythonFile(path, self.tree.files[path].decode("utf-8", "replace"))
 
     def defining(self, factor: Factor, function: str) -> PythonFile | None:
-        """Returns the factor's file that defines a function, or None."""
+        """Returns the file of a factor (such as the scaffold) that defines a function, or None."""
         return next((f for f in self.python(factor) if f.function(function) is not None), None)
 
     def constant(
         self, factor: Factor, pattern: str, kind: type | tuple[type, ...]
     ) -> Constant | None:
-        """Returns the factor's first constant with a matching name and a value of type `kind`."""
+        """Returns the first matching constant in the files of a factor, such as the scaffold.
+
+        `pattern` is a regular expression for its name, and `kind` the type of its value.
+        """
         for file in self.python(factor):
             for constant in file.constants():
                 if re.fullmatch(pattern, constant.name) and _fits(constant.value, kind):

@@ -30,7 +30,7 @@ _OTHER_SIGN: Final[dict[type[ast.cmpop], str]] = {
 
 
 class Mutant(NamedTuple):
-    """A file with one small edit, the edit's line, and a description of it."""
+    """A harness file with one small edit (a mutant): its new text, the line and the edit."""
 
     path: str
     text: str

@@ -47,7 +47,7 @@ class Diagnosis:
 class Rule(NamedTuple):
     """A named function that suggests an edit of one factor if the evidence calls for it.
 
-    `repairs` marks rules that restore validity and may come before any gain.
+    A factor is a group of harness files. `repairs` marks rules that restore a valid score.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 def rule(
     name: str, factor: Factor, *, repairs: bool = False
 ) -> Callable[[Callable[[Case], Diagnosis | None]], Rule]:
-    """Turns the decorated function into a rule with this name and factor."""
+    """Returns a decorator that turns a function into a rule, which suggests edits of `factor`."""
     return lambda diagnose: Rule(name, factor, repairs, diagnose)
 
 

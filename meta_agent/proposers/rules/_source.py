@@ -159,7 +159,7 @@ class PythonFile:
 
 
 class Surgery:
-    """Collects edits of a file; `text` is the edited text, or None if nothing changed."""
+    """Collects edits of one Python file; `text` is the edited text, or None if nothing changed."""
 
     def __init__(self, file: PythonFile) -> None:
         self.file = file

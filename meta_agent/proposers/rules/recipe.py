@@ -164,7 +164,7 @@ def as_dapo(case: Case) -> Diagnosis | None:
 
 
 class Usual(NamedTuple):
-    """The range in which a setting is known to work, and the value to use if it is outside."""
+    """The range in which a training setting is known to work, and the value to use outside it."""
 
     low: float
     high: float
@@ -192,7 +192,7 @@ _USUAL = {
 
 @rule("usual-range", "recipe")
 def usual_range(case: Case) -> Diagnosis | None:
-    """Suggests usual values for settings that are far outside the range that works."""
+    """Suggests usual values for settings of the training recipe that are far out of range."""
     low, high, rate = _rates(case)
     usual_of = {**_USUAL, "learning_rate": _USUAL["learning_rate"]._replace(
         low=low, high=high, value=rate)}  # fmt: skip

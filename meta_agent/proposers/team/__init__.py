@@ -34,7 +34,7 @@ _AT_ONCE = 8  # proposers
 
 
 class LlmTeam:
-    """A proposer made of language models: analyst, proposers, reviewer and librarian."""
+    """A proposer made of language models: an analyst, proposers, a reviewer and a librarian."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class LlmTeam:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns a skill draft reworded by the librarian; unchanged if its reply is unusable.
+        """Returns a skill draft reworded by a model; unchanged if the model's reply is unusable.
 
         `prediction` compares the predicted and the measured move of the hypothesis's own metric.
         """

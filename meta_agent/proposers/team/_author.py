@@ -56,7 +56,7 @@ _SUBJECT, _STATEMENT = 60, 500
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A proposer's finished candidate: hypothesis and subject. The workbench has its commits."""
+    """The hypothesis and commit subject that a proposer hands in. Its sandbox has the commits."""
 
     hypothesis: Hypothesis
     subject: str
@@ -182,7 +182,7 @@ class Author:
     # --- rehearsals ------------------------------------------------------------------------
 
     def tree(self) -> HarnessTree:
-        """Returns the clone's files as they are now, as the host would load them."""
+        """Returns the files of the proposer's clone of the harness as they are now."""
         return draft_of(self.bench.files())
 
     def _contract(self) -> Rehearsal:
@@ -254,7 +254,7 @@ class Author:
         return {**passed, **short}
 
     def problem(self, subject: str) -> CandidateError | None:
-        """Commits pending edits; returns why the commits cannot become a candidate, or None."""
+        """Commits and tests the edits; returns why they cannot become a candidate, or None."""
         try:
             self._commit_ours(subject)
             self._require_committed()

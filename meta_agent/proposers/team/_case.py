@@ -100,7 +100,7 @@ class Case:
 
 
 def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of the skills among the evidence paths that were read."""
+    """Returns the names of the skills (past lessons) whose pages are among the paths `opened`."""
     parts = (path.removeprefix("./").split("/") for path in opened)
     return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
 

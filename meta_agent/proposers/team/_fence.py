@@ -33,7 +33,7 @@ class Fence:
 
     @classmethod
     def of(cls, run: str, conversation: str) -> Fence:
-        """Returns the fence of a dialogue. Its label is a hash of the run and conversation."""
+        """Returns the fence of a dialogue. Its marks hold a hash of the run and conversation."""
         digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
         return cls(digest[:_LABEL_CHARS])
 

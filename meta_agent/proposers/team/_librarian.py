@@ -46,7 +46,10 @@ def lesson(
     fence: Fence,
     conversation: str,
 ) -> SkillDraft:
-    """Returns a skill draft reworded by the librarian; unchanged if its reply is unusable."""
+    """Returns a skill draft reworded by the librarian, a language model.
+
+    The draft comes back unchanged if the model's reply is unusable.
+    """
     prompt = prompts.render(
         "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
     )

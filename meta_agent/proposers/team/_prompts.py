@@ -22,7 +22,7 @@ _BUILT_IN = Path(__file__).parents[1] / "prompts"
 
 
 class Prompt(NamedTuple):
-    """The first two messages of a dialogue."""
+    """The first two messages of a dialogue with a model: a system message and a request."""
 
     system: str
     opening: str

@@ -38,7 +38,7 @@ def review(
     diff: str,
     beside: Mapping[str, str],
 ) -> Review:
-    """Returns the reviewer's decision on a diff. Raises CandidateError if it comes to none.
+    """Returns the reviewer model's decision on a diff. Raises CandidateError if it makes none.
 
     `beside` maps titles to texts: the results of checks, and the changed files.
     """

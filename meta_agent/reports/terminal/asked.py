@@ -26,13 +26,13 @@ Rows = Iterator[tuple[str, Cell]]
 
 
 def question(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns a decision's question with all facts that an answer needs, except the diff."""
+    """Returns the question of a decision with all facts that an answer needs, except the diff."""
     heading = Rule(Text(visible(decision.asks), style="bold"))
     return Group(heading, painted([_facts(state, decision)]))
 
 
 def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the diff of the candidate that the question is about."""
+    """Returns the diff of the candidate that a decision's question is about."""
     candidate = state.candidates.get(decision.candidate or "")
     return patch_text(candidate.diff) if candidate else Text("no single change is asked about")
 

@@ -147,7 +147,7 @@ class TellingDisplay(_Forwarding):
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
-    """Returns a function that makes the display of a run by name, for runs that share one log."""
+    """Returns a function from a run's name to its display, for runs that share one log."""
     shared = display or open_display(live=False)
     return lambda name: _Named(shared, name)
 

@@ -27,10 +27,7 @@ class Publisher(Protocol):
     """Makes the engines of a training serve its current weights, which sample its rollouts."""
 
     def publish(self, step: int) -> str:
-        """Makes the engines serve the weights after `step` optimiser steps.
-
-        Returns the name of the version that they then serve.
-        """
+        """Makes the engines serve the weights after `step` steps; returns the version served."""
         ...
 
 

@@ -22,10 +22,7 @@ def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
 
 
 def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
-    """Returns the planned rollouts for one event, which is the trainer's request for them.
-
-    A task that occurs twice gets other sample numbers the second time.
-    """
+    """Returns the planned rollouts for one event, which is the trainer's request for them."""
     repeats: Counter[str] = Counter()
     plan = []
     for index, task in enumerate(tasks):

@@ -21,10 +21,7 @@ class Shards:
         self.whole = whole  # None: elsewhere
 
     def split(self, model: Any) -> None:
-        """Splits every weight of the model, so that this rank holds only its part.
-
-        A layer is put together while it is computed.
-        """
+        """Splits every weight of the model, so that this rank holds only its part."""
         from torch.distributed.fsdp import fully_shard
 
         kinds = set(model._no_split_modules or ())

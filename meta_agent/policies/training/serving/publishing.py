@@ -150,10 +150,7 @@ class EngineChild:
         return self._load(step)
 
     def publish_again(self, step: int) -> str | None:
-        """Loads the weights written after `step` steps.
-
-        Returns their name, or None if they are gone.
-        """
+        """Loads the weights written after `step` steps; returns their name, or None if gone."""
         try:
             return self._load(step)
         except (ConfigError, IntegrityError):
