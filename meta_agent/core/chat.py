@@ -33,7 +33,7 @@ AGENT_TOOL: Final = "agent"
 
 
 def ran_as_command(rollout: Rollout) -> bool:
-    """Returns whether a program of its own made the attempt, whose tools no environment records."""
+    """Returns whether the rollout's agent was a command, whose tools no environment records."""
     return [event.tool for event in rollout.tool_events] == [AGENT_TOOL]
 
 
@@ -52,7 +52,7 @@ def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
 
 
 def calls_in(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
-    """Returns the tool calls of a dialogue, and whether the data says of every result if it worked.
+    """Returns a dialogue's tool calls, and whether every result says if its call succeeded.
 
     Calls and results are paired by id, or by order where ids are missing. A call without a result
     was cut off with its attempt; it did not fail.

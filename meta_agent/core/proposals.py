@@ -48,8 +48,8 @@ class TriedIdea:
 class PastAttempt:
     """One earlier proposal of a change, and its verdict.
 
-    `verdict` is `REFUSED` if no candidate came of it. While a bundle is measured and not yet
-    proven, it is `KEPT` if the next version builds on it, else `TRIED`.
+    `verdict` is `REFUSED` if no candidate came of it. Before a proof, it is `KEPT` if the next
+    version builds on it, else `TRIED`.
     """
 
     name: str
@@ -123,7 +123,7 @@ class EditTrial:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The number of attempts that one proposer may use for experiments. 0 means none."""
+    """The number of attempts that one proposer may use for experiments, with what these cost."""
 
     attempts: int = 0
     declared: int = 0

@@ -407,7 +407,7 @@ class HarnessTree:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A falsifiable claim about a change of the harness, and the metric that could refute it."""
+    """A falsifiable statement about a change of the harness, and the metric that can refute it."""
 
     factor: Factor
     statement: str  # "if X then Y because Z"
@@ -447,7 +447,7 @@ class Candidate:
 
 
 class VerdictKind(StrEnum):
-    """The gate's decision on a candidate."""
+    """The gate's decision on a candidate: promoted, rejected, invalid or not settled."""
 
     PROMOTE = "PROMOTE"
     REJECT = "REJECT"

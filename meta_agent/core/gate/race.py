@@ -103,7 +103,10 @@ class Buy(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """The model's estimate of the gain of a harness version over its parent version."""
+    """The estimate of a harness version's gain over its parent, as a share of attempts.
+
+    `worth` is the probability that the gain is large enough to be worth having.
+    """
 
     gain: float
     """The expected gain, in shares of attempts."""
@@ -146,7 +149,7 @@ class Field:
         self._tried[:, version] = self._solved[:, version] = 0.0
 
     def comparable(self, version: int) -> bool:
-        """Returns True if the parent of the version has attempts. The start (0) has no parent."""
+        """Returns True if the version's parent has attempts. The first version has no parent."""
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
@@ -288,8 +291,7 @@ class Race:
     """Decides which edit of the harness gets the next block of attempts at search tasks.
 
     Call `next`, make the attempts, pass the outcomes to `took`, and apply its decision with `go`.
-    If `next` returns None, add an edit of the tip (the newest accepted version) with `enter`,
-    unless the race is `over`. Equal outcomes lead to equal purchases.
+    If `next` returns None, add an edit of the newest accepted version with `enter`, unless `over`.
     """
 
     def __init__(
@@ -314,7 +316,7 @@ class Race:
 
     @property
     def tip(self) -> int:
-        """Returns the newest accepted version, or the start (0). The next edit builds on it."""
+        """Returns the newest accepted version, or the first one (0). The next edit builds on it."""
         return self.trail[-1]
 
     @property
@@ -337,7 +339,7 @@ class Race:
         return self._candidate
 
     def next(self) -> Buy | None:
-        """Returns the attempts to buy next, or None if the race needs a new edit or is over."""
+        """Returns the attempts to buy next; None if a new edit is needed or the budget is spent."""
         if self.over:
             return None
         if not self.settled:
@@ -350,7 +352,7 @@ class Race:
         """Records a block's outcomes. Returns what happens to its version, and the estimated gain.
 
         An attempt without an outcome (None) counts as bought and says nothing else. The estimate is
-        None if the version has no parent to compare with.
+        None if the version's parent has no attempts to compare with.
         """
         for task, solved in zip(buy.tasks, outcomes, strict=True):
             if solved is not None:
@@ -429,9 +431,9 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of all attempts a race may spend on comparing edits of the harness.
+    """Returns how many of all attempts are for comparing edits of the harness in a race.
 
-    The rest is for the exam, the final comparison of the best version with the start.
+    The rest is for the final comparison of the best version with the first one.
     """
     return int(attempts * (1 - EXAM))
 

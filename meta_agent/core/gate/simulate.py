@@ -91,7 +91,7 @@ class Gate:
         return max(look.tasks for look in self.looks)
 
     def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
-        """Returns the verdict on [repeat, task] differences, judged look by look until it is final.
+        """Returns the verdict on [repeat, task] differences, judged at each look until it is final.
 
         `level` is the clean success of the baseline, as a share of 1.
         """
@@ -138,7 +138,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The rule that promotes a harness for a frozen policy. A task's samples are averaged."""
+    """The rule that promotes a harness for a frozen policy, by the mean of each task's attempts."""
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)

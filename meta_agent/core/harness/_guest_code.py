@@ -100,10 +100,7 @@ class Loaded:
 
 
 def forget_loaded() -> None:
-    """Removes all earlier harnesses from `sys.modules`, `sys.path` and the disk.
-
-    It finds them by name, because this source may have been installed again since.
-    """
+    """Removes all earlier harnesses from `sys.modules`, `sys.path` and the disk."""
     stale = [path for path in sys.path if PACKAGE_PREFIX in path]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""

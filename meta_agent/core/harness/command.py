@@ -152,7 +152,7 @@ class Round:
         self._failures: list[BaseException] = []
 
     def run(self, *, ask_open: bool) -> None:
-        """Runs all attempts to their end. With `ask_open` each first asks the host to start.
+        """Runs all attempts to their end. With `ask_open` each asks the host before it starts.
 
         Raises the first error that is neither the agent's nor a sandbox's.
         """

@@ -139,7 +139,7 @@ class Tools:
 
 
 class Seat:
-    """One rollout in progress: the agent's coroutine and the messages that the host already has."""
+    """One rollout in progress in the sandbox: the agent's coroutine and its conversation."""
 
     __slots__ = ("coroutine", "index", "item", "kind", "known")
 
@@ -259,10 +259,7 @@ def has_tool_calls_in_form(message: Message) -> bool:
 
 
 def as_json(value: Json, what: str) -> Json:
-    """Returns a deep copy of a JSON value. Raises TypeError, which names it `what`, for others.
-
-    This error ends one rollout; a malformed frame to the host would end all of them.
-    """
+    """Returns a deep copy of a JSON value. Raises TypeError, which names it `what`, for others."""
     try:
         return json.loads(json.dumps(value, allow_nan=False), parse_int=number)
     except (TypeError, ValueError, RecursionError) as error:
@@ -277,7 +274,7 @@ def number(text: str) -> int:
 
 
 class Scheduler:
-    """Runs the rollouts of one request together; each frame sends all their new calls."""
+    """Runs the rollouts of one request together; one message to the host sends all new calls."""
 
     def __init__(self, run: Agent, seats: list[Seat], channel: Channel, watchdog: Watchdog) -> None:
         self.run = run
@@ -288,7 +285,7 @@ class Scheduler:
         self.frame: list[Call] = []
 
     def drive(self, ask_open: bool) -> None:
-        """Runs every rollout to its end. With `ask_open` each first asks the host to start."""
+        """Runs every rollout to its end. With `ask_open` each asks the host before it starts."""
         for seat in self.seats:
             if ask_open:
                 self.frame.append({"cid": seat.index, "kind": "open"})
@@ -336,8 +333,7 @@ class Scheduler:
 class Watchdog:
     """Raises `AgentHung` in an agent that computes too long; one alarm serves all rollouts.
 
-    Works only on the main thread of a platform with alarms. Elsewhere the host's own deadline is
-    the only limit, and exceeding it costs the whole batch instead of one rollout.
+    It works only on the main thread of a platform with alarms.
     """
 
     def __init__(self, limit_sec: float) -> None:

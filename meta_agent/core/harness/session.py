@@ -52,7 +52,7 @@ _ROLE_FILES: Final = (
 
 
 class Teaches(Protocol):
-    """The parts of a harness that training calls: reward, filter and curriculum."""
+    """The parts of a harness that a training calls: its reward, filter and curriculum."""
 
     weights: dict[str, float]
 
@@ -252,7 +252,7 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the contract tests of the harness on rollouts and tasks (`{"key", "view"}`)."""
+        """Runs the harness's contract tests on sample rollouts and tasks (`{"key", "view"}`)."""
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]

@@ -47,7 +47,10 @@ class Step(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """The commits that were given back to the owner: their number, base, tip and place."""
+    """The commits that the owner was given: their number, the commit below, the last, the place.
+
+    The place is a branch, or a folder of patches.
+    """
 
     commits: int
     base: str

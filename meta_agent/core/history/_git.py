@@ -242,7 +242,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies the git objects that `tip` reaches and `base` does not from `source` to `host`."""
+    """Copies git objects from `source` to `host`: those of the commit `tip` but not of `base`."""
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -251,9 +251,9 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
 
 
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
-    """Returns the bytes of a git object, read through an open `Git.reader`, or None.
+    """Returns a git object's bytes, read through an open `Git.reader`.
 
-    None means that the object is missing or not of this kind.
+    Returns None if the object is missing or not of this kind.
     """
     try:
         _, object_kind, _, data = repo.git.get_object_data(oid)

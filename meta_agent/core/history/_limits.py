@@ -13,7 +13,7 @@ from meta_agent.core.errors import CandidateError
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Limits on the commits of one sandbox; sizes are uncompressed, except `pack_bytes`."""
+    """Limits on the commits from one sandbox; sizes are uncompressed, except `pack_bytes`."""
 
     pack_bytes: int = 8 << 20
     objects: int = 5_000

@@ -15,9 +15,9 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """Creates the commit that merges `tip` into `onto` and returns its id; moves no branch.
+    """Creates the commit that merges the commit `tip` into `onto` and returns its id.
 
-    Raises CandidateError on a conflict.
+    It moves no branch. Raises CandidateError on a conflict.
     """
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)

@@ -79,7 +79,10 @@ def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[
 def check_entries(
     tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
 ) -> None:
-    """Raises CandidateError if a changed file has a bad name or mode, or paths of `tip` collide."""
+    """Raises CandidateError if a changed file has a bad name or mode, or if two paths collide.
+
+    `tip` holds the files of the last commit by path.
+    """
     for path in changed:
         check_path(path, limits)
         if path in tip and tip[path].mode not in REGULAR_MODES:

@@ -77,7 +77,10 @@ class HarnessRepo:
         return repo
 
     def rewound(self, folder: Path, main: str) -> HarnessRepo:
-        """Returns a copy in `folder`: `main` at an earlier commit, no notes, no branch `lead`."""
+        """Returns a copy of the repository in `folder`, with `main` at an earlier commit.
+
+        The copy has no notes and no branch `lead`.
+        """
         copy_repository(self.path, folder, main, (LEAD, _NOTES))
         return HarnessRepo.open(folder)
 
@@ -141,7 +144,7 @@ class HarnessRepo:
     def brought_by(self, commit: str) -> str | None:
         """Returns the commit on `main`'s first-parent line that brought in `commit`, or None.
 
-        That is `commit` itself if it is on that line, or the merge whose candidate ends with it.
+        That is `commit` itself if it is on that line, or else the merge of its candidate.
         """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)

@@ -38,10 +38,9 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    These are rollouts that could not start or whose model call failed; none with `whole`. If over
-    `LOST_SHARE` are lost, with `whole` or by a failed sandbox, all are made again. So code in a
-    sandbox cannot choose which attempts get a second chance. `whole` means that the policy answers
-    all rollouts together.
+    These are rollouts that could not start or whose model call failed; none with `whole`. All are
+    made again if over `LOST_SHARE` are lost and `whole` is set or a sandbox failed. So code in a
+    sandbox cannot choose its second chances. `whole`: the policy answers all rollouts together.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
@@ -52,7 +51,7 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
 
 
 class Again(Runner):
-    """A runner that makes rollouts lost by machines once more, with the same random numbers."""
+    """A runner that makes rollouts once more that machines lost, with the same random numbers."""
 
     def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
         rollouts = super().run(plan, **how)
@@ -100,7 +99,7 @@ def counted(
     rollouts: Sequence[Rollout],
     seed: int,
 ) -> JSON:
-    """Returns an evaluation's counts and the reference of its rollouts, as the ledger stores them.
+    """Returns an evaluation's counts and a reference to its rollouts, as the ledger stores them.
 
     `seed` is the training seed of the policy that acted.
     """

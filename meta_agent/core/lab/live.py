@@ -155,8 +155,8 @@ class Lab:
         """Evaluates several versions with the base policy by turns, and returns their arms.
 
         Each version gets `samples` attempts at each of `limit` tasks, and one more at `extra`
-        tasks. `order` salts the order of the tasks. A policy behind a server may change over time;
-        by turns, it changes for all versions alike.
+        tasks. `order` salts the order of the tasks. By turns, a change of the policy hits all
+        alike.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
@@ -229,7 +229,7 @@ class Lab:
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training of the policy that made a stored set of rollouts, or None."""
+        """Returns the training of the policy that made the stored rollouts `shard`, or None."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -243,7 +243,7 @@ class Lab:
     # --- the two measurements ------------------------------------------------------------------
 
     def untrained(self, seed: int = 0) -> Trained:
-        """Returns the base policy in the form of a training of 0 steps."""
+        """Returns the base policy as the result of a training of 0 steps."""
         return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
 
     def train(

@@ -64,7 +64,10 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A selection of a split's tasks: the positions `at` in the order by the salt `order`."""
+    """A selection of a split's tasks: those at the positions `at` in a random order.
+
+    The order follows from the salt `order`.
+    """
 
     order: str
     at: range

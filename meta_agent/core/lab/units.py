@@ -112,7 +112,7 @@ def unit_from_json(record: Mapping[str, JSON]) -> Unit:
 
 
 def pack_of(tree: HarnessTree) -> bytes:
-    """Returns the files of a harness as one JSON document, whose sha256 names the harness."""
+    """Returns the files of a harness as one JSON document, whose SHA-256 names the harness."""
     files = {path: base64.b64encode(tree.files[path]).decode() for path in sorted(tree.files)}
     return json.dumps({"commit": tree.commit, "tree": tree.tree_hash, "files": files}).encode()
 

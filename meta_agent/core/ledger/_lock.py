@@ -85,11 +85,7 @@ def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
 
 
 class StepLocks:
-    """One lock for each step key, so that two threads that ask for a step do its work once.
-
-    Does not cover: two threads that nest the same two keys in opposite order, which would wait for
-    each other. Steps nest in one order: run, generation, candidate, arm.
-    """
+    """One lock for each step key, so that two threads that ask for a step do its work once."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards both dictionaries; never held while waiting

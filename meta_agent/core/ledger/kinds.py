@@ -33,7 +33,7 @@ class Refused(TypedDict):
 
 
 class Share(TypedDict):
-    """How much one candidate adds to a bundle of candidates: an explanation, not a proof."""
+    """How much clean success one candidate adds to those that were trained together with it."""
 
     candidate: str
     delta: float
@@ -104,7 +104,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """The result of one look at a claim: the search's result against the start so far."""
+    """The result of one interim analysis of a run's final test: its result against its start."""
 
     candidate: str
     split: str
@@ -150,7 +150,7 @@ class Merge(TypedDict):
 
 
 class Cell(TypedDict):
-    """The result on the search split of a bundle of candidates, or of one without a member."""
+    """The result on the search split of candidates that were merged and trained together."""
 
     generation: int
     name: str
@@ -165,7 +165,7 @@ class Cell(TypedDict):
 
 
 class Bundle(TypedDict):
-    """The bundle of candidates that a generation chose to continue from."""
+    """The set of candidates, trained together, that a generation chose to continue from."""
 
     generation: int
     clean_success: float
@@ -210,7 +210,7 @@ class Commit(TypedDict):
 
 
 class Start(Commit):
-    """The commit that a run starts from, and the version of the rules of its claims."""
+    """The commit that a run starts from, and the version of the rules of its final test."""
 
     rules: NotRequired[int]
 
@@ -235,7 +235,7 @@ class Drift(TypedDict):
 
 
 class Half(TypedDict):
-    """The half of a small task set on which edits are searched; the other half is for the proof."""
+    """The search half of a small task set; the other half is for the final test of the result."""
 
     search: list[str]
 

@@ -57,7 +57,7 @@ def allowed(run: Run) -> int:
 
 
 def declared(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the budget in attempts of a plan without `--budget`, by the harness's batch size."""
+    """Returns the attempts that a plan takes by itself, given the harness's rollouts per step."""
     return plan.race or plan.trainings * one_cell(plan, tree)
 
 
@@ -70,17 +70,17 @@ def first_tree(run: Run) -> HarnessTree:
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the attempts to train a harness once and measure it on the search split."""
+    """Returns the attempts that one training and its evaluation on the search split take."""
     return plan.steps * attempts_a_step(tree) + plan.search
 
 
 def one_pair(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the attempts to train two harnesses once and measure both on the confirm split."""
+    """Returns the attempts that two trainings and their evaluation on the confirm split take."""
     return 2 * (plan.steps * attempts_a_step(tree) + plan.confirm)
 
 
 def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
-    """Returns how many pairs of trainings the budget `cap` buys for the claim, or 0 if too few."""
+    """Returns how many pairs of trainings the budget `cap` buys for the final test (or 0)."""
     pair = one_pair(plan, tree)
     if (pairs := int(CLAIM_SHARE * cap) // pair) >= MIN_PAIRS:
         return min(pairs, plan.looks[-1])
@@ -91,7 +91,7 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 def held_claim(run: Run) -> Plan:
     """Returns the plan with as many pairs of trainings as the budget pays for.
 
-    A frozen policy's plan comes back unchanged: its budget includes its final comparison already.
+    A frozen policy's plan comes back unchanged.
     """
     plan = run.plan
     if not plan.trains:
@@ -100,7 +100,7 @@ def held_claim(run: Run) -> Plan:
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
-    """Returns the smallest budget (in attempts) that buys a claim of `pairs` pairs of trainings."""
+    """Returns the smallest budget (in attempts) for a final test of `pairs` pairs of trainings."""
     pair = one_pair(plan, tree)
     cap = math.ceil(pairs * pair / CLAIM_SHARE)
     if pairs <= MIN_PAIRS:
@@ -111,9 +111,8 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 def search_cap(run: Run, *, later: bool) -> int:
     """Returns the number of attempts of the whole run at which its search ends.
 
-    `later` means after the first bundle of candidates is trained. Then the search may also take
-    half of what is reserved neither for the search nor for the claims and their attribution. With a
-    frozen policy the search ends where the exam's attempts begin.
+    `later` means after the first candidates were trained together. Then the search may also take
+    half of what nothing is reserved for. With a frozen policy the final comparison has the rest.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -126,7 +125,7 @@ def search_cap(run: Run, *, later: bool) -> int:
 def cells_left(
     run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
 ) -> int:
-    """Returns how many cells (one training of merged candidates each) the search can still pay for.
+    """Returns how many trainings of merged candidates the budget of the search still pays for.
 
     `beside` is the number of other attempts to pay for first. `what` names the recorded answer.
     """

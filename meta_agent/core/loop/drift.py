@@ -41,7 +41,7 @@ class Named:
         self.words = ""
 
     def changed(self, served: Iterable[str]) -> bool:
-        """Returns True if the server has used none of these model names before: the model changed.
+        """Returns True if the server uses only new names for its model: the model changed.
 
         The first names of a run are no change, nor are those after `MOST` changes.
         """
@@ -89,7 +89,10 @@ def note_drift(run: Run, first: Arm, again: Arm) -> None:
 
 
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
-    """Yields findings if the model behind the server may have changed during a claim."""
+    """Yields findings if the model behind the server may have changed before or in a final test.
+
+    `refs` are the stored rollouts of the two sides of that test.
+    """
     step = run.ledger.step(f"{run.id}/{_KEY}")
     if step and step.is_done and (comparison := step.outcome_as(Drift))["p"] <= SURE:
         numbers = {key: comparison[key] for key in ("before", "after", "p")}

@@ -57,7 +57,7 @@ class EvidenceReader(Protocol):
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Calls a harness's reward, filter and curriculum; returns statistics by name."""
+        """Calls a harness's reward, filter and curriculum. Returns statistics of the results."""
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -89,7 +89,7 @@ class NoteWriter(Protocol):
         ...
 
     def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
-        """Returns the note on the commit whose gain over the first version was tested."""
+        """Returns the git note on the commit whose gain over the first version was tested."""
         ...
 
     def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:

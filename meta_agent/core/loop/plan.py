@@ -42,7 +42,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """One look (interim analysis) of a sequential test, and how many training seeds it takes."""
+    """One interim analysis of a sequential test, and how many training seeds it takes."""
 
     units: int
     """Training seeds."""
@@ -51,15 +51,15 @@ class Purchase(NamedTuple):
 
     @property
     def further(self) -> bool:
-        """Returns True if this look exceeds the planned maximum, as the claim is nearly proven."""
+        """Returns True if this analysis exceeds the planned maximum, since proof is near."""
         return self.units > self.course.maximum
 
 
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
-    """Yields one look of the sequential test for each number of pairs of trainings.
+    """Yields one interim analysis of the sequential test for each number of pairs of trainings.
 
-    It starts at three pairs, because two leave the lower bound of a t-test at its worst. Looks
-    after `most` pairs are taken only if the claim is nearly proven, up to the plan's number.
+    It starts at three pairs. Analyses after `most` pairs are made only if the gain is nearly
+    proven, up to the plan's number.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
     rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
@@ -70,7 +70,10 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
 
 
 def rules_of(start: Step | None) -> int:
-    """Returns the version of the claim's rules that a run started with; today's without `start`."""
+    """Returns the version of the final test's rules that a run's step `start` recorded.
+
+    Without `start`, it is today's.
+    """
     if start is None or not start.is_done:
         return RULES
     return start.outcome_as(Start).get("rules", 1)
@@ -166,12 +169,12 @@ class TrainedPlan(_Sizes):
 
     @property
     def terms(self) -> str:
-        """Describes the measurements behind the claim, in words."""
+        """Describes the measurements behind the run's final test, in words."""
         return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
 
     @property
     def provable(self) -> bool:
-        """Returns True if a claim of this size could prove anything."""
+        """Returns True if a final test of this size could prove any gain."""
         return self.looks[-1] >= MIN_PAIRS
 
     @property
@@ -190,7 +193,7 @@ class TrainedPlan(_Sizes):
         return "more training seeds"
 
     def gate(self) -> Gate:
-        """Returns the decision rule of the claim, with all looks of its sequential test."""
+        """Returns the decision rule of the final test, with all its interim analyses."""
         looks = (
             Look(0, purchase.units, self.confirm, purchase.final, purchase.course)
             for purchase in pairs_bought(self, self.looks[-1])

@@ -49,7 +49,7 @@ class Tested(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A verdict with the measurements it rests on, so that `verify` can compute it again."""
+    """A verdict, and the stored rollouts of both sides, from which `verify` computes it again."""
 
     verdict: Verdict
     arms: tuple[ArmRef, ArmRef] | None = None  # baseline, candidate
@@ -67,7 +67,7 @@ class Collected(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The evidence about a version, and the validity problems of the version itself."""
+    """The evidence about a harness version, and the findings against the version's own validity."""
 
     evidence: Evidence
     findings: tuple[Finding, ...]
@@ -90,7 +90,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The result of a search. It is measured on the search split only, and not proven."""
+    """The result of a search: a harness version and the candidates in it. It is not proven."""
 
     version: Version
     candidates: tuple[Candidate, ...]
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 
     @property
     def acting(self) -> bool:
-        """Returns True if any candidate in it changes more than diagnostics."""
+        """Returns True if any merged candidate changes more than diagnostics."""
         return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """What a strategy that tries ideas one at a time tells their authors."""
+    """What a strategy tells the authors of edits: how it searches, and what they may edit."""
 
     words: str
     """How a parent is chosen, in one sentence for the authors of edits."""

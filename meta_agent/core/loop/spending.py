@@ -25,17 +25,17 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the error rate that a claim gets after `earlier` other runs' claims."""
+    """Returns the share of the error rate for a run's final test, after those of `earlier` runs."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
 def alpha_of(ledger: Ledger, run: str) -> float:
-    """Returns the error rate of a run's claim, given the claims of runs before it."""
+    """Returns the error rate of a run's final test, given the tests of earlier runs."""
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
 def begin_claim(run: Run) -> None:
-    """Records that this run's claim begins. Its share of the error rate is used from then on."""
+    """Records that this run's final test begins, so that its share of the error rate is used."""
     claim = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
     run.once(_KEY, BEGUN, {}, lambda: claim)
 
@@ -52,7 +52,7 @@ def runs_that_read_vault(ledger: Ledger) -> set[str]:
 
 
 def shared_words(ledger: Ledger, run: str, plan: Plan) -> Iterator[str]:
-    """Yields sentences on the error rate of a run's claim and on earlier vault readings."""
+    """Yields sentences on the error rate of a run's final test, and on earlier vault readings."""
     if earlier := _claimed_before(ledger, run):
         yield (
             f"{_runs(earlier)} of this workspace made a claim before: this one's error is "

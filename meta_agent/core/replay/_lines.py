@@ -25,7 +25,7 @@ _RAW: Final = json.JSONDecoder().raw_decode
 
 
 class Slim(NamedTuple):
-    """One stored rollout as a line of JSON, and the few fields of it that a replay compares."""
+    """One stored rollout as a line of JSON, and its few fields that a replay compares."""
 
     line: bytes
     group_id: str

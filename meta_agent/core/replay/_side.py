@@ -22,7 +22,7 @@ DEAD_STD: Final = 1e-3
 
 
 class Seen(NamedTuple):
-    """The outcomes of a group's members, and which are clean (solved without flags)."""
+    """The outcomes of a group's rollouts, and which are clean (solved without flags)."""
 
     outcomes: list[bool]
     clean: list[bool]

@@ -86,7 +86,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Returns the probes (bad attempts) that beat clean ones far more often than before."""
+        """Returns the made-up bad attempts that beat clean ones far more often than before."""
         return tuple(
             result
             for result in self.probes
@@ -94,7 +94,7 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """Returns the report for prompts, with only those probes that beat clean attempts."""
+        """Returns the report for prompts, without the probes (bad attempts) that beat nothing."""
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]

@@ -34,7 +34,7 @@ class HostCall(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What a command agent starts with in its own sandbox: the task's files, and limits."""
+    """What a command agent starts with in its own sandbox: the task's files, and its limits."""
 
     files: Mapping[str, bytes]
     wall_sec: float

@@ -55,7 +55,7 @@ class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistak
 
 
 class LinkTimeout(Exception):  # noqa: N818
-    """Raised when time is up before a whole frame was sent or received."""
+    """Raised when time is up before a whole frame (a JSON message) was sent or received."""
 
 
 class Link:
@@ -134,11 +134,7 @@ class Link:
 
 
 class Pace:
-    """Limits the parsing of one sandbox's frames to at most half of the interpreter's time.
-
-    A thread that parses without a pause takes the interpreter back before another thread has woken
-    up.
-    """
+    """Limits the parsing of one sandbox's frames to at most half of the interpreter's time."""
 
     def __init__(self) -> None:
         self._owed, self._left = 0.0, time.monotonic()

@@ -206,8 +206,8 @@ class WorkerSandbox:
     ) -> Callable[[], JSON]:
         """Sends a request and returns at once, with a function that waits for the reply.
 
-        So the host works while the sandbox does. `timeout_sec` counts from the wait. `attached`
-        arrives joined, as the bytes `args["attached"]`. Calls of the code inside are refused.
+        `timeout_sec` counts from the wait. `attached` arrives joined, as the bytes
+        `args["attached"]`. Calls of the code inside are refused.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())

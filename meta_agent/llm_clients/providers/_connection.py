@@ -44,10 +44,7 @@ NO_KEEP_ALIVE: Final[Mapping[str, str]] = {"connection": "close"}
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits of one request in seconds: to connect, between bytes, and for the whole reply.
-
-    A slow machine may need minutes for the first token, and hidden thinking is silent for long.
-    """
+    """Time limits of one request in seconds: to connect, between bytes, and for the whole reply."""
 
     connect_sec: float = 15.0
     silent_sec: float = 300.0
@@ -98,11 +95,7 @@ def is_loopback(url: str) -> bool:
 
 
 def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
-    """Returns an HTTP request hook that sends only `headers` and those that the protocol needs.
-
-    SDKs add organisations, projects, second keys and custom headers from the environment. Those
-    are meant for the provider, not for a user's own server.
-    """
+    """Returns an HTTP request hook that sends only `headers` and those that the protocol needs."""
 
     def hook(request: Any) -> None:
         for name in list(request.headers):

@@ -60,10 +60,7 @@ def _rates(case: Case) -> tuple[float, float, float]:
 
 @rule("raise-learning-rate", "recipe")
 def raise_learning_rate(case: Case) -> Diagnosis | None:
-    """Suggests a higher learning rate if training hardly changed the policy and its reward.
-
-    If training did move the policy, a higher rate was harmful four times in five.
-    """
+    """Suggests a higher learning rate if training hardly changed the policy and its reward."""
     rate, gain = case.number("learning_rate"), case.value(_REWARD, default=-1.0)
     steps = case.value("signal.train.steps")
     if rate is None or not -_NOISE <= gain <= 0.15 or _collapsing(case):
@@ -142,10 +139,7 @@ def larger_groups(case: Case) -> Diagnosis | None:
 
 @rule("as-dapo", "recipe")
 def as_dapo(case: Case) -> Diagnosis | None:
-    """Suggests the DAPO preset if a pretrained model loses its entropy or its replies are cut.
-
-    DAPO clips less where a token becomes more likely, and trains on no reply that was cut.
-    """
+    """Suggests the DAPO preset if a pretrained model loses its entropy or its replies are cut."""
     cut = case.over("behaviour.stop.length", "behaviour.cut_replies")
     if case.situation.weights not in ("full", "lora") or not (_collapsing(case) or cut > 0.1):
         return None

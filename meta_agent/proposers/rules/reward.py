@@ -68,10 +68,7 @@ def reward_group(rollouts):
 
 @rule("pay-shorter-of-group", "reward")
 def pay_shorter_of_group(case: Case) -> Diagnosis | None:
-    """Suggests a reward for the shorter solved attempts of a group, if rewards there are equal.
-
-    Rewards of single attempts cannot tell such attempts apart; a comparison in the group can.
-    """
+    """Suggests a reward for the shorter solved attempts of a group, if rewards there are equal."""
     rewards, dead = reward_file(case), case.value("signal.dead_solved_ratio")
     if rewards is None or dead < 0.3 or rewards.file.function("reward_group"):
         return None

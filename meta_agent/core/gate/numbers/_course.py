@@ -88,9 +88,9 @@ class Course:
         return T_ALONE if self.rule == "training_pairs" else WITH_SIGNS
 
     def goes_on(self, units: int, wealth: float, bar: float) -> bool:
-        """Returns whether an undecided claim buys another pair of training runs after `units`.
+        """Returns whether an undecided test buys another pair of training runs after `units` pairs.
 
-        `wealth` is the evidence so far, and `bar` the wealth that proves the claim.
+        `wealth` is the evidence so far (an e-value), and `bar` the evidence that proves the gain.
         """
         return units < self.maximum or (units < self.further and wealth >= NEAR * bar)
 

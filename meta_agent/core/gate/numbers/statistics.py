@@ -248,7 +248,7 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
 
 
 def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the upper bound of the mean difference that `effect` gives with this `wealth`."""
+    """Returns the upper bound of the mean difference that `effect` gives for the same arguments."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
@@ -408,7 +408,7 @@ def _scale(row: Matrix, samples: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorstCase:
-    """The estimated gain if every lost pair had gone against the candidate."""
+    """The estimated gain if every pair with a lost attempt had gone against the candidate."""
 
     delta: float
     lost: int
@@ -416,7 +416,7 @@ class WorstCase:
 
 
 def worst_case(pairs: Pairs) -> WorstCase:
-    """Returns the estimate if every lost pair counts against the candidate."""
+    """Returns the estimated gain if every pair with a lost attempt counts against the candidate."""
     total = pairs.pairs + pairs.lost
     mean = _mean(pairs.cells)
     delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0
@@ -431,13 +431,9 @@ _BISECTIONS: Final = 60
 def given_promotion(estimate: float, error: float, bar: float, least: float = 0.0) -> float:
     """Returns the most likely gain behind an estimate that was promoted because it passed `bar`.
 
-    Only estimates above a bar are promoted, so on average they were lucky. If such a gain is found
-    one time in four, the estimate is nearly twice the gain. This is the most likely gain *given
-    that the bar was passed* (Zhong and Prentice, Biostatistics 9, 2008). The estimate is taken as
-    normal with the standard error `error`, and the result is at least `least`. Far above the bar it
-    equals the estimate.
-
-    Not covered: what stopping early adds, and looking at many before one of them is claimed.
+    Only estimates above a bar are promoted, so on average they were lucky. This is the maximum of
+    the likelihood given that the bar was passed (Zhong and Prentice, Biostatistics 9, 2008). The
+    estimate is taken as normal with the standard error `error`; the result is at least `least`.
     """
     if error <= 0 or estimate <= bar:
         return max(least, estimate)

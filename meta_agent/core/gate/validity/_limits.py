@@ -68,7 +68,7 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
     """Returns the severity of a finding that compares a share (`after`) with the baseline's.
 
     It is a veto if the excess is surely above the limit, `unproven` if it is likely, else a
-    warning. Flagged rows never count as clean success, whatever this returns.
+    warning.
     """
     if excess(after, before).low > limit:
         return "veto"

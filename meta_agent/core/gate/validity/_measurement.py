@@ -15,10 +15,7 @@ def _unknown(arm: Arm) -> list[OutcomeRow]:
 
 
 def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
-    """Returns a veto if too many rollouts of an arm (one side of a comparison) have no outcome.
-
-    The score would then describe failures of machines.
-    """
+    """Returns a veto if too many rollouts of an arm (one side of a comparison) have no outcome."""
     lost, total = _unknown(arm), sum(1 for _ in arm.rows())
     if len(lost) <= max(1, limits.infra_share * total):
         return []
@@ -33,10 +30,7 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Returns a veto if one arm lost a larger share of its outcomes than chance explains.
-
-    The lost ones may be hard tasks.
-    """
+    """Returns a veto if one arm lost a larger share of its outcomes than chance explains."""
     lost, n = _counts(baseline), _counts(candidate)
     p = two_proportion_p(lost[0], lost[1], n[0], n[1])
     gap = abs(_share(*n) - _share(*lost))
@@ -75,7 +69,7 @@ def denominator(arm: Arm) -> list[Finding]:
 
 
 def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
-    """Returns a veto if the content hash of an evaluation task is among `train_hashes`."""
+    """Returns a veto if an evaluation task has the same content hash as a training task."""
     trained = frozenset(train_hashes)
     shared = sorted({row.task_hash for row in arm.rows()} & trained)
     if not shared:

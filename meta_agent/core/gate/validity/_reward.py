@@ -23,10 +23,7 @@ CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports rewards that are newly missing, and attempts that are newly cut by a limit.
-
-    Both change what could be measured, and can look like a change in behaviour.
-    """
+    """Reports rewards that are newly missing, and attempts that are newly cut by a limit."""
     findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
@@ -255,10 +252,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Warns if the candidate's rewards differ from the baseline's by about a constant.
-
-    Such a change gives no gradient and only makes the curve look better.
-    """
+    """Warns if the candidate's rewards differ from the baseline's by about a constant."""
     shifts = []
     for is_clean in (True, False):
         sides = [

@@ -119,9 +119,8 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
     """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
     A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
-    machines failed. A candidate whose merge a person declined counts as rejected. An idea that was
-    left out of a bundle counts as rejected for the version that the bundle started from. `base` is
-    the version that new ideas start from.
+    machines failed. It counts as rejected if a person declined its merge. An idea that this run
+    left out of those trained together counts as rejected for `base`, on which new ideas build.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):

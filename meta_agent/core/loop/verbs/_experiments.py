@@ -50,9 +50,9 @@ class Experiments:
     """Runs one experiment at a time. Each runs its two sides in parallel."""
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Grants the author `who` one of `sharing` equal parts of the unused attempts.
+        """Grants the author `who` one of `sharing` equal parts of the attempts for experiments.
 
-        Grants none in a race, or under another strategy than `full`.
+        Grants none for a frozen policy, or under another strategy than `full`.
         """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":

@@ -18,8 +18,8 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
     """Returns how a hypothesis's metric was predicted to change, and how it changed.
 
-    Returns None if a side was not measured. For a member of a bundle, the sides are the bundle
-    without it and with it. A training metric needs the stored trainings of both arms.
+    Returns None if a side was not measured. If candidates were trained together, the sides are
+    these without the candidate and with it. A training metric needs the trainings of both sides.
     """
     if judged.arms is None:
         return None

@@ -34,7 +34,7 @@ RUNS: Final = 8
 
 
 class Mix(NamedTuple):
-    """Candidates that are merged onto a base one after another; `commit` is the last merge."""
+    """Candidates that are merged onto a base, one after another; `commit` is the last merge."""
 
     name: str
     members: tuple[Candidate, ...]
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How much clean success one candidate adds to the others of its bundle. It is no proof."""
+    """How much clean success one candidate adds to those trained together with it: no proof."""
 
     candidate: Candidate
     delta: float
@@ -120,7 +120,7 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """Returns a mix of one more idea with `members`, whose merges end at the commit `tip`.
+    """Merges one more idea with `members`, whose own merges end at the commit `tip`.
 
     If they conflict, the idea replaces those that it conflicts with, and those that build on them.
     The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
@@ -137,7 +137,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns the whole bundle and, if it has several members, the bundle without each of them."""
+    """Merges all members, and if there are several, all but each of them; returns the merges."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -146,7 +146,7 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Returns sets of members, merged, by a two-level fractional design of eight runs.
+    """Merges subsets of the members, by a two-level fractional design of eight runs.
 
     Each member is in four runs. Runs with all members or none are left out. Returns [] unless there
     are 3 to 7 members.
@@ -247,7 +247,7 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
     """Returns how much clean success each member adds, with Bonferroni intervals over tasks.
 
-    `cells` are the whole bundle, then the bundle without each member.
+    `cells` are the results with all members, then with all but one.
     """
     whole = cells[0]
     member_shares = []
@@ -263,7 +263,10 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Returns the bundle without harmful members; None if it is measured already or empty."""
+    """Merges the members that do no harm. Returns None if there are none or these are measured.
+
+    `cells` are the results with all members, then with all but one.
+    """
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
     if not ids or any(cell.mix.ids == ids for cell in cells):
@@ -272,7 +275,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the members of the first cell, but not those without which it did better."""
+    """Returns the members of `cells[0]`, but not those without which the result is better."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:
@@ -282,9 +285,9 @@ def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """Returns the best valid cell whose clean success is above `below`, or None.
+    """Returns the best valid set of merged candidates whose clean success is above `below`.
 
-    Cells without any veto come first. Among equals, the one with fewer members wins.
+    Sets without any veto come first. Among equals, the smaller wins. Returns None without one.
     """
     better = [cell for cell in cells if cell.valid and is_better(cell, below)]
 
@@ -295,5 +298,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Returns True if a cell's clean success exceeds `below` by more than `WORTHWHILE`."""
+    """Returns True if the clean success of `cell` exceeds `below` by more than `WORTHWHILE`."""
     return cell is not None and cell.clean > below + WORTHWHILE

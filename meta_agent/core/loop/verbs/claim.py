@@ -44,16 +44,16 @@ SPLIT: Final[Split] = "confirm"
 
 
 class Sides(NamedTuple):
-    """The two versions that a claim compares: the start, and the result of the search."""
+    """The two versions that a final test compares: the first, and the result of the search."""
 
     before: Version
     after: Version
 
 
 def prove_harness(run: Run, sides: Sides) -> Judged:
-    """Returns the verdict on whether the result's harness trains better policies than the start.
+    """Returns the verdict on whether the result's harness trains better policies than the first.
 
-    Buys pairs of trainings until the gate decides or the claim's budget is used up.
+    Buys pairs of trainings until the gate decides or the budget of this test is used up.
     """
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
@@ -70,9 +70,9 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 
 
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
-    """Returns the verdict on whether the result with its weights beats the start with its own.
+    """Returns the verdict on whether the result with its weights beats the first version's.
 
-    `weights` are those of the start and of the result. Tasks are the unit.
+    `weights` are those of the first version and of the result. Tasks are the unit.
     """
     limit = run.plan.confirm
     trees = _trees(run, sides)
@@ -151,7 +151,7 @@ def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float,
 
 
 def proof_seeds(pairs: int) -> range:
-    """Returns the training seeds of the claim, which the search never uses."""
+    """Returns the training seeds of the final test, which the search never uses."""
     return range(1, pairs + 1)
 
 

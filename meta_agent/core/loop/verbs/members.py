@@ -27,7 +27,7 @@ def conclude_members(
 ) -> None:
     """Records each merged candidate's verdict. With `skills`, writes lessons of those that help.
 
-    A candidate helps if its share in its bundle is surely above zero, or if it has no share.
+    A candidate helps if it surely adds clean success to the others, or if that was not measured.
     """
     shares = _shares(run)
     for member in _acting(result):

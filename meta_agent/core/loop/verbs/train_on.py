@@ -45,7 +45,7 @@ def best_of(checkpoints: list[Checkpoint]) -> Checkpoint:
 
 
 def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -> Trained:
-    """Trains `start` further under this version while it improves and the budget lasts.
+    """Trains the weights `start` further under this version while it improves and attempts last.
 
     Leaves `reserved` attempts unused. Returns the best weights by clean success on search.
     """
