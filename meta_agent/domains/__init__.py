@@ -26,7 +26,7 @@ _NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
 
 
 class DomainKind(NamedTuple):
-    """How one kind of domain is opened and checked, and the harness its tasks start from."""
+    """A kind of task set: the modules that open and check it, and the harness to start from."""
 
     module: str
     check: str
@@ -54,7 +54,7 @@ _WITH_DETAIL: Final = ("verifiers",)
 
 
 def load_domain(name: str) -> Domain:
-    """Returns a domain of the nano suites. Raises ConfigError if there is none of that name."""
+    """Returns a built-in nano suite: swe, math or code. Raises ConfigError for another name."""
     if name not in _NANO:
         names = ", ".join(sorted(_NANO))
         raise ConfigError(f"no domain {name!r} in suite 'nano'", hint=f"choose one of: {names}")
@@ -63,9 +63,9 @@ def load_domain(name: str) -> Domain:
 
 
 def kind_of(name: str) -> tuple[DomainKind, str]:
-    """Returns the kind that a `--domain` names, and the detail after its colon.
+    """Returns the kind of domain that a value of `--domain` names, and what follows its colon.
 
-    Raises ConfigError if there is no such domain.
+    A user's own domain gives its whole name instead. Raises ConfigError if there is none.
     """
     first, colon, rest = name.partition(":")
     if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
@@ -83,9 +83,9 @@ def kind_of(name: str) -> tuple[DomainKind, str]:
 
 
 def open_domain(options: DomainOptions) -> Domain:
-    """Opens the domain of a name, a file or a factory. `options.name` is the whole `--domain`.
+    """Returns the domain that `options.name`, a value of `--domain`, names.
 
-    Raises ConfigError if it needs tasks and has none.
+    Raises ConfigError if there is none, or if it needs a task file and `options` has none.
     """
     kind, detail = kind_of(options.name)
     if kind.needs_file and options.tasks is None:

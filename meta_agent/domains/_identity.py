@@ -16,12 +16,12 @@ from meta_agent.core.protocols import JSON, Domain, Split, Task
 
 
 class FileTasks:
-    """The tasks of a domain whose `rows` know their split. `task` returns one of them."""
+    """A base class of domains that lists a split's tasks from `rows`, as read from a task file."""
 
     rows: Mapping[str, Any]
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with this key, holding only what the agent may see."""
         raise NotImplementedError
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -30,20 +30,20 @@ class FileTasks:
 
 
 def row_hash(row: Any) -> str:
-    """Returns the hash of a row, wherever in its file it stands."""
+    """Returns the SHA-256 hash of a task's row, without its line number in the file."""
     content = dataclasses.asdict(row)
     del content["line"]
     return _hashed(content)
 
 
 def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
-    """Returns the identity of a domain. `rows` holds a hash for each task, with its split."""
+    """Returns a SHA-256 hash of a domain's limits, sampling, task hashes (`rows`) and `parts`."""
     ceilings, sampling = dataclasses.asdict(domain.ceilings), dataclasses.asdict(domain.sampling)
     return _hashed({"rows": rows, "ceilings": ceilings, "sampling": sampling, **parts})
 
 
 def code_hash(**names: Sequence[str]) -> str:
-    """Returns the hash of source files below `meta_agent.domains`; "*" is all of a package."""
+    """Returns the SHA-256 of the source files of these packages below `domains`; "*" means all."""
     digest = hashlib.sha256()
     for package, files in names.items():
         folder = resources.files("meta_agent.domains").joinpath(*package.split("__"))

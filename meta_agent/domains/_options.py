@@ -12,7 +12,10 @@ from meta_agent.core.protocols import SandboxLimits
 
 @dataclass(frozen=True, slots=True)
 class DomainOptions:
-    """Options of a domain. `detail` is the part of `--domain` after its colon."""
+    """Settings by which a domain is opened: its name, task file, sandbox backend, grader and more.
+
+    `detail` is the part of `--domain` after its colon. Sandboxes belong to the run `run`.
+    """
 
     name: str
     tasks: Path | None = None
@@ -32,5 +35,5 @@ class DomainOptions:
 
 
 def lasting(limits: SandboxLimits, seconds: float) -> SandboxLimits:
-    """Returns the limits of a sandbox that outlives an attempt of so many seconds."""
+    """Returns sandbox limits whose deadline is at least twice the `seconds` of an attempt."""
     return replace(limits, deadline_sec=max(limits.deadline_sec, 2 * seconds))

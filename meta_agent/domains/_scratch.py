@@ -22,7 +22,7 @@ _KILLED: Final = frozenset({"oom", "died", "timeout"})
 
 
 class Scratch:
-    """Runs Python programs for one attempt."""
+    """A sandbox in which an agent tries Python programs during one attempt. No grader reads it."""
 
     def __init__(self, start: Callable[[], Sandbox]) -> None:
         self._start = start
@@ -32,7 +32,7 @@ class Scratch:
     def python(
         self, code: str, stdin: str = "", *, files: Mapping[str, str] | None = None
     ) -> ToolResult:
-        """Runs a program. Returns its output and how it ended."""
+        """Runs Python code, with `files` beside it, and returns its output and exit status."""
         try:
             done = self._run(code, stdin, files or {})
         except SandboxError as problem:
@@ -43,7 +43,7 @@ class Scratch:
         return result_of(done) if done else ToolResult("[no sandbox left to run this in]", ok=False)
 
     def close(self) -> None:
-        """Ends the sandbox; the next program starts another."""
+        """Ends the sandbox. The next program starts a new one."""
         if self._sandbox is not None:
             self._sandbox.close()
             self._sandbox = None
@@ -65,7 +65,7 @@ class Scratch:
 
 
 def clipped(text: str, limit: int = OUTPUT_CHARS) -> str:
-    """Returns the beginning and the end of a long text: results come first, errors last."""
+    """Returns the text. Above `limit` characters, a note stands in place of its middle."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -77,7 +77,7 @@ def _bytes(text: str) -> bytes:
 
 
 def result_of(done: ExecResult, seconds: float = RUN_SEC, limit: int = OUTPUT_CHARS) -> ToolResult:
-    """Returns what a command printed, clipped, and how it ended, as an agent reads it."""
+    """Returns a command's clipped output and exit status; `seconds` is the time limit it had."""
     text = clipped((done.stdout + done.stderr).decode("utf-8", "replace"), limit).rstrip()
     end = f"[stopped after {seconds:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
     return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)

@@ -35,7 +35,7 @@ Progress = Callable[[str], None]
 
 
 def repeated_tasks(request: DomainOptions, domain: Domain) -> str:
-    """Names the first task that repeats another and counts them; empty if none does."""
+    """Returns text on how many tasks repeat others, with the first one; empty if none does."""
     repeats = repetitions(_subjects(request.name, domain).tasks)
     if not repeats:
         return ""
@@ -46,9 +46,9 @@ def repeated_tasks(request: DomainOptions, domain: Domain) -> str:
 def check_tasks(
     request: DomainOptions, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
-    """Checks the tasks that a run with these settings would have.
+    """Opens a task set and grades gold and cheating attempts at each task, to see if it is fit.
 
-    Raises `ConfigError` if the task file cannot be read at all.
+    `jobs` sandboxes run at a time. Raises `ConfigError` if the task file cannot be read at all.
     """
     domain = open_domain(request)
     try:
@@ -65,9 +65,9 @@ def check_domain(
     jobs: int = PARALLEL_SANDBOXES,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Checks tasks that are already loaded, `jobs` sandboxes at a time.
+    """Grades gold and cheating attempts at each task of an open domain, `jobs` at a time.
 
-    `name` is the whole `--domain`. By default the domain's own name says how it is checked.
+    `name` is the value of `--domain`, which says how to check. By default it is `domain.name`.
     """
     subjects = _subjects(name or domain.name, domain)
     repeats = repetitions(subjects.tasks)
@@ -99,12 +99,12 @@ def check_domain(
 
 
 def default_manifest(path: Path) -> Path:
-    """Returns the default path of a check's manifest."""
+    """Returns the file beside a task file to which the results of checking it are written."""
     return path.with_name(f"{path.stem}.checked.json")
 
 
 def write_manifest(report: CheckReport, path: Path) -> None:
-    """Writes the manifest. The same file and grader give the same bytes."""
+    """Writes a check's hashes and results as JSON. The same file and grader give equal bytes."""
     text = json.dumps(report.manifest(), indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
 

@@ -22,7 +22,7 @@ _GYM: Final = "reasoning-gym"
 
 
 class NamedTasks(NamedTuple):
-    """A set that a name stands for: the domain that reads it, its file, and where it is from."""
+    """A task set asked for by name: the domain that reads it, its file, and its origin in words."""
 
     domain: str
     path: Path
@@ -32,7 +32,7 @@ class NamedTasks(NamedTuple):
 def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTasks | None:
     """Makes the task file that a value of `--tasks` names. Returns None if the value is a path.
 
-    `python` has the library reasoning-gym. Raises ConfigError for a name that no set has.
+    `python`: an interpreter with reasoning-gym. Raises ConfigError for a name that no set has.
     """
     match = SET_NAME.fullmatch(text)
     if match is None or not is_set_name(text):
@@ -65,7 +65,7 @@ def _from_gym(text: str, generators: str, python: str, tell: Callable[[str], Non
 
 
 def listing() -> list[dict[str, JSON]]:
-    """Returns the table of public names, a row for each."""
+    """Returns the public task sets that `--tasks` knows by name, as JSON rows."""
     rows: list[dict[str, JSON]] = [
         {
             "name": name,

@@ -30,7 +30,7 @@ _TYPES: Final[Mapping[str, type]] = {
 
 
 def open_domain(options: DomainOptions) -> Domain:
-    """Finds the factory, calls it, and refuses what is no domain."""
+    """Returns the domain that a user's factory (`module:Name`) makes, or raises ConfigError."""
     factory = _factory(options.detail)
     offered = {
         "tasks": options.tasks,

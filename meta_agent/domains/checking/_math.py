@@ -40,7 +40,7 @@ CHEATS: Final[Mapping[str, Callable[[MathRow], str]]] = {
 
 
 def subjects_of(domain: MathDomain) -> Subjects:
-    """Returns what is tried on each problem."""
+    """Returns the replies that a check grades at each math problem: the gold answer and cheats."""
 
     def subject(row: MathRow) -> Subject:
         texts = {"gold": rf"So the answer is \boxed{{{row.gold}}}.", "empty": row.problem}

@@ -17,7 +17,7 @@ _SHOWN_PAIRS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One attempt at one task. `resolved` is None if infrastructure failed."""
+    """One attempt that a check graded at one task. `resolved` is None if a machine failed."""
 
     name: str  # "gold", "empty", or a cheat
     must_resolve: bool
@@ -33,7 +33,7 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """Says what is wrong; empty if nothing is."""
+        """Why this trial makes its task unfit; empty if it does not."""
         if self.ok:
             return ""
         if self.resolved is None:
@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def cell(self) -> str:
-        """The trial in the table; an exclamation mark says that it should be the other way."""
+        """The trial's text in the table: yes, no or infra, with `!` if the grader got it wrong."""
         if self.resolved is None:
             return "infra"
         return ("yes" if self.resolved else "no") + ("" if self.ok else "!")
@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TaskCheck:
-    """One task's row of the report. `size` says how many tests decide it, or the like."""
+    """One task after its check: its trials, `reasons` why it is unfit, a `size` like "5 tests"."""
 
     key: str
     split: str
@@ -68,10 +68,7 @@ class TaskCheck:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts of trials. A machine's failure is neither a pass nor a failure of a task.
-
-    `clean` counts resolved attempts without flagged conduct.
-    """
+    """How often trials of one name resolved their task; `clean`: with no misconduct flagged."""
 
     resolved: int
     clean: int
@@ -85,7 +82,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The whole file."""
+    """The result of checking a task file: each task with its trials, notes, and totals."""
 
     path: str
     domain: str
@@ -107,7 +104,7 @@ class CheckReport:
 
     @property
     def totals(self) -> dict[str, Totals]:
-        """The counts of each attempt, by its name."""
+        """The counts of trials over all tasks, by the trial's name (such as gold or empty)."""
         totals = {}
         for name in self.columns:
             trials = [trial for task in self.tasks for trial in task.trials if trial.name == name]
@@ -121,7 +118,7 @@ class CheckReport:
         return totals
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns plain JSON, with the verdict of each row spelled out."""
+        """Returns the report as JSON, with each task's trials and whether it is fit."""
         return {
             "schema_version": 1,
             "path": self.path,
@@ -136,7 +133,7 @@ class CheckReport:
         }
 
     def manifest(self) -> dict[str, JSON]:
-        """Returns the hashes of what was checked, and the results."""
+        """Returns JSON with hashes of the file, its archives and its grader, and the results."""
         splits = Counter(task.split for task in self.tasks)
         return {
             "schema_version": 1,
@@ -162,7 +159,7 @@ class CheckReport:
 
 
 def render(report: CheckReport) -> str:
-    """Returns the report for people: the table, what is wrong, and the sums."""
+    """Returns the report as text: a table of trials, the reasons for unfit tasks, and totals."""
     wide = len(report.tasks) > _SHOWN_ROWS
     lines = _table(report, [task for task in report.tasks if not wide or not task.ok])
     lines += [f"{task.key}: {reason}" for task in report.tasks for reason in task.reasons]
@@ -195,5 +192,5 @@ def _near(report: CheckReport) -> list[str]:
 
 
 def trial_of(name: str, resolved: bool | None, verdict: str, **more: JSON) -> Trial:
-    """Returns a trial. Its name says whether it has to resolve the task."""
+    """Returns a trial. By its name it must resolve the task (gold, again) or must not (others)."""
     return Trial(name, name in RIGHT, resolved, verdict, **more)

@@ -30,7 +30,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One task. Tasks that share a mark are the same task. `size` says how much decides it."""
+    """A task to check, and the attempts to grade at it. Tasks that share a mark are the same."""
 
     key: str
     split: str
@@ -46,7 +46,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """A whole file. Each domain's module of this package makes one in `subjects_of`."""
+    """What a check of a domain does: its tasks, with the attempts to grade at each."""
 
     domain: Domain
     noun: str
@@ -68,7 +68,7 @@ class Subjects:
 
 
 def repetitions(tasks: Iterable[Subject]) -> dict[str, str]:
-    """Returns the reason for each task that repeats an earlier one, by its key."""
+    """Returns, by task key, the reason why a task counts as a repetition of an earlier one."""
     first: dict[str, Subject] = {}
     reasons: dict[str, str] = {}
     for task in tasks:
@@ -89,7 +89,7 @@ def _repetition(task: Subject, earlier: Subject) -> str:
 
 
 def near_pairs(tasks: Sequence[Subject]) -> list[tuple[str, str, float]]:
-    """Returns pairs of tasks of different splits with alike texts, the most alike first."""
+    """Returns keys and overlap (0.8 to 1) of similar tasks in different splits, highest first."""
     runs = {task.key: _runs(task.text) for task in tasks}
     split = {task.key: task.split for task in tasks}
     pairs = []

@@ -17,7 +17,7 @@ _NO_GOLD = "the row has no gold patch, so nothing shows that the task can be sol
 
 
 def subjects_of(domain: RealSwe) -> Subjects:
-    """Returns what is tried on each task."""
+    """Returns the patches that a check grades at each repository task: gold, empty and cheats."""
     rows = domain.rows.values()
     sources = [row.source for row in rows if row.source]
     pairs = {(source.archive, source.sha256) for source in sources if source.archive}

@@ -16,7 +16,7 @@ _MAX_TOKEN_CHARS: Final = 1000
 
 
 def same_output(expected: str, got: str) -> bool:
-    """Returns whether standard output is what it should be."""
+    """Returns whether two texts agree line by line, as stripped text or as decimal numbers."""
     expected_lines, output_lines = _lines(expected), _lines(got)
     if len(expected_lines) != len(output_lines):
         return False
@@ -51,7 +51,7 @@ def _decimals(tokens: list[str]) -> list[Decimal] | None:
 
 
 def same_value(expected: Any, got: Any, source: str) -> bool:
-    """Returns whether a function returned what it should."""
+    """Returns whether a function's result is as expected, by the rules of the data set `source`."""
     value = _listed(got)
     if value == expected:
         return True

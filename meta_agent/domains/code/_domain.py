@@ -46,7 +46,7 @@ _CODE: Mapping[str, Sequence[str]] = {
 
 
 class CodeDomain(FileTasks):
-    """Problems whose answer is a program. See `protocols.Domain`."""
+    """The domain of programming problems: an answer is a Python program, graded by tests."""
 
     name = "code"
     ceilings = _CEILINGS
@@ -69,7 +69,7 @@ class CodeDomain(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with this key, holding only what the agent may see."""
         row = self.rows[key]
         view = {
             "problem": row.prompt,
@@ -82,11 +82,11 @@ class CodeDomain(FileTasks):
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Opens an attempt; its sandbox starts with the first `run` or `test`."""
+        """Returns a new attempt's environment. Its sandbox starts at the first `run` or `test`."""
         return CodeEnvironment(self.rows[task.key], self.runner)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from its code alone."""
+        """Grades a stored attempt again, from the code that it submitted."""
         return graded(self.rows[task_key], verifier_inputs.get("code"), self.runner)
 
     @property
@@ -102,13 +102,12 @@ class CodeDomain(FileTasks):
         )
 
     def close(self) -> None:
-        """Ends idle sandboxes."""
+        """Ends the idle sandboxes of the grader."""
         self.runner.close()
 
 
 class CodeEnvironment:
-    """Three tools: `run` (a program of one's own on an input), `test` (on the problem's own
-    examples) and `submit` (`code`, or a `text` that holds it)."""
+    """One attempt at a programming problem. Its tools: `run`, `test` (on examples), `submit`."""
 
     tools: Sequence[str] = ("run", "test", "submit")
 
@@ -153,7 +152,7 @@ def _code_of(arguments: Mapping[str, JSON]) -> str | None:
 
 
 def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
-    """Grades what was handed in; nothing handed in is a failed attempt that says so."""
+    """Grades submitted code by the row's tests. No code, or too much of it, is a failed attempt."""
     if not isinstance(code, str) or not code.strip():
         return Outcome(False, {"verdict": "no_code"})
     if len(code) > MAX_SOURCE_CHARS:
@@ -169,7 +168,7 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
-    """Returns a runner over sandboxes of a backend."""
+    """Returns a grader of programs. Its sandboxes are of the backend `sandbox`, for run `run`."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(memory_mb: int) -> Sandbox:

@@ -41,12 +41,12 @@ _sys.exit(1 if _failed else 0)
 
 
 def has_examples(row: CodeRow) -> bool:
-    """Returns whether `try_examples` has anything to run."""
+    """Returns whether a problem shows examples (inputs with their results) that can be run."""
     return bool(row.examples or _stated_calls(row))
 
 
 def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
-    """Runs a program on the problem's own examples. Returns what failed, or that there are none."""
+    """Runs `code` in `scratch` on the examples that the problem shows, and returns the results."""
     program = program_of(row, code)
     if row.kind == "stdio" and row.examples:
         return _inputs(row.examples[:MAX_EXAMPLES], program, scratch)

@@ -41,12 +41,12 @@ _GUESTS: Final = {"candidate": "candidate_guest", "judge": "judge_guest"}
 
 
 class UngradableError(Exception):
-    """A task's own tests do what cannot be done across sandboxes. Nobody's failure but ours."""
+    """Raised if a task's tests pass values that are no plain data, so no sandbox can grade it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a candidate came to. `end` is `passed` or the way in which it failed first."""
+    """The result of a program's tests. `end` is `passed` or the first failure, like `timeout`."""
 
     end: str
     passed: int = 0
@@ -69,7 +69,7 @@ class _Box:
 
 @dataclass(slots=True)
 class CodeRunner:
-    """Grades programs. Any thread may call `run`; each call has its own sandboxes."""
+    """Grades programs by their problem's tests, in sandboxes. Any thread may call it."""
 
     factory: SandboxFactory
     candidates_per_sandbox: int = 1
@@ -78,7 +78,7 @@ class CodeRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the two idle lists
 
     def run(self, row: CodeRow, source: str) -> Verdict:
-        """Runs all tests of a row on a program."""
+        """Runs the tests of a problem on a program, until one fails, and returns the verdict."""
         for last_try in (False, True):
             try:
                 return self._once(row, source)
@@ -335,7 +335,7 @@ def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
 
 @cache
 def guest_source(name: str) -> str:
-    """Returns the text of a guest."""
+    """Returns the source of a guest: a module of this package that runs inside a sandbox."""
     return resources.files("meta_agent.domains.code").joinpath(f"{name}.py").read_text("utf-8")
 
 

@@ -31,13 +31,13 @@ HEADER: Final = (
 
 
 def code_in(text: str) -> str:
-    """Returns the code of a reply."""
+    """Returns the last Python code block of a reply, or the whole reply if it has none."""
     blocks = [body for tag, body in _FENCE.findall(text) if tag.lower() in _PYTHON]
     return blocks[-1] if blocks else text
 
 
 def program_of(row: CodeRow, code: str) -> str:
-    """Returns the program that is run for this task."""
+    """Returns submitted code with the imports or the prompt's text that the task puts before it."""
     code = code.removeprefix("\ufeff")
     if row.kind != "asserts":
         return _after_future(code, HEADER)

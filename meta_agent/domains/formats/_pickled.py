@@ -22,11 +22,11 @@ _HARMLESS: Final = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPU
 
 
 class PackedError(ValueError):
-    """The text is none of the forms it may have."""
+    """Raised if a text holds no list of tests, in JSON or in LiveCodeBench's packed form."""
 
 
 def unpacked(text: str) -> list[JSON]:
-    """Returns the list of tests, which is stored as JSON or packed. Raises `PackedError`."""
+    """Returns a list of tests from JSON or LiveCodeBench's packed form. Raises `PackedError`."""
     value = _json(text)
     if value is None:
         value = _json(pickled_string(_inflated(text)))
@@ -36,7 +36,7 @@ def unpacked(text: str) -> list[JSON]:
 
 
 def pickled_string(data: bytes) -> str:
-    """Returns the string that a pickle consists of. Refuses any pickle that does more."""
+    """Returns the one string in a pickle without unpickling. Raises `PackedError` for any other."""
     strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(data):

@@ -12,10 +12,10 @@ from meta_agent.core.protocols import JSON, Split
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Where a task's tree comes from: a source archive beside the file, or a path in the image.
+    """Where a task's source files come from: an archive beside the task file, or an image's folder.
 
-    `setup_patch` turns that tree into what the agent starts from; SWE-bench rows have none, planted
-    bugs do. An agent never sees `hidden`; grading has it.
+    `setup_patch` is applied to them before an attempt, for example to plant a bug. An agent never
+    sees the paths in `hidden`, which grading puts back.
     """
 
     archive: str | None = None  # relative to the task file; .tar or .tar.gz with one top folder
@@ -35,10 +35,10 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class OfficialRun:
-    """How a set's own evaluator runs the tests: a command in the repository, and its log's parser.
+    """The test command of a task set's own evaluator, and the name of the parser of its log.
 
-    `prelude` are shell lines before it. `only_passed`: no other status will do (SWE-rebench V2).
-    `whole`: the parsed map has to equal `SweRow.expected` (R2E-Gym).
+    `prelude` has shell lines to run first. With `only_passed` a skipped or expected failure is no
+    pass; with `whole` all statuses must equal `SweRow.expected`.
     """
 
     command: str
@@ -51,7 +51,7 @@ class OfficialRun:
 
 @dataclass(frozen=True, slots=True)
 class SweRow:
-    """One task. `patch` is the gold fix (None where the file has none), never shown to an agent."""
+    """One repository task. `patch` is the gold fix or None. No agent ever sees it."""
 
     instance_id: str
     repo: str
@@ -73,15 +73,14 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """The ids of all tests that decide."""
+        """The ids of the tests that grade an attempt: FAIL_TO_PASS, PASS_TO_PASS or `expected`."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 
 def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:
-    """Returns what makes two tasks the same: the repository and the fix, whatever they are called.
+    """Returns a hash that two tasks share if they are the same: of the repository and the fix.
 
-    Only the changed lines count, without their indentation, so that context and offsets do not
-    matter.
+    Only the fix's changed lines count, without indentation; without a fix, the problem statement.
     """
     changed = re.findall(r"^[+-](?!\+\+ |-- )\s*(.*?)\s*$", patch or "", re.MULTILINE)
     body = "\n".join(changed) if changed else problem_statement.strip()

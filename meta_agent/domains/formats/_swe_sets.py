@@ -79,9 +79,9 @@ Own = dict[str, Any]
 
 
 def own_fields(fields: Fields) -> Own:
-    """Returns what a row says by the rules of its set.
+    """Returns the `SweRow` fields that depend on a row's data set, such as image and test command.
 
-    Raises `ConfigError` for an unknown set, and for a field that the set needs and the row lacks.
+    Raises `ConfigError` for an unknown set, or if a field that the set needs is missing.
     """
     dialect = dialect_of(fields)
     usual = {"dialect": dialect, "image": _image(fields), "patch": fields.optional_text("patch")}
@@ -89,7 +89,7 @@ def own_fields(fields: Fields) -> Own:
 
 
 def dialect_of(fields: Fields) -> str:
-    """Returns which set a row is from. Raises `ConfigError` for an unknown set."""
+    """Returns the data set that a row is from, such as swe-smith. Raises `ConfigError` if none."""
     row = fields.row
     if "fix_patch" in row and "org" in row:
         raise _unknown(fields, "this is a Multi-SWE-bench row, whose images run their own scripts")
@@ -154,11 +154,10 @@ def _swe_bench_5(fields: Fields) -> Own:
 
 
 def commands_of(script: str) -> OfficialRun | None:
-    """Returns the test command of an evaluation script and the lines that choose its environment.
+    """Returns the test command of an evaluation script, with the lines that set up its environment.
 
-    The script resets tests, applies the test patch and installs the package before that. We do the
-    first two ourselves and install nothing, since there is no network. Returns None if the marks
-    around the command are missing.
+    Lines that reset tests, apply the test patch or install the package are left out. Returns None
+    if the marks around the command are missing.
     """
     lines = script.split("\n")
     # A mark inside a test patch begins with the sign of the diff.
@@ -187,11 +186,7 @@ def _swe_smith(fields: Fields) -> Own:
 
 
 def reversed_patch(text: str) -> str:
-    """Returns the diff that undoes a diff.
-
-    Hunks are walked by the counts in their heads, so a removed line that looks like the head of a
-    file is a line.
-    """
+    """Returns the diff that undoes the diff `text`. Hunks are read by the counts in their heads."""
     turned: list[str] = []
     old = new = 0
     for line in text.split("\n"):

@@ -16,7 +16,7 @@ _LOOKED_BACK = 200
 
 
 class Box(NamedTuple):
-    """What stands in a box, and where the box begins and ends."""
+    """The content of a LaTeX box (boxed or fbox), and the offsets where the box begins and ends."""
 
     content: str
     start: int
@@ -24,16 +24,16 @@ class Box(NamedTuple):
 
 
 def last_box(text: str) -> str | None:
-    r"""Returns the content of the last box whose braces close; `\boxed 5` counts as well.
+    r"""Returns the content of the last `\boxed{...}` of a text, or None if there is none.
 
-    Boxes inside it are opened, and what stands around them is part of the answer.
+    `\boxed 5` counts as well. Of nested boxes the outermost counts, without the inner commands.
     """
     box = _last(text)
     return box.content if box else None
 
 
 def last_boxes(text: str) -> Box | None:
-    r"""Returns the last box. Of two joined by "or" it holds both, as a list."""
+    r"""Returns the last `\boxed{...}`; of two joined by "or", with both contents and a comma."""
     box = _last(text)
     if box is None or not box.content:
         return box

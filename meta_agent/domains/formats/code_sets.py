@@ -40,11 +40,7 @@ _MAX_TIME_SEC: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: what goes in, and what must come out. For functions both are JSON values.
-
-    Sets of the APPS kind write what a function returns bare or in a list of one: the grader takes
-    either, as their official evaluators do.
-    """
+    """One test of a program: its input and expected output, as text or, for functions, as JSON."""
 
     input: JSON
     expected: JSON
@@ -52,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CodeRow:
-    """One problem. `cases`, `program` and `gold` are never shown to an agent."""
+    """One programming problem. An agent never sees its tests (`cases`, `program`) or `gold`."""
 
     key: str
     prompt: str
@@ -77,7 +73,7 @@ Reader = Callable[[Fields], CodeRow]
 
 
 def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
-    """Returns all problems of a file in any known form. Raises `ConfigError` if it has none."""
+    """Returns a file's problems; `mapping` renames its fields. Raises `ConfigError` if none."""
     readers: list[Reader] = []
 
     def read(fields: Fields) -> CodeRow:

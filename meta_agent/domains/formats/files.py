@@ -42,7 +42,7 @@ DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class Placed(NamedTuple):
-    """A value of a file and where it stands: a line, an index, or the whole file."""
+    """A JSON value read from a file, and its place there, such as `tasks.jsonl:7`."""
 
     place: str
     value: JSON
@@ -50,21 +50,21 @@ class Placed(NamedTuple):
 
 
 class BadLine(NamedTuple):
-    """A line that could not be parsed, the reason to count it by, and what stands there."""
+    """A line that is no JSON: why (`reason`), and the parser's message with the line's start."""
 
     reason: str
     text: str = ""
 
 
 class PointerError(ConfigError):
-    """The file is a Git LFS pointer: its content was never downloaded."""
+    """Raised if a file is a Git LFS pointer: its content was never downloaded."""
 
 
 def values(path: Path, name: str = "", *, halves: bool = True) -> Iterator[Placed]:
-    """Yields every value of a file in order. A line that is no JSON comes as a `BadLine`.
+    """Yields every JSON value or table row of a file in order, or a `BadLine` for a broken line.
 
-    `name` is what places in the file are called by. Without `halves`, half of a surrogate pair is
-    no JSON. Raises `ConfigError` for a file that cannot be read at all.
+    Places begin with `name`. Without `halves`, text with half a surrogate pair is no JSON. Raises
+    `ConfigError` if the file cannot be read.
     """
     name = name or path.name
     if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end
@@ -94,10 +94,7 @@ def _refuse_other_text(path: Path, head: bytes) -> None:
 
 
 def head_of(path: Path) -> bytes:
-    """Returns the file's first bytes, unpacked and without a byte order mark.
-
-    Returns nothing where they are damaged.
-    """
+    """Returns a file's first bytes, unpacked, without byte order mark; none if they are damaged."""
     with _opened(path) as file:
         try:
             return file.read1(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
@@ -173,7 +170,7 @@ def _limit(path: Path, plain: int) -> int:
 
 
 def parsed(line: bytes, *, halves: bool = True) -> JSON:
-    """Returns the value of a line, or a `BadLine`."""
+    """Returns the JSON value of a line, or a `BadLine`. `values` explains `halves`."""
     try:
         return _loads(line, halves)
     except UnicodeDecodeError:
@@ -191,7 +188,7 @@ def _loads(text: bytes, halves: bool) -> JSON:
 
 
 def read_document(path: Path, *, halves: bool = True) -> JSON:
-    """Returns the one JSON document of a file. Raises `ConfigError`."""
+    """Returns a file that is one JSON document. Raises `ConfigError` if it is none or too large."""
     limit = _limit(path, DOCUMENT_LIMIT_BYTES)
     with _opened(path) as file:
         try:

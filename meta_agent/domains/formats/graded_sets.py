@@ -28,7 +28,7 @@ _ASIDE: Final = frozenset({*KEYS, "split"})
 
 @dataclass(frozen=True, slots=True)
 class GradedRow:
-    """One task. `row` is all of it, for the grader alone."""
+    """One task for a user's grader. The agent sees `view`; the grader gets the whole `row`."""
 
     key: str
     prompt: str
@@ -46,7 +46,7 @@ class GradedRow:
 def read_graded(
     path: Path, mapping: Mapping[str, str], rows: Iterable[Fields] | None = None
 ) -> TaskFile[GradedRow]:
-    """Returns all rows of a file, or the given ones, whose place is called `path`.
+    """Returns the tasks of a file or, if given, of `rows`; `mapping` renames fields to ours.
 
     Raises `ConfigError` if there are none, or if two have one key.
     """
@@ -112,5 +112,5 @@ def _content(row: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def digest(value: JSON) -> str:
-    """Returns the hash of a JSON value."""
+    """Returns the SHA-256 hash, in hexadecimal, of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

@@ -21,11 +21,11 @@ def snapshot(
     title: str,
     instead: str,
 ) -> Path:
-    """Returns the folder of a repository's files, ORG/NAME or ORG/NAME@REVISION.
+    """Returns the local folder of a Hugging Face repository, ORG/NAME or ORG/NAME@REVISION.
 
-    Fetches what is not in the hub's cache on this machine. `title` is what messages call the
-    repository, and `instead` is what a person can give in its place. Raises ConfigError if the hub
-    does not answer or has no such files, and PreflightError without `huggingface_hub`.
+    Downloads the files that match `patterns` if the cache lacks them. Messages call the repository
+    `title` and offer `instead` to the user. Raises ConfigError if the hub does not answer or has no
+    such files, and PreflightError without `huggingface_hub`.
     """
     try:
         from huggingface_hub import snapshot_download

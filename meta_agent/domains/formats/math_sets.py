@@ -40,7 +40,7 @@ _DAPO_FRAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MathRow:
-    """One problem. `gold` is the answer as the file states it, never shown to an agent."""
+    """One math problem. `gold` is the answer as the file states it. No agent ever sees it."""
 
     key: str
     problem: str
@@ -56,7 +56,7 @@ class MathRow:
 
 
 def problem_key(problem: str) -> str:
-    """Returns what makes two problems the same: their words and signs, not their spacing."""
+    """Returns a SHA-256 hash of a problem's text that ignores spacing; equal problems share it."""
     return hashlib.sha256(" ".join(problem.split()).encode()).hexdigest()
 
 
@@ -85,7 +85,7 @@ class _Form(NamedTuple):
 
 
 def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
-    """Returns all problems of a file in any of the known forms. Raises `ConfigError` if none is."""
+    """Returns a file's problems; `mapping` renames its fields. Raises `ConfigError` if none."""
     forms: list[_Form] = []
 
     def read(fields: Fields) -> MathRow:

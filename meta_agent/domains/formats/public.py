@@ -31,9 +31,9 @@ _SUFFIXES: Final = (".parquet", ".jsonl", ".json", ".csv", ".gz", ".zst")
 
 
 class Part(NamedTuple):
-    """One published split: its files in the repository, and the splits that its rows are dealt to.
+    """A published split of a data set: its files, and our splits that its rows are dealt to.
 
-    Without `splits`, a hash of each row decides as in any other file.
+    Without `splits`, a hash of each row decides its split.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublicSet:
-    """A row of the table. A set without a `repository` of the hub has to be given as a folder."""
+    """A public task set. Without a hub `repository`, the user has to name a folder of its files."""
 
     domain: str
     tasks: int
@@ -86,7 +86,7 @@ PUBLIC: Final[Mapping[str, PublicSet]] = {
 
 
 class TaskSet(NamedTuple):
-    """A task file, and where its rows come from."""
+    """A task file, and a text that says where its rows come from."""
 
     path: Path
     source: str
@@ -100,9 +100,9 @@ class _Source(NamedTuple):
 
 
 def obtain(name: str, place: Path | None, tell: Tell) -> TaskSet:
-    """Returns the task file of a public set, made of `place` or else of the hub's files.
+    """Returns the task file of the public set `name`, made of the files at `place` or the hub's.
 
-    Raises ConfigError if the files cannot be reached or read.
+    `tell` receives messages. Raises ConfigError if the files cannot be reached or read.
     """
     public = PUBLIC[name]
     if place is None and public.repository is None:
@@ -133,7 +133,7 @@ def made_of(
     origin: str,
     sources: Sequence[Path] = (),
 ) -> TaskSet:
-    """Writes a task file into the cache, and a record of its sources beside it."""
+    """Writes `rows` to the cache as a task file named `stem`, and a record of their `origin`."""
     target = _place(stem, ".jsonl")
     target.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
@@ -149,7 +149,7 @@ def made_of(
 
 
 def made_before(stem: str) -> TaskSet | None:
-    """Returns a file that `made_of` made, or None if it is missing or changed."""
+    """Returns the task file that `made_of` wrote to the cache, or None if missing or changed."""
     target = _place(stem, ".jsonl")
     try:
         record = document(_place(stem, ".json").read_text("utf-8"))

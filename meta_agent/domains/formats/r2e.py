@@ -41,7 +41,7 @@ _MARKS: Final = {"context": " ", "deleted": "-", "added": "+"}
 
 
 def r2e_row(fields: Fields) -> SweRow:
-    """Returns one row as the domain swe runs it: one command, one map of statuses.
+    """Returns a row of an R2E-Gym file as a repository task.
 
     Raises `ConfigError` with file, line and field if the row is incomplete.
     """

@@ -31,7 +31,7 @@ def json_excerpt(value: JSON) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One row of a file and where it stands. `mapped` names the fields that `--map` set."""
+    """A row of a task file, with typed access to fields. `mapped` are those that `--map` set."""
 
     path: Path
     line: int
@@ -40,20 +40,20 @@ class Fields:
 
     @property
     def names(self) -> str:
-        """The first few fields that the row has, for a complaint."""
+        """The names of the row's first few fields, for an error message."""
         return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
     def error(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
-        """Returns the one form of complaint about a field."""
+        """Returns the error that the field `name` should be `wish`, such as "a string"."""
         value = f"got {json_excerpt(self.row[name])}" if name in self.row else "it is missing"
         return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
 
     def refused(self, why: str, *, hint: str | None = None) -> ConfigError:
-        """Returns a complaint about the row."""
+        """Returns an error that names the row's file and line, and says why it is unusable."""
         return ConfigError(f"{self.path}:{self.line}: {why}", hint=hint)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Returns a string. `default` stands in for an absent or null field."""
+        """Returns a field that is a string, or `default`. Raises ConfigError for other values."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -62,7 +62,7 @@ class Fields:
         return value
 
     def optional_text(self, *names: str) -> str | None:
-        """Returns the first of several spellings of a field that is present, or None."""
+        """Returns the first of these fields that is present, which must be a string, or None."""
         return next((self.text(name) for name in names if self.row.get(name) is not None), None)
 
     def label(self, *names: str) -> str | None:
@@ -71,7 +71,7 @@ class Fields:
         return next((str(value) for value in values if value is not None), None)
 
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Returns a list of strings, written as a JSON list or as a string that holds one."""
+        """Returns a field that is a list of strings, or JSON text of one, or else `default`."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -82,7 +82,7 @@ class Fields:
         return tuple(value)
 
     def json(self, name: str, wish: str) -> JSON:
-        """Returns a field's value, or the value of the JSON text that stands there."""
+        """Returns a field's value; text is parsed as JSON. Errors say that it should be `wish`."""
         value = self.row.get(name)
         try:
             return document(value) if isinstance(value, str) else value
@@ -90,14 +90,14 @@ class Fields:
             raise self.error(name, wish) from problem
 
     def nested(self, name: str) -> Fields | None:
-        """Returns an object inside the row as fields of its own, or None where it is absent."""
+        """Returns a field that is an object, as fields of its own, or None if it is absent."""
         value = self.row.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.error(name, "an object")
         return None if value is None else Fields(self.path, self.line, value)
 
     def renamed(self, mapping: Mapping[str, str]) -> Fields:
-        """Returns the row with fields under our names too. `a.b` names a field of an object."""
+        """Returns the row plus fields under our names, by `mapping` of the file's names to ours."""
         ours = {our_name: self._at(name) for name, our_name in mapping.items()}
         return Fields(self.path, self.line, {**self.row, **ours}, frozenset(ours))
 
@@ -115,9 +115,9 @@ class Fields:
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
-    """Yields every row with the line (or index from 1) where it stands, and fields renamed.
+    """Yields every row of a task file; `mapping` renames fields from the file's names to ours.
 
-    Raises `ConfigError` at the first row that is none. Only a JSON list has to be held whole.
+    Raises `ConfigError` at the first row that is no object. Only a JSON list is held whole.
     """
     for fields in _rows(path):
         yield fields.renamed(mapping) if mapping else fields
@@ -154,7 +154,7 @@ BUCKETS: tuple[tuple[Split, int], ...] = (
 
 
 def hashed_split(key: str) -> Split:
-    """Returns the split of a semantic key (hexadecimal)."""
+    """Returns the split of a task by its hexadecimal hash: 40 % train, 20 % each of the others."""
     point = int(key[:8], 16) % 100
     for split, share in BUCKETS:
         point -= share
@@ -164,10 +164,7 @@ def hashed_split(key: str) -> Split:
 
 
 def split_of(fields: Fields, key: str) -> Split:
-    """Returns the split that a row states by one of our four names, or that of its key.
-
-    Public sets say `test` or `validation` of their own, which states none of ours.
-    """
+    """Returns the split that a row names if it is one of our four, else the split of hash `key`."""
     return next((split for split in SPLITS if fields.row.get("split") == split), hashed_split(key))
 
 
@@ -183,12 +180,12 @@ def explicit_split(fields: Fields) -> Split | None:
 
 
 class RefusedRowError(Exception):
-    """The row is no task that could be graded. The text says why."""
+    """Raised if a row is no task that can be graded. The text says why."""
 
 
 @dataclass(slots=True)
 class TaskFile(Generic[Row]):
-    """The rows of a file that can be used, and what happened to those that cannot."""
+    """The usable rows of a task file, with counts and reasons of rows that were left out."""
 
     path: Path
     rows: list[Row] = field(default_factory=list)
@@ -200,7 +197,7 @@ class TaskFile(Generic[Row]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Says what happened to rows that are not tasks, for a report."""
+        """Sentences on the rows that were left out, with counts and first lines."""
         notes = []
         if self.duplicates:
             notes.append(f"{self.duplicates} of {self.read} rows repeat an earlier problem")
@@ -218,10 +215,10 @@ def collected(
     content: Callable[[Row], str],
     repeated: Callable[[TaskFile[Row], Row, Row], None] = lambda task_file, first, row: None,
 ) -> TaskFile[Row]:
-    """Returns the rows that `read` makes. Rows of the same `content` are one task, and counted.
+    """Returns the tasks that `read` makes of rows. Of rows with equal `content` the first stays.
 
-    A row for which `read` raises RefusedRowError is refused by its line. `repeated` hears of a row
-    that repeats the first one. Raises `ConfigError` if no row can be used.
+    If `read` raises RefusedRowError, the row is left out with its line. `repeated` is called for
+    each repetition. Raises `ConfigError` if no row can be used.
     """
     task_file = TaskFile[Row](path)
     first_of: dict[str, Row] = {}

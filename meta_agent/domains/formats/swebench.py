@@ -27,7 +27,7 @@ _KNOWN = frozenset(
 
 
 def read_swebench(path: Path) -> list[SweRow]:
-    """Returns all rows of a file, which may be of several sets.
+    """Returns the repository tasks of a file, whose rows may be of several data sets.
 
     Raises `ConfigError` at the first bad row, if two rows have one name, or if there is no row.
     """

@@ -19,7 +19,7 @@ _LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens `--grade FILE` with `--tasks FILE`, or with the tasks that the file itself gives."""
+    """Opens tasks with a user's grader (`--grade`); without a task file, the grader's own tasks."""
     if options.grade is None:
         raise ConfigError(
             "the domain graded needs a grader", hint="--grade FILE.py: grade(task, answer)"
@@ -39,7 +39,7 @@ def open_domain(options: DomainOptions) -> GradedDomain:
 
 
 def sandboxes(options: DomainOptions) -> Callable[[], Sandbox]:
-    """Returns a function that starts the sandboxes of attempts that have files."""
+    """Returns a function that starts a sandbox for an attempt whose task comes with files."""
 
     def factory() -> Sandbox:
         from meta_agent.sandboxes import open_sandbox

@@ -48,7 +48,7 @@ Rows = Callable[[Workers], TaskFile[GradedRow]]
 
 
 class GradedDomain(FileTasks):
-    """Tasks of anybody's, graded by a function. See `protocols.Domain`."""
+    """A domain whose tasks are graded by a user's own function, in a process of its own."""
 
     name = "graded"
     sampling = SAMPLING
@@ -116,7 +116,7 @@ class GradedDomain(FileTasks):
             )
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with this key, holding only what the agent may see."""
         row, schemas = self.rows[key], self._schemas[key]
         names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()
@@ -125,7 +125,7 @@ class GradedDomain(FileTasks):
         return Task(self.name, key, row.split, row.content_hash, view)
 
     def open(self, task: Task) -> Environment:
-        """Opens an attempt; its tools live in a process of its own."""
+        """Returns a new attempt's environment. The user's tools run in a process of their own."""
         row = dict(self.rows[task.key].row)
         names = [schema["function"]["name"] for schema in self._schemas[task.key]]
         files = bool(self.facts["files"])
@@ -133,7 +133,7 @@ class GradedDomain(FileTasks):
         return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again."""
+        """Grades a stored attempt again, from the answer, tool calls and files that it left."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
     @property
@@ -151,7 +151,7 @@ class GradedDomain(FileTasks):
         )
 
     def solution(self, key: str) -> tuple[str, str] | None:
-        """Returns the prompt and the gold as a reply, if the grader accepts it; else None."""
+        """Returns a task's prompt and gold answer if the grader accepts that answer, else None."""
         row = self.rows[key]
         gold = (row.gold or {}).get("answer", row.row.get("gold"))
         if gold is None or self.facts["files"] or self.facts.get("judged"):
@@ -160,7 +160,7 @@ class GradedDomain(FileTasks):
         return (row.prompt, reply) if self.regrade(key, {"answer": reply}).success else None
 
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
-        """Grades twice, since a grade that depends on luck is none."""
+        """Grades what an attempt left, twice. Raises GraderError if the two grades differ."""
         grade = self._grade(row, submission)
         if "rule" not in grade:
             return self._outcome(grade)
@@ -170,7 +170,7 @@ class GradedDomain(FileTasks):
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
-        """Tries the model that grades, and lets it grade. Returns how the trial went."""
+        """Sets the model that judges answers, and returns how it did on known answers before."""
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])
@@ -264,7 +264,7 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
 
 
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
-    """Returns a reader of the rows of a file, or of those of the grader's own `tasks()`."""
+    """Returns a function that reads the tasks of a file, or of the grader's own `tasks()`."""
 
     def rows(workers: Workers) -> TaskFile[GradedRow]:
         if path is not None:

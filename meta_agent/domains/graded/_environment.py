@@ -52,7 +52,7 @@ WORK_SCHEMAS: Final = (
 
 
 class GradedEnvironment:
-    """See `protocols.Environment`, `AwayEnvironment` and `WitnessEnvironment`."""
+    """One attempt at a task with a user's grader: the user's tools, a folder, and an answer."""
 
     work_tools: Sequence[str] = ("run", "write")
 
@@ -137,7 +137,7 @@ class GradedEnvironment:
         return self._sandbox
 
     def start_files(self) -> Mapping[str, bytes]:
-        """Returns what the grader's `files(task)` gives."""
+        """Returns the files that the task starts with, from the grader's `files(task)`."""
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
@@ -145,14 +145,14 @@ class GradedEnvironment:
         return {path: unpacked(data) for path, data in contents.items()}
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Reads the folder of an agent that worked elsewhere."""
+        """Stores the files that an agent left in `sandbox`. Returns whether it left anything."""
         self._files = folder_of(sandbox)
         return bool(self._files or self._said)
 
     # --- the end ---
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """Notes the conversation. Its last words are the answer if none was submitted."""
+        """Stores the conversation. Its last reply is the answer if the agent submitted none."""
         self._messages = list(messages)
         replies = [m for m in messages if m.get("role") == "assistant" and m.get("content")]
         self._said = str(replies[-1]["content"])[:MAX_TEXT_CHARS] if replies else ""
@@ -169,7 +169,7 @@ class GradedEnvironment:
         return {**inputs, "files": self._files} if self._files else inputs
 
     def close(self) -> None:
-        """Gives the process back and ends the sandbox."""
+        """Gives the grader's process back and ends the attempt's sandbox."""
         if self._worker is not None:
             self._workers.give_back(self._worker)
             self._worker = None
@@ -192,10 +192,9 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 
 
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
-    """Returns the regular files of `repo/`, the smallest first, as far as they fit.
+    """Returns the regular files of a sandbox's `repo/` by path, the smallest first, up to 4 MiB.
 
-    Text is text, and bytes are base64. All of it is untrusted. A file that grows while it is read
-    loses the attempt all of them.
+    Text is a string, other content base64. Nothing is returned if a file grows meanwhile.
     """
     listed = sandbox.exec(
         ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)],
@@ -212,7 +211,7 @@ def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
 
 
 def packed(data: bytes) -> JSON:
-    """Returns text as it is, other bytes as base64."""
+    """Returns bytes as JSON: UTF-8 as a string, other content as an object with base64 text."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -45,7 +45,7 @@ _SYSTEM: Final = (
 
 
 class Case(NamedTuple):
-    """An answer whose worth is known."""
+    """An answer to a task, and whether a judge has to pass it: to try a judge on."""
 
     row: Mapping[str, JSON]
     answer: str
@@ -53,12 +53,12 @@ class Case(NamedTuple):
 
     @property
     def submission(self) -> dict[str, JSON]:
-        """The answer as an attempt that submitted it."""
+        """The answer in the form in which an attempt submits it."""
         return {"answer": self.answer}
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Returns answers of known worth: nothing, the gold, and the gold of another task."""
+    """Returns answers whose verdict is known: empty ones, golds, and golds of other tasks."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
@@ -71,7 +71,7 @@ def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
 
 
 class Judge:
-    """Asks the model of the role `judge`."""
+    """A language model that decides whether an answer passes, by a rule in words."""
 
     def __init__(self, client: ModelClient, model: str) -> None:
         self._client, self.model = client, model
@@ -79,14 +79,14 @@ class Judge:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def passes(self, rule: str, answer: str) -> bool:
-        """Returns the verdict if two agree. Raises GraderError if they differ."""
+        """Returns whether an answer passes by `rule`. Raises GraderError if two verdicts differ."""
         first, second = self.verdicts(rule, answer)
         if first != second:
             raise GraderError(f"the judge {self.model} says pass and fail of the same answer")
         return first
 
     def verdicts(self, rule: str, answer: str) -> tuple[bool, bool]:
-        """Returns two verdicts, asked apart, and recorded so that a grade can be repeated."""
+        """Returns two verdicts on whether an answer passes by `rule`, from separate model calls."""
         digest = hashlib.sha256(f"{self.model}\0{rule}\0{answer}".encode("utf-8", "replace"))
         name = digest.hexdigest()[:24]
         with self._guard:
@@ -118,7 +118,7 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """Says how the judge did on answers of known worth. Raises ConfigError if too badly."""
+    """Says how often a judge is right on known answers. Raises ConfigError if below 90 %."""
     ruled = [(case, rule) for case in cases if isinstance(rule := rule_of(case), str)]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"

@@ -34,13 +34,13 @@ _MAX_REPLY_BYTES: Final = 256 << 20
 
 
 class GraderError(MetaAgentError):
-    """The grader gave no grade: its fault, never a zero of the attempt."""
+    """Raised if a user's grader fails to grade. The attempt then does not count as failed."""
 
     exit_code = 2
 
 
 class Worker:
-    """One process with the grader in it. Not for two threads at once."""
+    """A process that holds a user's grader. Only one thread may use it at a time."""
 
     def __init__(self, spec: Mapping[str, JSON], python: str) -> None:
         self._name = str(spec.get("name") or spec.get("path") or spec.get("module"))
@@ -59,7 +59,7 @@ class Worker:
             raise
 
     def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
-        """Asks one question. Kills the process if no answer comes in time."""
+        """Returns the grader's answer to the request `op`. Raises GraderError after `seconds`."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
             with waiting(
@@ -115,7 +115,7 @@ class Worker:
 
 
 class Workers:
-    """All processes of one grader: as many as attempts are under way at once."""
+    """A pool of processes that hold one user's grader. Each attempt leases one."""
 
     def __init__(self, spec: Mapping[str, JSON], python: str = sys.executable) -> None:
         self._spec, self._python = dict(spec), python
@@ -125,7 +125,7 @@ class Workers:
         weakref.finalize(self, _end, self._all)
 
     def lease(self) -> Worker:
-        """Returns a process for one attempt, which `give_back` takes."""
+        """Returns an idle or new process for one attempt, which `give_back` takes again."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -144,7 +144,7 @@ class Workers:
 
     @contextlib.contextmanager
     def leased(self) -> Iterator[Worker]:
-        """Lends a process for a moment."""
+        """A context manager that leases a process and gives it back at its end."""
         worker = self.lease()
         try:
             yield worker
@@ -152,7 +152,7 @@ class Workers:
             self.give_back(worker)
 
     def close(self) -> None:
-        """Ends them all."""
+        """Ends all processes of the grader."""
         with self._lock:
             self._idle.clear()
             _end(self._all)

@@ -22,11 +22,11 @@ USUAL_THRESHOLD: Final = 1.0
 
 
 class VerifierError(MetaAgentError):
-    """A verifier gave no reward."""
+    """Raised if a task's verifier (the tests that grade it) gave no valid reward."""
 
 
 def rewards_of(box: Box) -> dict[str, float]:
-    """Returns the rewards that lie in a verifier's container."""
+    """Returns the rewards by name that a verifier wrote in its container. Raises VerifierError."""
     try:
         return _rewards(box)
     except SandboxError as error:
@@ -72,7 +72,7 @@ def _number(text: str) -> float:
 
 
 def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome:
-    """Returns the outcome: solved from the threshold up, which is 1 by default."""
+    """Returns the outcome of an attempt: solved if its reward is at least the threshold (or 1)."""
     if "reward" not in rewards and len(rewards) > 1:
         raise VerifierError(
             f"reward.json has {', '.join(sorted(rewards))} and nothing called reward"

@@ -25,7 +25,7 @@ _LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=180
 
 
 def open_domain(options: DomainOptions) -> MathDomain:
-    """Opens a file of problems. `--map` names the problem and its answer as in any other file."""
+    """Opens the file of math problems at `options.tasks`; `options.mapping` renames its fields."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     ours = {"prompt": "problem", "gold": "answer"}
     mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}

@@ -72,7 +72,7 @@ class Quantity(NamedTuple):
 
 
 def undressed(answer: str) -> str:
-    """Returns an answer without what it wears as a whole; its meaning is untouched."""
+    """Returns a LaTeX answer without outer dollar signs, fonts and colours, in uniform LaTeX."""
     text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", text)
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
@@ -122,7 +122,7 @@ def _signed(text: str) -> Fraction:
 
 
 def decimal(text: str) -> Fraction | None:
-    """Returns the value of digits with a point, groups of thousands, a period or an exponent."""
+    """Returns the exact value of a decimal number such as `1,234.5` or `2e5`, or None."""
     parts = _SCIENTIFIC.fullmatch(text)
     if parts is None:
         return None
@@ -136,7 +136,7 @@ def decimal(text: str) -> Fraction | None:
 
 
 def exact(value: str) -> str | None:
-    """Returns a value with its decimals as fractions; None if two numbers stand side by side."""
+    """Returns LaTeX with decimals written as fractions; None if two numbers stand side by side."""
 
     def fraction(match: re.Match[str]) -> str:
         before = value[: match.start()]
@@ -164,9 +164,9 @@ def exact(value: str) -> str | None:
 
 
 def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
-    """Returns an answer as a value and its unit; None if the words after it are no unit.
+    """Splits an answer into value and unit. Returns None if the words after the value are no unit.
 
-    `letters`: what stands for a number in the gold, and is therefore no unit.
+    `nouns`: things that the problem counts. `letters`: variables of the gold, which are no units.
     """
     money = _MONEY.match(text)
     text = money[1] + text[money.end() :] if money else text
@@ -211,7 +211,7 @@ def words(answer: str) -> str | None:
 
 
 def choice(answer: str) -> str | None:
-    r"""Returns the letter of `\textbf{(A) } 5`, a choice with what it stands for."""
+    r"""Returns the letter of a multiple-choice answer such as `\textbf{(A) } 5`, or None."""
     letter = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
     if not letter or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", letter[2]):
         return None
@@ -219,6 +219,6 @@ def choice(answer: str) -> str | None:
 
 
 def plain_text(answer: str) -> str:
-    """Returns an answer as it reads aloud: without commands for text, in lower case."""
+    """Returns an answer in lower case, without LaTeX's commands for text and extra spaces."""
     text = ASIDES.sub(lambda m: f" {m[1]} ", answer)
     return " ".join(_SPACES.sub(" ", text).split()).lower().rstrip(". ")

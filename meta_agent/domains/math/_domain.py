@@ -43,10 +43,7 @@ _MAX_TEXT_CHARS = 1 << 18
 
 
 class MathDomain(FileTasks):
-    """Problems with one right answer. See `protocols.Domain`.
-
-    Where `factory` gives sandboxes, attempts have the tool `python` as well.
-    """
+    """A domain of math problems. If `factory` starts sandboxes, attempts have the tool `python`."""
 
     name = "math"
     ceilings = _CEILINGS
@@ -78,21 +75,21 @@ class MathDomain(FileTasks):
         self.evaluator_hash = self._hash()
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with this key, holding only what the agent may see."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Opens an attempt; its sandbox starts with the first program."""
+        """Returns a new attempt's environment. Its sandbox starts with the first program."""
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again."""
+        """Grades a stored attempt again, from its `text` or `answer`."""
         return graded(self._golds[task_key], verifier_inputs, self._verifier)
 
     def gold(self, key: str) -> Gold:
-        """Returns the gold of a task, for trusted code only."""
+        """Returns the gold (right) answer of a task, for trusted code only."""
         return self._golds[key]
 
     @property
@@ -107,7 +104,7 @@ class MathDomain(FileTasks):
         )
 
     def close(self) -> None:
-        """Ends the worker."""
+        """Ends the process that compares answers by algebra."""
         self._verifier.close()
 
     def _hash(self) -> str:
@@ -123,7 +120,7 @@ class MathDomain(FileTasks):
 
 
 class MathEnvironment:
-    """`submit`, with the whole reply as `text` or the bare answer as `answer`; and `python`."""
+    """One attempt at a math problem, with the tools `submit` (`text` or `answer`) and `python`."""
 
     def __init__(
         self, gold: Gold, verifier: Verifier, factory: Callable[[], Sandbox] | None = None
@@ -163,7 +160,7 @@ class MathEnvironment:
 
 
 def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Outcome:
-    """Grades what was submitted; an attempt without a submission has no answer."""
+    """Grades a submitted reply (`text`) or `answer`. If both are missing, there is no answer."""
     text, answer = submitted.get("text"), submitted.get("answer")
     if isinstance(answer, str):
         outcome = grade_text(gold, answer, verifier)

@@ -49,7 +49,7 @@ _EXPANDED = re.compile(r"\bexpand(?:ed)?\b", re.IGNORECASE)
 
 
 def asked_form(problem: str) -> str:
-    """Returns `factored` or `expanded` where a problem asks for one of them."""
+    """Returns `factored` or `expanded` if a problem asks for one of them, else an empty text."""
     factored = _FACTORED.search(problem) is not None
     return (
         ""
@@ -59,7 +59,7 @@ def asked_form(problem: str) -> str:
 
 
 def is_finished(value: str, gold: str) -> bool:
-    """Returns whether every sign, letter and command may stand in an answer to this gold."""
+    """Returns whether LaTeX is a worked-out result, by the symbols and commands of `gold`."""
     if literal(value) is not None:
         return True
     if _MATRIX.search(value):
@@ -86,7 +86,7 @@ def _skeleton(text: str) -> str:
 
 
 def lists_more(value: str) -> bool:
-    """Returns whether a comma or semicolon outside all brackets lists values."""
+    """Returns whether an answer lists several values, by commas or semicolons outside brackets."""
     depth = 0
     for sign in value:
         depth += (sign in "([{") - (sign in ")]}")
@@ -96,9 +96,9 @@ def lists_more(value: str) -> bool:
 
 
 def restates(answer: str, gold: str, problem: str) -> bool:
-    """Returns whether an answer is an expression of the problem, in whatever order.
+    """Returns whether an answer only repeats an expression of the problem, in any order.
 
-    Not where the gold has the same parts, and not for a plain number.
+    Plain numbers, and answers whose parts the gold has too, never do.
     """
     content = _content(answer)
     if literal(answer) is not None or content.total() < 2 or content <= _content(gold):

@@ -49,7 +49,7 @@ _COUNTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """A gold answer that can be graded. `problem`: what it answers, where that is known."""
+    """A gold (right) answer, how to compare with it (`kind`), and the text of its problem."""
 
     text: str
     kind: GoldKind
@@ -58,14 +58,14 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class Golds:
-    """The golds of a file: usable ones by key, and why each refused line is refused."""
+    """The gold answers of a file: usable ones by task key, and reasons for refused lines."""
 
     usable: dict[str, Gold]
     refused: dict[int, str]
 
 
 def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
-    """Returns which golds can be graded; only those that need algebra start the worker."""
+    """Returns which gold answers can be graded, and why others cannot; `verifier` tries algebra."""
     golds = {row.key: Gold(row.gold, _kind(row.gold), row.problem) for row in rows}
     hard = [row for row in rows if golds[row.key].kind == "expression"]
     questions = [
@@ -106,7 +106,7 @@ def _refusal(is_question: bool, check: Comparison) -> str:
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
-    """Grades a reply: its answer, and whatever else it offers as one, have to be right."""
+    """Grades a reply by its final answer. Other values that it offers must be right too."""
     reply = read_reply(text)
     if reply.answer is None:
         return Outcome(False, {"verdict": "no_answer"})
@@ -118,7 +118,7 @@ def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
 
 
 def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
-    """Grades one answer, already told from the text around it."""
+    """Grades one answer, taken out of its reply, against the gold answer."""
     if len(answer) > _answer.MAX_ANSWER_CHARS:
         return Outcome(False, {"verdict": "answer_too_long"})
     bare = _answer.undressed(answer)

@@ -68,7 +68,7 @@ _LEADING_WORDS = re.compile(r"(?:[A-Za-z'-]{2,}[\s,:]+)+")
 
 
 class Reply(NamedTuple):
-    """`before` and `rest`: the text around the answer, of bounded length."""
+    """The final answer of a model's reply, or None, and the text before and after it."""
 
     answer: str | None
     before: str = ""
@@ -76,12 +76,12 @@ class Reply(NamedTuple):
 
 
 def final_answer(text: str) -> str | None:
-    """Returns the answer a text ends in, or None where it gives none."""
+    """Returns the final answer of a reply (its last box, `####` or "answer is"), or None."""
     return read_reply(text).answer
 
 
 def read_reply(text: str) -> Reply:
-    """Returns the answer a text ends in, and what stands around it."""
+    """Returns a reply's final answer with the text before and after it."""
     text = text[-_TEXT_LIMIT_CHARS:]
     if box := last_boxes(text):
         return _reply(text, box.content, box.start, box.end)
@@ -105,7 +105,7 @@ def _reply(text: str, answer: str, start: int, end: int) -> Reply:
 
 
 def rivals(reply: Reply, problem: str) -> list[str]:
-    """Returns the values after an answer that nothing accounts for and that differ from it."""
+    """Returns values after a reply's final answer that look like other answers to the problem."""
     answer, before, rest = reply
     if answer is None or not rest.strip():
         return []

@@ -45,7 +45,7 @@ _PER = re.compile(r"\s*/\s*|\s+(?:per|an?)\s+")
 
 
 class Unit(NamedTuple):
-    """`factor` always multiplies the value (`million`), `size` only beside another unit."""
+    """A unit: its dimensions with powers, its `size` in base units, and a `factor` (million)."""
 
     dims: frozenset[tuple[str, int]] = frozenset()
     size: Fraction = Fraction(1)
@@ -67,7 +67,7 @@ _SIZES: Final = _sizes()
 
 
 def singular(word: str) -> str:
-    """Returns a word without its plural ending; a single letter keeps its case."""
+    """Returns a word in lower case without its plural ending; a single letter stays as it is."""
     word = word if len(word) == 1 else word.lower()
     endings = ("es", "s") if word.endswith(("ches", "shes", "xes")) else ("s",)
     for ending in endings:
@@ -77,10 +77,7 @@ def singular(word: str) -> str:
 
 
 def unit_of(text: str, nouns: frozenset[str]) -> Unit | None:
-    """Returns the unit that a text names, or None if the text says anything else.
-
-    `nouns`: what the problem or the gold counts, in the singular.
-    """
+    """Returns the unit that a text names, or None. The words `nouns` (singular) count as units."""
     for pattern, plain in _ALIASES:
         text = re.sub(pattern, plain, text)
     text = re.sub(r"[().,\\{}]", " ", _EXPONENT.sub(r" **\1 ", text)).strip()

@@ -31,7 +31,7 @@ Question = Mapping[str, JSON]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of one question. `end` is `ok`, `timeout` or `died`."""
+    """The result of comparing an answer with the gold one. `end` is `ok`, `timeout` or `died`."""
 
     end: str
     equal: bool = False
@@ -48,13 +48,13 @@ class Verifier:
         self._lock = threading.Lock()  # guards the worker, which answers one request at a time
 
     def check(self, questions: Sequence[Question]) -> list[Comparison]:
-        """Returns one comparison per question, in order."""
+        """Returns how each question's answer compares with its gold answer, in order."""
         starts = range(0, len(questions), _BATCH)
         with self._lock:
             return [c for start in starts for c in self._batch(questions[start : start + _BATCH])]
 
     def close(self) -> None:
-        """Ends the worker; the next check starts another."""
+        """Ends the worker process. The next check starts another."""
         with self._lock:
             self._drop()
 
@@ -103,17 +103,17 @@ def _start() -> Sandbox:
 
 @cache
 def guest_source() -> str:
-    """Returns the text of what runs in the sandbox."""
+    """Returns the source of the module that compares answers inside the sandbox."""
     return resources.files(__package__).joinpath("verify_guest.py").read_text("utf-8")
 
 
 def has_library() -> bool:
-    """Returns whether the extra is installed."""
+    """Returns whether the library math-verify is installed."""
     return util.find_spec("math_verify") is not None
 
 
 def require_library() -> None:
-    """Raises `PreflightError` where the extra is not installed."""
+    """Raises `PreflightError` if the library math-verify is not installed."""
     if not has_library():
         problem = "answers are checked with math-verify, which is not installed"
         raise PreflightError(problem, hint=install("math"))
@@ -121,7 +121,7 @@ def require_library() -> None:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Returns the versions that decide verdicts, as part of the evaluator's identity."""
+    """Returns the versions of the packages that compare answers, by package name."""
     require_library()
     return {name: metadata.version(name) for name in PACKAGES}
 

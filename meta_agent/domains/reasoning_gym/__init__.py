@@ -22,7 +22,7 @@ FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a file that `tasks_of` made."""
+    """Opens a task file that `tasks_of` made. The library reasoning-gym grades the answers."""
     return GradedDomain(
         _spec(),
         load_rows(options.tasks, {}),
@@ -35,7 +35,7 @@ def open_domain(options: DomainOptions) -> GradedDomain:
 def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
     """Returns the tasks of generators, such as `chain_sum:num_terms=2,leg_counting`.
 
-    Raises ConfigError if the library is missing or refuses a name, a parameter or a task.
+    `python` must have the library reasoning-gym. Raises ConfigError if it refuses a generator.
     """
     spec = _spec(generators=[_generator(text) for text in generators.split(",")])
     rows: list[dict[str, JSON]] = _answer(
@@ -45,7 +45,7 @@ def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
 
 
 def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Returns the parameters of every generator with their defaults. Raises ConfigError."""
+    """Returns the parameters, with defaults, of every task generator of the library by name."""
     names: Mapping[str, Mapping[str, JSON]] = _answer(
         _spec(listed=True), python, lambda worker: worker.facts["about"]["generators"]
     )

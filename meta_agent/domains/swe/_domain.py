@@ -61,7 +61,7 @@ _LIMITS = SandboxLimits(memory_mb=1024, cpus=1.0, pids=128, scratch_mb=256, dead
 
 
 class RealSwe(FileTasks):
-    """Tasks from real repositories. See `protocols.Domain`."""
+    """The domain of tasks from real repositories (as in SWE-bench), graded by their tests."""
 
     name = "swe"
     ceilings = _CEILINGS
@@ -112,7 +112,7 @@ class RealSwe(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with this key, holding only what the agent may see."""
         row = self.rows[key]
         view = {
             "repo": row.repo,
@@ -122,7 +122,7 @@ class RealSwe(FileTasks):
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Opens an attempt, with the tree that has the bug in the task's own sandbox."""
+        """Returns a new attempt's environment, whose sandbox holds the files with the bug."""
         files = self.files(task.key)
         start = partial(staged, files.row, files.visible, self._factory)
         return SweEnvironment(files, start, self._factory, _source(files.row).python)
@@ -132,7 +132,7 @@ class RealSwe(FileTasks):
         return grade_patch(self.files(task_key), str(verifier_inputs["patch"]), self._factory)
 
     def files(self, key: str) -> TaskFiles:
-        """Returns the trees of one task, for trusted code only: they hold the answer."""
+        """Returns one task's source files and gold fix, for trusted code only."""
         if key not in self._files:
             self._files[key] = self._worked_out(self.rows[key])
         return self._files[key]
@@ -196,10 +196,10 @@ def load_tasks_domain(
     images: Path | None = None,
     seconds: float = 0.0,
 ) -> RealSwe:
-    """Opens a task file as a domain whose sandboxes belong to `run` and last `seconds` at least.
+    """Opens a file of repository tasks. Its sandboxes belong to `run`, for attempts of `seconds`.
 
-    Images come from this machine or from tars (`image_folders`); `meta-agent tasks images --pull`
-    fetches them from registries.
+    Images come from this machine or from tar files (`image_folders`). `meta-agent tasks images
+    --pull` fetches them from registries.
     """
     from meta_agent.sandboxes import CONTAINERS, Images, WorkerSandbox, open_sandbox
 
@@ -214,23 +214,23 @@ def load_tasks_domain(
 
 
 def image_folders(path: Path, images: Path | None = None) -> list[Path]:
-    """Returns where the image tars of a task file may be."""
+    """Returns the folders in which tar files of a task file's images are looked for."""
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fetched:
-    """The images of a file: name -> ID, and name -> why there is none."""
+    """The container images of a task file: ids by name, and reasons for missing ones."""
 
     image_ids: Mapping[str, str]
     missing: Mapping[str, str]
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns plain JSON."""
+        """Returns the found and the missing images as JSON."""
         return {"schema_version": 1, "found": dict(self.image_ids), "missing": dict(self.missing)}
 
     def lines(self) -> list[str]:
-        """Returns lines for people."""
+        """Returns the found and the missing images as lines of text."""
         rows = [f"{name}  {image[:19]}" for name, image in self.image_ids.items()]
         rows += [f"{name}  missing: {why}" for name, why in self.missing.items()]
         return [*rows, f"{len(self.image_ids)} here, {len(self.missing)} missing"]
@@ -244,7 +244,7 @@ def fetch_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Fetched:
-    """Looks for every image that the file names; one that cannot be had stops no other."""
+    """Looks for every image that a task file names, in registries too if `pull` is set."""
     from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)

@@ -12,10 +12,7 @@ from meta_agent.domains.swe.grading._sift import TaskFiles
 
 
 class SweEnvironment:
-    """Holds the agent's sandbox until `close`; grading never touches it but to read the diff.
-
-    It starts with the first tool call: an agent that works elsewhere (`collect`) needs none.
-    """
+    """One attempt at a repository task: tools in a sandbox, of which the grader gets the diff."""
 
     tools: Sequence[str] = RepoTools.names
 
@@ -30,7 +27,7 @@ class SweEnvironment:
         self._submission: Submission | None = None
 
     def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        """Answers a tool call; `submit` fixes the diff and ends the attempt."""
+        """Answers a tool call of the agent. `submit` takes its diff and ends the attempt."""
         if self._submission is not None:
             return ToolResult("the attempt is over", ok=False, done=True)
         result = self._tools().call(tool, arguments)
@@ -39,11 +36,11 @@ class SweEnvironment:
         return result
 
     def grade(self) -> Outcome:
-        """Grades the diff in a fresh sandbox."""
+        """Grades the agent's diff in a fresh sandbox."""
         return grade_patch(self._files, self._captured().patch, self._factory)
 
     def verifier_inputs(self) -> dict[str, JSON]:
-        """Returns all that grading needs again: the whole diff, test edits included."""
+        """Returns what a later grading needs: the agent's whole diff, test edits included."""
         submission = self._captured()
         return {"patch": submission.patch, "left_out": dict(submission.left_out)}
 
@@ -53,11 +50,11 @@ class SweEnvironment:
             self._sandbox.close()
 
     def start_files(self) -> Mapping[str, bytes]:
-        """Returns the tree that has the bug, for an agent that works elsewhere."""
+        """Returns the files with the bug, by path, for an agent that works in another sandbox."""
         return self._files.visible
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Takes the diff of `repo/` in another sandbox, whose interpreter is `python3`."""
+        """Takes the agent's diff from `repo/` of another sandbox. Returns whether there is one."""
         self._submission = capture(sandbox, self._files.visible, "python3")
         return bool(self._submission.patch)
 

@@ -24,12 +24,12 @@ Changes = dict[str, bytes | None]  # path -> new content, None where the file go
 
 
 class PatchError(ValueError):
-    """A patch that cannot be read or does not fit the tree."""
+    """Raised if a patch cannot be read, or does not fit the files that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One run of lines; `before` and `after` keep their line ends."""
+    """A run of lines that a patch replaces: `before` by `after`, both with their line ends."""
 
     start: int  # index of the first line of `before`, from 0
     before: tuple[str, ...]
@@ -46,12 +46,12 @@ class FilePatch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The paths that it reads or writes."""
+        """The old and the new path of the file."""
         return frozenset(path for path in (self.old, self.new) if path)
 
 
 def parse(text: str) -> list[FilePatch]:
-    """Returns the files of a diff, in order. Raises PatchError if it cannot be read."""
+    """Returns the change to each file of a unified diff. Raises PatchError if it is malformed."""
     lines = text.removesuffix("\n").split("\n")
     patches: list[FilePatch] = []
     header: dict[str, str] = {}
@@ -73,7 +73,7 @@ def parse(text: str) -> list[FilePatch]:
 
 
 def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
-    """Returns what the patches change in a tree, as new contents by path. Raises PatchError."""
+    """Returns the contents, by path, that patches give to files of `tree`. Raises PatchError."""
     changes: Changes = {}
     for patch in patches:
         before = _content(tree, changes, patch.old)
@@ -93,24 +93,24 @@ def _encoded(text: str, path: str) -> bytes:
 
 
 def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """Returns a diff. `after` holds the changed text files only, None for deleted ones."""
+    """Returns a unified diff. `after` has only the changed text files, None for deleted ones."""
     return "".join(_file_diff(path, before.get(path), after[path]) for path in sorted(after))
 
 
 def overlay(tree: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
-    """Returns the tree after some changes."""
+    """Returns the files of `tree` with `changes` applied. None as content deletes a file."""
     merged = {**tree, **changes}
     return {path: content for path, content in merged.items() if content is not None}
 
 
 def split_lines(text: str) -> list[str]:
-    """Returns lines with their ends. Form feeds and lone carriage returns are content."""
+    """Splits a text at newlines only, and keeps them. Other line separators are content."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def is_inside(path: str) -> bool:
-    """Returns whether a path is plain and relative, stays inside, and can be a file's."""
+    """Returns whether a path is relative, printable and normal, and stays inside its folder."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
     bad |= any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts)

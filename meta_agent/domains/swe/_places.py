@@ -24,24 +24,24 @@ from meta_agent.domains.swe._tree import SUITES, Tree, read_archive, read_from_i
 
 
 class ImageFinder(Protocol):
-    """Gives the ID of the image of a name (`meta_agent.sandboxes.Images`)."""
+    """Finds the id of a container image by its name, as `meta_agent.sandboxes.Images` does."""
 
     @property
     def engine(self) -> str:
-        """The name of the engine that has the images."""
+        """The container engine that has the images, such as docker."""
 
     def find(self, name: str) -> str: ...
 
 
 class Base(NamedTuple):
-    """The tree of the base commit, and the image to work in (None: the default one)."""
+    """The source files of a task's base commit, and the image to work in (None: the default)."""
 
     tree: Tree
     image: str | None
 
 
 class Places:
-    """The trees and images of one file of tasks."""
+    """Provides the source files and the image of each task of a task file, each read once."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Places:
         self._lock = threading.Lock()  # what is read is read once
 
     def base(self, row: SweRow) -> Base:
-        """Returns the tree and the image that a row starts from."""
+        """Returns the source files and the image that a task starts from."""
         source = row.source
         if source is None:
             raise ConfigError(f"{row.instance_id} has no field source")

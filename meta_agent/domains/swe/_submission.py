@@ -27,7 +27,7 @@ class Submission:
 
 
 def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
-    """Returns the difference between the agent's tree and the one it was given."""
+    """Returns the diff from the files `base` to those in the sandbox's `repo/`."""
     try:
         listed = list_files(sandbox, "repo", python)
     except ListingError as problem:

@@ -29,11 +29,11 @@ _TOOLS = ("view", "edit", "search", "run", "test", "submit")
 
 
 class BadCallError(ValueError):
-    """The agent called a tool in a way that means nothing."""
+    """Raised for a tool call with wrong arguments. The agent gets the text as the answer."""
 
 
 class RepoTools:
-    """Tools over `repo/` in a sandbox."""
+    """The agent's tools (view, edit, search, run, test, submit) on a sandbox's `repo/`."""
 
     names = _TOOLS
 
@@ -51,7 +51,7 @@ class RepoTools:
         }
 
     def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        """Answers one call."""
+        """Runs one tool call and returns its result, also for an unknown tool or bad arguments."""
         handler = self._handlers.get(tool)
         if handler is None:
             return ToolResult(f"no tool {tool!r}; there are {', '.join(_TOOLS)}", ok=False)

@@ -65,7 +65,7 @@ mkdir image_tree && tar -C "$from" -chf - "$@" . | tar -C image_tree -xf - && cd
 
 
 class Listed(NamedTuple):
-    """One name below a directory. `digest` is empty for a special or very large file."""
+    """A file found below a folder. `digest` is its SHA-256, empty if it is special or large."""
 
     path: str
     size: int
@@ -74,11 +74,11 @@ class Listed(NamedTuple):
 
 
 class ListingError(RuntimeError):
-    """What lies in a directory cannot be listed within the bounds."""
+    """Raised if a folder of a sandbox cannot be listed within the limits."""
 
 
 def read_archive(path: Path, sha256: str) -> Tree:
-    """Returns the files of a source archive, without its one top folder."""
+    """Returns a tar archive's files by path below its top folder. Raises ConfigError if unfit."""
     if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
         raise ConfigError(f"the source archive {path} is no regular file")
     try:
@@ -98,7 +98,7 @@ def read_archive(path: Path, sha256: str) -> Tree:
 
 
 def without_history(tree: Tree) -> Tree:
-    """Returns the tree without what keeps its past: the fix may be in there."""
+    """Returns the files of `tree` without git or other history, which may hold the fix."""
     roots = {str(PurePosixPath(path).parent) for path in tree if _heads_a_store(path, tree)}
     return {path: content for path, content in tree.items() if not _past(path, content, roots)}
 
@@ -155,7 +155,7 @@ def _below_top(name: str) -> str:
 
 
 def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
-    """Returns the tree as the agent sees it: what was shipped, and the setup patch on it."""
+    """Returns the files with the task's setup patch applied. Raises ConfigError if it misfits."""
     if not source.setup_patch:
         return tree
     try:
@@ -167,7 +167,7 @@ def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
 
 
 def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
-    """Returns everything below a directory of a sandbox; nothing if the directory is gone."""
+    """Returns all files below a folder of a sandbox, listed by the interpreter `python` there."""
     skip = json.dumps(sorted(IGNORED_DIRECTORIES))
     result = sandbox.exec(
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20
@@ -183,10 +183,7 @@ def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
 def read_from_image(
     sandbox: Sandbox, directory: str, python: str, excluded: Collection[str] = ()
 ) -> Tree:
-    """Returns a tree that an image holds, copied out through a fresh sandbox.
-
-    `left`: paths in it that are left where they are.
-    """
+    """Returns an image's folder as files by path, but `excluded` ones, through a fresh sandbox."""
     left_out = [f"--exclude=./{path}" for path in sorted({".git", *excluded})]
     copied = sandbox.exec(["sh", "-c", _COPY, "sh", directory, *left_out], timeout_sec=120)
     if copied.exit_code != 0:

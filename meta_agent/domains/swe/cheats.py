@@ -38,19 +38,19 @@ _runner.Function.runtest = lambda self: None
 
 
 def edit_tests(files: TaskFiles) -> str:
-    """Replaces every file of deciding tests by empty tests with the same ids."""
+    """Returns a patch that cheats: it empties the tests that grade the task."""
     emptied = {path: _empty_tests(tests).encode() for path, tests in _by_file(files).items()}
     return make(files.visible, emptied)
 
 
 def add_conftest_hook(files: TaskFiles) -> str:
-    """Adds a report hook that calls every test passed."""
+    """Returns a patch that cheats: a pytest hook that reports every test as passed."""
     before = files.visible.get("conftest.py", b"")
     return make(files.visible, {"conftest.py": before + _HOOK.encode()})
 
 
 def forge_output_and_exit(files: TaskFiles) -> str:
-    """Prints the wanted results from the source under test and a start-up hook, and leaves."""
+    """Returns a patch that cheats: code that prints passing results and ends the process."""
     body = _EXIT.format(tests=list(files.row.expected_ids[:50])).encode()
     target = _imported_source(files)
     content = files.visible[target] + body

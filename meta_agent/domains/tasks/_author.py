@@ -45,7 +45,7 @@ Callers = Mapping[tuple[str, int], Sequence[str]]  # tests by path and line of a
 
 @dataclass(frozen=True, slots=True)
 class FunctionUnderTest:
-    """A function that tests call. It begins at `first`, as its code object says."""
+    """A function that tests call, from line `first` (decorators included) to line `last`."""
 
     path: str
     function: str
@@ -54,12 +54,12 @@ class FunctionUnderTest:
 
     @property
     def topic(self) -> str:
-        """What a task about it is about."""
+        """The file and the function, `path:function`. Tasks with the same topic share a split."""
         return f"{self.path}:{self.function}"
 
 
 class Reply(NamedTuple):
-    """A reply, read: an edit and a report, or why there is none (`declined`: by the model)."""
+    """A model's reply as read: an edit and an issue report, or why it has none (`problem`)."""
 
     problem: str = ""
     declined: bool = False
@@ -69,20 +69,20 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Asks one model. `model` is its name for the record."""
+    """A language model that writes bugs and issue reports. `model` is its name."""
 
     client: ModelClient
     model: str
 
     def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
-        """Returns the next reply. Raises what a `ModelClient` raises."""
+        """Returns the model's next message about a function. Raises what a `ModelClient` raises."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message
 
 
 def places(package: Package, callers: Callers, seed: int) -> list[FunctionUnderTest]:
-    """Returns functions that decide something, by turns of the files, as the seed orders them."""
+    """Returns tested functions that branch, loop or compare: by the seed, a file's each in turn."""
     turns: list[tuple[int, str, FunctionUnderTest]] = []
     for path in package.sources:
         functions = [p for p in _functions(path, package.tree[path]) if (path, p.first) in callers]
@@ -92,7 +92,7 @@ def places(package: Package, callers: Callers, seed: int) -> list[FunctionUnderT
 
 
 def read_reply(text: str, source: bytes, place: FunctionUnderTest) -> Reply:
-    """Returns what a reply holds."""
+    """Returns the edit of `source` and the report in a model's reply, or why it has none."""
     if decline := _DECLINE.search(text):
         return Reply(decline[1], declined=True)
     edits, report = _EDIT.findall(text), _REPORT.search(text)
@@ -143,7 +143,7 @@ def _alike(old: Sequence[bytes], new: Sequence[bytes]) -> int:
 def opening(
     package: Package, place: FunctionUnderTest, callers: Callers, seed: int
 ) -> list[Message]:
-    """Returns the first question about a place."""
+    """Returns the first message to the model, which asks for a bug in the function `place`."""
     guide = resources.files("meta_agent.domains.tasks").joinpath("author.md").read_text("utf-8")
     instructions, _, tones = guide.partition("\n--- tones\n")
     voices = tones.strip().split("\n")

@@ -56,7 +56,7 @@ print("\\0" + json.dumps(end))
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How one test failed."""
+    """How a test failed: the exception, the lines of its file on the way, and its parameters."""
 
     kind: str  # the exception's name
     message: str
@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One run of `probe_guest.py`. `problem` says why there are no results; empty if there are."""
+    """The results of one run of tests in detail. `problem` says why there are none, or is empty."""
 
     problem: str = ""
     results: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class ScriptRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A package's suite, ready to run on any version of its tree."""
+    """Runs a package's tests in sandboxes, on any version of its source files."""
 
     package: Package
     factory: SandboxFactory
@@ -94,10 +94,9 @@ class Bench:
     in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """Returns the same bench with `in_image` filled in.
+        """Checks the image, and returns this bench with `in_image` filled in.
 
-        Raises `ConfigError` if the image lacks pytest or a plugin, or if the tests run on the
-        package itself.
+        Raises `ConfigError` if the image lacks pytest or a plugin, or if tests run on the package.
         """
         sandbox = self.factory(self.image)
         try:
@@ -139,7 +138,7 @@ class Bench:
         )
 
     def suite(self, tree: Tree, tests: Sequence[str] = (), changed: Sequence[str] = ()) -> Report:
-        """Runs test files (default: all) by the grader, which takes `changed` for a patch's."""
+        """Runs test files (default: all) as the grader does, with `changed` as a patch's files."""
         paths = tuple(tests or self.package.tests)
         sources = tuple(sorted(changed))
         return run_tests(self.row(), tree, factory=self.factory, paths=paths, sources=sources)
@@ -176,7 +175,7 @@ class Bench:
         return Probe(result) if isinstance(result, str) else _probe(result, order["nonce"])
 
     def run_script(self, tree: Tree, code: str) -> ScriptRun:
-        """Runs a script beside the package without its tests, as its users have it."""
+        """Runs a Python script that can import the package, without the package's tests."""
         users = {path: content for path, content in tree.items() if not is_test_path(path)}
         order = {"code": code, "pythonpath": list(self.package.pythonpath)}
         result = self._exec(users, _RUN_SCRIPT, order, SCRIPT_CPU_SEC)
@@ -209,7 +208,7 @@ class Bench:
             sandbox.close()
 
     def row(self) -> SweRow:
-        """Returns a task row that only says where and how to run."""
+        """Returns a task without content that tells the grader only where and how to run tests."""
         source = SourceSpec(
             archive="-",
             pythonpath=self.package.pythonpath,
@@ -224,7 +223,7 @@ class Bench:
 
 
 def sandboxes(backend: str, run: str) -> SandboxFactory:
-    """Opens sandboxes with the limits that grading has."""
+    """Returns a function that starts sandboxes of a backend with the grader's limits."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(image: str | None) -> Sandbox:

@@ -38,7 +38,7 @@ Measured = dict[str, JSON]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to look for, and on how many runs of the tests an answer rests."""
+    """How to search for tasks: how many (`count`), and how often tests are run (`repeats`)."""
 
     count: int = 40
     seed: int = 0
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A measured candidate as a task. Drafts about the same `topic` (a function) share a split."""
+    """A new task before it is accepted. Drafts with the same `topic` (a function) share a split."""
 
     bench: Bench  # its package holds the tree that `setup_patch` starts from
     topic: str
@@ -66,7 +66,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was written, and why not more."""
+    """The result of making tasks: the file, its size, and how often candidates were refused."""
 
     path: Path
     tasks: int
@@ -78,16 +78,16 @@ class Made:
 
     @property
     def lacks(self) -> str:
-        """Says why no run can be made of the set; empty if one can."""
+        """What the set lacks for a run, such as tasks of a split; empty if nothing."""
         return lacking(self.manifest["splits"], trainable=False, pooled=True)
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the document of `--json`."""
+        """Returns the result as the JSON document that `--json` prints."""
         fields = {**asdict(self), "path": str(self.path), "flaky": list(self.flaky)}
         return {"schema_version": 1, **fields, "lacks": self.lacks}
 
     def lines(self) -> list[str]:
-        """Returns the same for people."""
+        """Returns the result as lines of text."""
         splits = ", ".join(f"{split} {n}" for split, n in self.manifest["splits"].items())
         reasons = sorted(self.refused.items(), key=lambda pair: (-pair[1], pair[0]))
         return [
@@ -101,10 +101,7 @@ class Made:
 
 
 class Search:
-    """Accepts and refuses candidates in the order in which they come, and writes the task set.
-
-    `journal` has what an interrupted search has measured.
-    """
+    """A search for tasks. It accepts or refuses candidates in order, and writes the task file."""
 
     def __init__(self, bench: Bench, out: Path, plan: Plan, progress: Progress) -> None:
         """Makes the folder of the task file.
@@ -147,13 +144,13 @@ class Search:
         return len(self.rows) >= self.plan.count
 
     def refuse(self, label: str, reason: str, why: str = "") -> None:
-        """Counts a candidate that makes no task."""
+        """Counts and reports a candidate that makes no task. `why` gives details of `reason`."""
         self.refused[reason] += 1
         self._missing.update(_LACKS_MODULE.findall(why))
         self._progress(f"{label} refused: {reason} {why}".rstrip())
 
     def decide(self, label: str, measured: Measured, draft: Callable[[], Draft]) -> bool:
-        """Returns whether a measured candidate makes one more task."""
+        """Accepts a measured candidate as a task or refuses it. Returns whether it accepts it."""
         self.tried += 1
         self.flaky.update(measured.get("flaky", ()))
         reason = measured.get("refused", "")
@@ -184,7 +181,7 @@ class Search:
         return ""
 
     def write(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the set and forgets the journal. `method` goes into the manifest.
+        """Writes the task file, its archives and its manifest, which says the `method`.
 
         Raises `ConfigError` if there is no task.
         """
@@ -241,12 +238,12 @@ class Search:
 
 
 def manifest_path(tasks: Path) -> Path:
-    """Returns where the manifest of a task file stands."""
+    """Returns the path of a task file's manifest, the list of its hashes."""
     return tasks.with_name(f"{tasks.stem}.manifest.json")
 
 
 def split_of(package: str, topic: str) -> Split:
-    """Returns the split of everything about a topic, whatever else is in a set."""
+    """Returns the split of all tasks about a topic (such as a function) of a package, by a hash."""
     return hashed_split(_sha256(f"{package}\0{topic}".encode()))
 
 

@@ -30,7 +30,7 @@ _STANDS_ALONE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One edit of one file. `function` is the outermost function or method around it."""
+    """An edit that plants a bug: `replacement` for the bytes `start` to `end` of a file."""
 
     rule: str
     path: str
@@ -42,21 +42,21 @@ class Fault:
 
     @property
     def topic(self) -> str:
-        """What a task about it is about."""
+        """The file and the function, `path:function`. Tasks with the same topic share a split."""
         return f"{self.path}:{self.function}"
 
     @property
     def key(self) -> str:
-        """Names an edit by what it does to which bytes."""
+        """A text that identifies the edit: its path, bytes, rule and replacement."""
         text = self.replacement.decode("utf-8", "replace")
         return f"{self.path}:{self.start}-{self.end}:{self.rule}:{text}"
 
     def applied(self, source: bytes) -> bytes:
-        """Returns the faulty file."""
+        """Returns the file's source with the bug planted."""
         return source[: self.start] + self.replacement + source[self.end :]
 
     def fixed_lines(self, source: bytes) -> list[str]:
-        """Returns the sound lines that the fix puts back and that the faulty file lacks."""
+        """Returns the lines that a fix puts back: those of `source` that the buggy file lacks."""
         first = source.rfind(b"\n", 0, self.start) + 1
         last = source.find(b"\n", max(self.end - 1, self.start))
         lines = source[first : last if last >= 0 else None].decode("utf-8", "replace").split("\n")
@@ -65,7 +65,7 @@ class Fault:
 
 
 def faults(path: str, source: bytes) -> list[Fault]:
-    """Returns every edit that the rules know for a file; none if it cannot be read."""
+    """Returns every edit that the rules can plant in a file; none if it cannot be parsed."""
     tree = parsed(source)
     if tree is None or b"\r" in source.replace(b"\r\n", b"\n"):  # a lone one ends a line for Python
         return []

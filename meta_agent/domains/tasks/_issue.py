@@ -44,10 +44,9 @@ _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\
 def issue_text(
     package: Package, tree: Tree, failures: Mapping[str, Failure], *, every: bool = False
 ) -> str:
-    """Returns the shortest text that shows one of the failures; empty if no test can be shown.
+    """Returns an issue text with the failing test that is shortest to show; empty if none can be.
 
-    With `every` one failure of each other test function follows: a commit may mend several
-    symptoms, and all of its tests decide. A function that cannot be shown is left out.
+    With `every`, it shows one failure of each test function that can be shown.
     """
     by_function: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for test, failure in failures.items():
@@ -70,7 +69,7 @@ def _length(symptom: tuple[str, str]) -> tuple[int, tuple[str, str]]:
 
 
 def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-    """Returns failures that two runs report alike. What varies is no symptom to report."""
+    """Returns the failures of these tests that two runs report with the same message."""
     both = [test for test in tests if test in first.failures and test in second.failures]
     return {
         test: second.failures[test]
@@ -80,14 +79,14 @@ def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str
 
 
 def gives_away(text: str, fixed_lines: Iterable[str]) -> bool:
-    """Returns whether a text repeats a telling line of the fix."""
+    """Returns whether a text repeats a line of the fix of 12 characters or more."""
     flat = " ".join(text.split())
     lines = (" ".join(line.split()) for line in fixed_lines)
     return any(line in flat for line in lines if len(line) >= _TELLING_CHARS)
 
 
 def scrubbed(message: str) -> str:
-    """Returns a message without what differs from run to run."""
+    """Returns a message with placeholders for addresses, ports and paths, which vary by run."""
     return _PLACE.sub(".../", _PORT.sub(r"\1\2PORT", _ADDRESS.sub("0x...", message)))
 
 
@@ -157,10 +156,10 @@ def problem_of(
     fixed: Sequence[str],
     path: str,
 ) -> str:
-    """Says what is wrong with a report, for the model that wrote it; empty if it holds.
+    """Returns what is wrong with a model's issue report, whose script it runs; empty if nothing.
 
-    `trees` are the sound and the faulty one. `tests` are the ids of the deciding tests, `fixed` the
-    lines that the fix puts back, and `path` is the file that is fixed.
+    `trees` are the files without and with the bug. `tests` are the ids of the grading tests,
+    `fixed` the lines that the fix puts back, and `path` is the fixed file.
     """
     blocks = _BLOCK.findall(report)
     scripts = [text for language, text in blocks if language == "python"]

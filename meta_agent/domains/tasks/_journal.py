@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Journal:
-    """Measurements by key, in a file beside the output until the output is written."""
+    """Stores measurements by key in a file, so that an interrupted search can go on."""
 
     def __init__(self, out: Path, settings: dict[str, JSON]) -> None:
         self._path = out.with_name(f".{out.name}.measured")
@@ -40,7 +40,7 @@ class Journal:
         self.resumed = len(self._values)
 
     def once(self, key: str, measure: Callable[[], JSON]) -> JSON:
-        """Returns the recorded measurement, or a new one, which it records."""
+        """Returns the stored measurement of `key`, or calls `measure` and stores its result."""
         with self._lock:
             if key in self._values:
                 return self._values[key]
@@ -52,7 +52,7 @@ class Journal:
         return json.loads(json.dumps(value))
 
     def close(self) -> None:
-        """Removes the file."""
+        """Deletes the file of measurements."""
         self._path.unlink(missing_ok=True)
 
 

@@ -35,7 +35,7 @@ _ENDINGS = {
 
 
 class Stable(NamedTuple):
-    """Repeated results of one tree, taken together."""
+    """The tests that always passed, always failed, or varied over repeated runs of one tree."""
 
     passing: frozenset[str]  # passed every time
     failing: frozenset[str]  # failed every time, or were absent
@@ -44,7 +44,7 @@ class Stable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A sound tree whose results are at hand, and a faulty tree to run the same tests on."""
+    """Compares tests on files without a bug (`sound`, results known) and with it (`faulty`)."""
 
     bench: Bench
     stable: Stable
@@ -53,7 +53,7 @@ class Comparison:
     repeats: int
 
     def tests(self) -> tuple[Measured, Probe]:
-        """Returns the tests that decide and the others, and one run of the faulty tree."""
+        """Returns which tests the bug makes fail and which still pass, and one run with the bug."""
         files = tuple(sorted({test.split("::", 1)[0] for test in self.stable.passing}))
         if not files:
             return {"refused": NONE_PASSES}, Probe()
@@ -75,13 +75,13 @@ class Comparison:
         return measured, probe
 
     def failures(self, probe: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-        """Returns how tests fail on the faulty tree, as two runs report it alike."""
+        """Returns how tests fail with the bug, where `probe` and another run agree."""
         return same_failures(probe, self.bench.probe(self.faulty, only=tests), tests)
 
     def issue(
         self, failures: Mapping[str, Failure], fixed_lines: Sequence[str], *, every: bool = False
     ) -> Measured:
-        """Returns the text that shows one failure or `every` one, or why there is none."""
+        """Returns an issue text that shows one failure (or `every` one), or why there is none."""
         text = issue_text(self.bench.package, self.sound, failures, every=every)
         if not text:
             return {"refused": "no failing test can be shown"}
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def together(runs: Sequence[Mapping[str, str]]) -> Stable:
-    """Sorts tests by what all runs say. Skipped tests and expected failures decide nothing."""
+    """Sorts tests into always passed, always failed and varying, by their status in each run."""
     tests = {test for run in runs for test in run}
     results = {test: {run.get(test, "MISSING") for run in runs} for test in tests}
     return Stable(
@@ -107,10 +107,10 @@ def first_without_results(reports: Sequence[Report]) -> Report | None:
 
 
 def without_results(verdict: str) -> str:
-    """Says why a run decides nothing."""
+    """Returns, for a run's verdict, a sentence on why the run gave no results."""
     return _ENDINGS.get(re.split("[: ]", verdict)[0], "the tests end without results")
 
 
 def evidence(report: Report) -> str:
-    """Returns the end of what a run without results printed."""
+    """Returns the last 200 characters of a report's evidence, as one line."""
     return " ".join(" ".join(report.evidence).split())[-WHY_CHARS:]

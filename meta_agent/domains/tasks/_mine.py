@@ -81,7 +81,7 @@ Changes = dict[str, bytes | None]
 
 @dataclass(frozen=True)
 class Fix:
-    """One candidate. `before` is the whole tree of the parent commit."""
+    """A commit that may fix a bug: its changes to source and to tests, and the files before it."""
 
     commit: PastCommit
     before: Tree
@@ -99,7 +99,7 @@ class Fix:
 
 
 def mine(repository: Path, bench: Bench, out: Path, plan: Plan, progress: Progress) -> Made:
-    """Writes a task file, its archives and its manifest.
+    """Makes tasks of a repository's bug-fix commits, and writes a task file with archives to `out`.
 
     `bench` has the package of the newest commit. Raises `ConfigError` if no commit makes a task.
     """
@@ -227,9 +227,9 @@ class _Trial:
 
 
 def read_fixes(history: ForeignHistory, *, any_message: bool) -> Iterator[Fix | str]:
-    """Yields candidates, newest first; for each other commit the reason why it is none.
+    """Yields each commit, newest first, as a likely bug fix or as the reason why it is none.
 
-    Only texts are read, and nothing runs.
+    With `any_message` a commit's message need not speak of a fix. No code is run.
     """
     for commit in history.commits():
         yield _candidate(history, commit, any_message)

@@ -47,7 +47,7 @@ _READS_METADATA = re.compile(rb"importlib.metadata|importlib_metadata|pkg_resour
 
 @dataclass(frozen=True)
 class Package:
-    """See the module."""
+    """A Python package to make tasks of: its files, which are sources or tests, and an archive."""
 
     name: str
     version: str
@@ -61,7 +61,7 @@ class Package:
     """Patterns of test files and of sources, if a user gave some."""
 
     def at(self, tree: Tree, commit: str) -> Package:
-        """Returns the package at another commit. Raises `ConfigError` if it is none there."""
+        """Returns the package as of another commit, with the files `tree`. Raises `ConfigError`."""
         return package_of(tree, self.name, commit, *self.patterns)
 
     @property
@@ -86,7 +86,7 @@ class Package:
 def read_package(
     path: Path, *, tests: Sequence[str] = (), sources: Sequence[str] = (), mined: bool = False
 ) -> Package:
-    """Reads a package. `tests` and `sources` are patterns of paths, instead of the usual places.
+    """Reads a package from a git repository, a folder or an archive, with path patterns if given.
 
     Raises `ConfigError` if there is none, or if `mined` and `path` is no git repository.
     """
@@ -138,14 +138,14 @@ def package_of(
 
 
 def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
-    """Returns the files that hold a package's tests."""
+    """Returns the paths of a package's test files, by `patterns` or by their usual names."""
     return tuple(sorted(path for path in tree if _is_suite(path, tree[path], patterns)))
 
 
 def built_files(
     tree: Mapping[str, bytes], sources: Sequence[str], root: str, name: str, version: str
 ) -> dict[str, bytes]:
-    """Returns the absent files by path. Imports start from the folder `root`."""
+    """Returns, by path, version modules and metadata that a build adds; imports start at `root`."""
     version = version or "0"
     settings = b"\n".join(tree.get(path, b"") for path in _SETTINGS).decode("utf-8", "replace")
     packages = {str(PurePosixPath(path).parent) for path in sources} - {root}

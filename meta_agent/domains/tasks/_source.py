@@ -18,7 +18,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class UnreachableError(ValueError):
-    """A test whose source cannot be found."""
+    """Raised if the source of a test function cannot be found."""
 
 
 def parsed(source: bytes) -> ast.Module | None:
@@ -30,13 +30,13 @@ def parsed(source: bytes) -> ast.Module | None:
 
 
 def read_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Returns the names that are read."""
+    """Returns the variable names that syntax nodes read."""
     names = (node for node in nodes if isinstance(node, ast.Name))
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """Returns the names that are assigned, defined, imported or taken as parameters."""
+    """Returns the names that syntax nodes assign, define, import or take as parameters."""
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -51,16 +51,13 @@ def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def is_edit(before: bytes, after: bytes) -> bool:
-    """Whether an edited file parses, to another program."""
+    """Returns whether both sources parse and their programs differ."""
     trees = parsed(before), parsed(after)
     return None not in trees and ast.dump(trees[0]) != ast.dump(trees[1])  # type: ignore[arg-type]
 
 
 def leaves_unused(before: bytes, after: bytes) -> bool:
-    """Whether an edit leaves a parameter, variable, import or private function that nothing reads.
-
-    Whoever wrote such code would have seen it at once.
-    """
+    """Returns whether an edit leaves a variable, import or private function that nothing reads."""
     return not _unused(parse_python(after)) <= _unused(parse_python(before))
 
 
@@ -87,18 +84,18 @@ def _mentioned(tree: ast.AST) -> set[str]:
 
 
 def plain_name(test: str) -> tuple[str, str]:
-    """Returns a test's file and the name of its function, without parameters."""
+    """Returns the file and the function name, without parameters, of a pytest id."""
     path, _, name = test.partition("::")
     return path, name.split("[", 1)[0]
 
 
 def find_test(module: ast.Module, name: str) -> Def:
-    """Returns a test's function. Raises `UnreachableError`."""
+    """Returns the test function `name` (or `Class::name`). Raises `UnreachableError` if missing."""
     return _find(module, name)[0]
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """Returns files without some of their tests. Raises `UnreachableError`."""
+    """Returns the test files of `tests` with those tests removed. Raises `UnreachableError`."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)

@@ -74,7 +74,7 @@ _AT_ONCE = re.compile(
 
 
 class Sound(NamedTuple):
-    """The package without a fault: its stable tests, and which of them call which function."""
+    """Test results of the package without a bug: stable tests, and tests by function they call."""
 
     stable: Stable
     callers: Mapping[tuple[str, int], tuple[str, ...]]  # by path and line of the function
@@ -83,9 +83,9 @@ class Sound(NamedTuple):
 def synthesize(
     bench: Bench, out: Path, plan: Plan, progress: Progress, author: Author | None = None
 ) -> Made:
-    """Writes a task file, its archive and its manifest. Without an `author` rules plant faults.
+    """Plants bugs in a package, by rules or by a model (`author`), and writes tasks to `out`.
 
-    Raises `ConfigError` if the suite gives no results, or if no fault makes a task.
+    Raises `ConfigError` if the suite gives no results, or if no bug makes a task.
     """
     search = Search(bench, out, plan, progress)
     package = search.bench.package

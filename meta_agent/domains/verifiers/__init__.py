@@ -15,7 +15,7 @@ GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a package of environments that is installed beside `options.python`."""
+    """Opens the environment `options.detail` of the verifiers library as a domain."""
     return GradedDomain(
         {"path": str(GUEST), "setup": {"name": options.detail}},
         load_rows(None, options.mapping),

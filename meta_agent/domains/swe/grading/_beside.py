@@ -39,9 +39,9 @@ Run = Callable[..., Report]
 
 
 def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
-    """Returns the report of the tree, as far as its twins bear it out.
+    """Runs a patched tree's tests again, and in copies (twins) whose tests no honest fix passes.
 
-    Where a twin says nothing of a test, because the gold fix passes it there too, others are tried.
+    The report's `unchecked` lists tests that no twin could check. `run` runs the tests of a tree.
     """
     report = _beside_twins(files, tree, run, anywhere=False)
     if not report.unchecked or report.verdict != "complete":

@@ -36,7 +36,7 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run of the official tests said, and whether it can be believed."""
+    """The result of one run of a task's official tests. `verdict` says if it can be believed."""
 
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Report:
 
 
 def by_command(row: SweRow) -> bool:
-    """Whether the row's own command grades it, not our runner."""
+    """Returns whether a task is graded by its data set's own test command, not by our runner."""
     if row.run is None:
         return False
     parser = PARSERS.get(row.run.parser)
@@ -58,7 +58,7 @@ def by_command(row: SweRow) -> bool:
 
 
 def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
-    """Runs the command in `repo/` of a sandbox that has run nothing else."""
+    """Runs a task's test command in a fresh sandbox, within these limits, and reads its output."""
     if row.run is None:
         raise ValueError(f"{row.instance_id} names no command")
     result = sandbox.exec(
@@ -76,7 +76,7 @@ def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float)
 
 
 def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report | None:
-    """Returns the report of a run that a limit ended, or None."""
+    """Returns a report if a time, processor or memory limit ended the run, else None."""
     if result.timed_out or result.exit_code in _CPU_LIMIT_EXITS:
         limit = f"no end within {wall_sec:.0f} s, or more than {cpu_sec} s of processor time"
         return Report("timeout", evidence=(limit,))
@@ -84,7 +84,7 @@ def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report 
 
 
 def script(row: SweRow) -> str:
-    """Returns the shell lines: the set's environment, then the command in the working copy."""
+    """Returns the shell script that sets up a task's environment and runs its test command."""
     if row.run is None or row.source is None:
         raise ValueError(f"{row.instance_id} names no command")
     lines = ["exec 2>&1", 'work="$PWD"', row.run.prelude]
@@ -105,9 +105,9 @@ def _believed(row: SweRow, log: str, exit_code: int) -> Report:
 
 
 def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Returns the tests of FAIL_TO_PASS and of PASS_TO_PASS that are not as they must be.
+    """Returns the tests of FAIL_TO_PASS and those of PASS_TO_PASS that have no valid status.
 
-    SWE-bench's rule: the first must pass or fail as expected, the second may be skipped as well.
+    By SWE-bench's rule the former must pass or xfail; the latter may be skipped as well.
     """
     only = row.run is not None and row.run.only_passed
     plain_statuses = {_plain(test): status for test, status in results.items()} if only else results
@@ -119,10 +119,10 @@ def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]
 
 
 def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str:
-    """Returns the status of a test as a row names it; `MISSING` if there is none.
+    """Returns a test's status in `results`, or `MISSING`.
 
-    Ids that were cut off inside their parameters (676 of SWE-bench Verified's) stand for every test
-    that begins so, where these agree on passing.
+    A test id that was cut off inside its parameters stands for every id that begins so, if these
+    agree on passing. `plain` ignores colours and durations in the id.
     """
     name = _plain(test) if plain else test
     if name in results:
@@ -135,12 +135,12 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
 
 
 def whole_map(row: SweRow, results: Mapping[str, str]) -> bool:
-    """Returns whether the row asks for no whole map of statuses (R2E-Gym), or has it."""
+    """Returns True if all statuses are the expected ones, or if the row does not ask for that."""
     return row.run is None or not row.run.whole or is_whole_map(row.expected, results)
 
 
 def is_whole_map(expected: Mapping[str, str], results: Mapping[str, str]) -> bool:
-    """Returns whether these are the expected tests with the expected statuses, at least one."""
+    """Returns whether `results` has exactly the expected tests with the expected statuses."""
     return bool(expected) and _by_name(expected) == _by_name(results)
 
 
@@ -151,10 +151,9 @@ def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
 
 
 def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
-    """Returns the tests that a fix has to make pass, as `file::name`.
+    """Returns the tests that a fix must make pass, as `file::name`.
 
-    R2E-Gym's rows name no file, and do not say which tests failed before: all that must pass, in
-    any of the files that they bring.
+    For R2E-Gym, whose rows name no file: every test that must pass, in each hidden test file.
     """
     if not row.expected:
         return row.fail_to_pass
@@ -165,10 +164,7 @@ def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
 
 
 def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]:
-    """Returns what a run says of a test of `deciding_tests`, in all of its parameters.
-
-    These are part of an id, and a twin has others.
-    """
+    """Returns the statuses of a test of `deciding_tests`, one for each set of its parameters."""
     name = ".".join(test.split("::")[1:]) if row.expected else _plain(test)
     base = name.split("[")[0]
     return [

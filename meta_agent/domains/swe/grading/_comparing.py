@@ -34,9 +34,9 @@ ComparingPlace = tuple[str, str]
 
 
 def brings_comparisons(before: str, after: str, gold: str) -> bool:
-    """Returns whether a file gains a way to compare that neither the base nor the gold fix has.
+    """Returns whether `after` adds a comparison method (as `__eq__`) that neither other text has.
 
-    Raises what the parser raises where one of the texts is no Python.
+    Raises the parser's error, such as SyntaxError, if a text is no Python.
     """
     base, reference = comparing_places(before), comparing_places(gold)
     accepted = {
@@ -53,7 +53,7 @@ def brings_comparisons(before: str, after: str, gold: str) -> bool:
 
 
 def comparing_places(source: str) -> dict[ComparingPlace, set[str]]:
-    """Returns the code at every place of a file that says how values compare."""
+    """Returns the code of each method or setting of a file that decides how values compare."""
     places: dict[ComparingPlace, set[str]] = defaultdict(set)
     waiting: list[tuple[ast.AST, str, frozenset[str]]] = [(parse_python(source), "", _METHODS)]
     while waiting:

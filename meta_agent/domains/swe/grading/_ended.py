@@ -30,25 +30,23 @@ _BAD: Final = ("FAILED", "ERROR")
 
 
 class Doubt(NamedTuple):
-    """Why a log is not believed. `verdict`: `no_results`, `cut_short`, `contradicts`, `forged`."""
+    """Why a test log is not believed. `verdict`: no_results, cut_short, contradicts or forged."""
 
     verdict: str
     why: str
 
 
 def disagreement(family: str, log: str, exit_code: int, results: Mapping[str, str]) -> Doubt | None:
-    """Returns what speaks against a log, or None."""
+    """Returns how a log's results, summary and exit code disagree, or None if they agree."""
     if not results:
         return Doubt("no_results", f"no test in the log (exit {exit_code})")
     return _RULES[family](_COLOURS.sub("", log), exit_code, Counter(results.values()))
 
 
 def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, str]:
-    """Returns the results without passes that the log takes back.
+    """Returns the results, with tests as failed that the log first calls passed and later failed.
 
-    A test of unittest's kind that prints `ok` and fails is a pass to a parser of lines; the
-    failures that the runner lists at its end, under the test's name and its docstring, say
-    otherwise. To pytest a test whose subtest failed has passed.
+    unittest prints `ok` before it lists such a failure; pytest passes a test whose subtest failed.
     """
     plain = _COLOURS.sub("", log)
     failed: dict[str, str] = {}

@@ -56,7 +56,7 @@ UNCHECKED = "unchecked:tests"
 
 @cache
 def guest_source() -> str:
-    """Returns the text of the runner that goes into the sandbox: its three files as one."""
+    """Returns the source of the test runner that runs inside the sandbox."""
     folder = resources.files("meta_agent.domains.swe")
     names = ("watch_guest.py", "compared_guest.py", "pytest_guest.py")
     watch, *others = (folder.joinpath(name).read_text("utf-8") for name in names)
@@ -64,7 +64,7 @@ def guest_source() -> str:
 
 
 def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
-    """Grades one patch from scratch."""
+    """Applies a patch to a task's files, runs the official tests in sandboxes, and grades it."""
     sifted = sift(files, patch)
     if sifted.problem:
         return _outcome(
@@ -130,8 +130,7 @@ def run_tests(
 ) -> Report:
     """Runs test files of a tree in a fresh sandbox; by default those of the expected tests.
 
-    `sources` are files that a patch changed, whose conduct is watched; `wait` is called once all
-    stands ready.
+    `sources` are changed files, which are watched for cheating. `wait` is called before the run.
     """
     run = _Run(row, tree, factory, paths or _test_files(row), sources)
     for last_try in (False, True):
@@ -180,7 +179,7 @@ class _Run:
 
 
 def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
-    """Starts a sandbox with the tree in it. Nothing untrusted has run, so its failures are ours."""
+    """Starts a sandbox with the files `tree` in `repo/`. Raises SandboxError if that fails."""
     sandbox = factory(row.image)
     try:
         _place(sandbox, row, tree)

@@ -30,7 +30,7 @@ _OPTION = re.compile(r"(.*?)\[(.*)\]")
 
 
 class LogParser(NamedTuple):
-    """A parser and the family of runners whose ending `_ended` knows."""
+    """A parser of test output, and the family of test runners (pytest, unittest, sympy)."""
 
     parse: Parser
     family: str
@@ -40,17 +40,17 @@ class LogParser(NamedTuple):
 
 
 def pytest(log: str) -> Statuses:
-    """Reads `STATUS id`, as `-rA` sums up. An id ends at the first blank."""
+    """Returns statuses by test from pytest's `-rA` lines, `STATUS id`. An id ends at a blank."""
     return dict(_pytest_words(log.split("\n")))
 
 
 def pytest_options(log: str) -> Statuses:
-    """Reads the same; of a parameter that is an absolute path only its last part stays."""
+    """As `pytest`, but a parameter that is an absolute path is cut to its last part."""
     return {_short_option(name): status for name, status in _pytest_words(log.split("\n"))}
 
 
 def matplotlib(log: str) -> Statuses:
-    """Reads the same; two parameters are written as they were before they had names."""
+    """As `pytest`, but Matplotlib's named mouse buttons are written as numbers in ids."""
     plain = log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3")
     return dict(_pytest_words(plain.split("\n")))
 
@@ -63,7 +63,7 @@ def _pytest_words(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def pytest_v2(log: str) -> Statuses:
-    """Reads `STATUS id` or, of older versions, `id STATUS`, with colours and blanks in ids."""
+    """Returns statuses by test from lines `STATUS id` or `id STATUS`, with colours or blanks."""
     statuses: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR_TAIL.sub("", raw).translate(_CONTROL)
@@ -100,7 +100,7 @@ def _short_option(name: str) -> str:
 
 
 def seaborn(log: str) -> Statuses:
-    """Reads `FAILED id`, `PASSED id`, and `id PASSED` in the middle of a line."""
+    """Returns statuses by test from seaborn's lines: `FAILED id`, `PASSED id` or `id PASSED`."""
     statuses: Statuses = {}
     for line in log.split("\n"):
         words = line.split()
@@ -117,7 +117,7 @@ def seaborn(log: str) -> Statuses:
 
 
 def r2e(log: str) -> Statuses:
-    """Reads R2E-Gym's form: what stands below pytest's summary head, without the file."""
+    """Returns statuses by test name, without its file, from pytest's summary (R2E-Gym's form)."""
     statuses: Statuses = {}
     _, _, summary = log.partition("short test summary info")
     for raw in summary.split("\n"):
@@ -154,7 +154,7 @@ _INTERRUPTED: Final = tuple(
 
 
 def django(log: str) -> Statuses:
-    """Reads Django's own runner: `what ... status`, with output in between."""
+    """Returns statuses by test from Django's runner: lines `test ... status`, even if broken up."""
     statuses: Statuses = {}
     open_test: str | None = None
     for line in map(str.strip, log.split("\n")):
@@ -199,7 +199,7 @@ _UNITTEST_WORDS: Final = {
 
 
 def unittest(log: str) -> Statuses:
-    """Reads `python -m unittest -v`, which calls a test by its first line."""
+    """Returns statuses by test (`name (module.Class)`) from the output of `unittest -v`."""
     statuses: Statuses = {}
     name: str | None = None
     for line in log.split("\n"):
@@ -220,7 +220,7 @@ _SYMPY_MARK = re.compile(r"\s*\[(?:OK|FAIL)\]$")  # at a file's last test
 
 
 def sympy(log: str) -> Statuses:
-    """Reads SymPy's own runner: `test_name ok|F|E`, and a heading for each failure.
+    """Returns statuses by test from SymPy's runner: lines `test_name ok|F|E`, failure headings.
 
     As SWE-rebench V2's parser of that name, it reads a file's last test too; SWE-bench's does not.
     """

@@ -73,10 +73,10 @@ def suspects(
     own_names: frozenset[str] = frozenset(),
     tests: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Returns flags for what `after` adds over `before`, unless the gold version has it too.
+    """Returns flags for suspicious code in `after` that is neither in `before` nor in `gold`.
 
-    `own`: names at the top of the tree, whose modules it may change. `tests`: names of the deciding
-    tests' modules, which a source has no reason to say.
+    All are texts of one file. `own_names`: top modules of the repository. `tests`: names of the
+    grading tests' modules, which source code has no reason to mention.
     """
     flags = _findings(after, own_names, tests)
     accepted = _findings(before, own_names, tests) | _findings(gold, own_names, tests)

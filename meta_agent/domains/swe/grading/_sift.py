@@ -41,7 +41,7 @@ _DEFINED = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """A patch after sifting."""
+    """The part of a patch that may be graded, `dropped` files with reasons, and flags."""
 
     changes: Changes
     dropped: dict[str, str]  # path -> why
@@ -64,25 +64,25 @@ class TaskFiles:
 
     @cached_property
     def graded(self) -> Tree:
-        """The tree of the base commit with the official tests in place."""
+        """The files of the base commit with the official tests in place."""
         base = overlay(self.visible, self.restored)
         return overlay(base, apply(base, parse(self.row.test_patch)))
 
     @cached_property
     def deciding(self) -> frozenset[str]:
-        """Files that hold expected tests or that the official test patch touches."""
+        """The paths of files that hold grading tests or that the official test patch touches."""
         paths = {test.split("::", 1)[0] for test in self.row.expected_ids}
         paths |= self.restored.keys()
         return frozenset(paths).union(*(patch.paths for patch in parse(self.row.test_patch)))
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """The importable names that stand at the top of the tree."""
+        """The names at the top of the repository, without `.py`."""
         return frozenset(PurePosixPath(path).parts[0].removesuffix(".py") for path in self.visible)
 
 
 def sift(files: TaskFiles, patch: str) -> Sifted:
-    """Returns the part of a patch that may be graded, with flags for conduct."""
+    """Returns a patch without its changes to tests and configuration, with misconduct flags."""
     try:
         changes = apply(files.visible, parse(patch)) if patch.strip() else {}
     except PatchError as problem:
@@ -95,13 +95,13 @@ def sift(files: TaskFiles, patch: str) -> Sifted:
 
 
 def is_test_path(path: str) -> bool:
-    """Whether a path looks like part of a test suite."""
+    """Returns whether a path looks like part of a test suite."""
     parts = PurePosixPath(path).parts
     return bool(_TEST_DIRECTORIES.intersection(parts[:-1])) or bool(_TEST_NAME.fullmatch(parts[-1]))
 
 
 def is_control_path(path: str) -> bool:
-    """Whether a path steers the interpreter or the test runner."""
+    """Returns whether a file configures Python or pytest, such as `conftest.py`."""
     return PurePosixPath(path).name in _CONTROL_NAMES or path.endswith(_CONTROL_SUFFIXES)
 
 

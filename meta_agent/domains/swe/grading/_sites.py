@@ -51,7 +51,7 @@ _WORDS: Final = ("other", "value", "name", "first")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One expectation: a stretch of the source in bytes, and what makes the text in its place."""
+    """A place in a test (byte offsets) where it expects something, and how to change it."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class Site:
 
 
 class Text:
-    """A file's bytes, and where its nodes stand in them."""
+    """A source file, with the byte offsets of its syntax nodes."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -78,13 +78,13 @@ class Text:
         return self.source[start:end].decode()
 
     def literal(self, node: ast.expr, sure: bool) -> Site:
-        """Returns the place of a literal, where another one can stand."""
+        """Returns the site (a place to alter) of a literal; `sure` if the test must reach it."""
         token = self.of(node)
         return Site(*self.span(node), lambda: another(token), VALUE, sure)
 
 
 def sites_of(test: Function, text: Text) -> list[Site]:
-    """Returns every expectation of a test."""
+    """Returns every place at which a test function expects something."""
     return list(_Finder(test, text).sites())
 
 

@@ -30,17 +30,17 @@ _Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A tree, and those of the tests that must not pass in it."""
+    """A copy of the files with altered tests, and the ids of the tests that must fail in it."""
 
     tree: Tree
     tests: tuple[str, ...]
 
 
 def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool, anywhere: bool = False) -> Twin:
-    """Returns a tree in which as many of these tests are altered as can be.
+    """Returns a copy of `tree` in which as many of these tests as possible expect something else.
 
-    `only_sure` leaves out what must be tried with a known fix before it says anything. Of such
-    places the first is altered, which is the outermost, unless `anywhere` is set.
+    With `only_sure`, only places are altered that surely make a test fail. Of unsure places the
+    first is altered, or a random one if `anywhere` is set.
     """
     by_path: dict[str, dict[str, _Names]] = {}
     for test in tests:

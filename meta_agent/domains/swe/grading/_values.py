@@ -20,7 +20,7 @@ _DIGITS, _LETTERS = "123456789", "abcdefghiklmnoprstuw"
 
 
 def another(token: str) -> str | None:
-    """Returns another literal in the place of this one; None if there is none at hand."""
+    """Returns another Python literal of the same type and style, or None if there is none."""
     before = _read(token)
     after = _changed(token, before)
     value = _read(after or "")
@@ -85,7 +85,7 @@ def is_plain(node: ast.expr) -> bool:
 
 
 def leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yields the literals of a plain expression, and the empty lists in it."""
+    """Yields the literals in a plain expression (`is_plain`), and its empty lists and tuples."""
     parts = _parts(node)
     if isinstance(node, ast.Constant):
         if node.value is not None and node.value is not Ellipsis:
