@@ -43,7 +43,7 @@ def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
 
 
 def code_hash(**names: Sequence[str]) -> str:
-    """Returns the SHA-256 of the source files of these packages below `domains`; "*" means all."""
+    """Returns the SHA-256 of source files, given by package below `domains`; "*" means all."""
     digest = hashlib.sha256()
     for package, files in names.items():
         folder = resources.files("meta_agent.domains").joinpath(*package.split("__"))

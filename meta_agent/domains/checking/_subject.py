@@ -30,7 +30,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A task to check, and the attempts to grade at it. Tasks that share a mark are the same."""
+    """A task to check, with attempts to grade. Tasks with a mark (a text) in common are equal."""
 
     key: str
     split: str

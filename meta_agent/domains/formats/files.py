@@ -63,8 +63,8 @@ class PointerError(ConfigError):
 def values(path: Path, name: str = "", *, halves: bool = True) -> Iterator[Placed]:
     """Yields every JSON value or table row of a file in order, or a `BadLine` for a broken line.
 
-    Places begin with `name`. Without `halves`, text with half a surrogate pair is no JSON. Raises
-    `ConfigError` if the file cannot be read.
+    The `place` of a value begins with `name`. Without `halves`, text with half a surrogate pair is
+    no JSON. Raises `ConfigError` if the file cannot be read.
     """
     name = name or path.name
     if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end

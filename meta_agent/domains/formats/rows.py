@@ -217,8 +217,8 @@ def collected(
 ) -> TaskFile[Row]:
     """Returns the tasks that `read` makes of rows. Of rows with equal `content` the first stays.
 
-    If `read` raises RefusedRowError, the row is left out with its line. `repeated` is called for
-    each repetition. Raises `ConfigError` if no row can be used.
+    If `read` raises RefusedRowError, the row is left out and its line noted. `repeated` is called
+    for each repetition. Raises `ConfigError` if no row can be used.
     """
     task_file = TaskFile[Row](path)
     first_of: dict[str, Row] = {}

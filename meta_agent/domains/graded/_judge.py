@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Returns answers whose verdict is known: empty ones, golds, and golds of other tasks."""
+    """Returns answers whose verdict is known: empty, gold, and the gold ones of other tasks."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]

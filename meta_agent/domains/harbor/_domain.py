@@ -58,7 +58,7 @@ _SOURCES: Final = ("_task.py", "_trial.py", "_grade.py", "_domain.py")
 
 
 class HarborDomain(FileTasks):
-    """The domain of Harbor task folders (as Terminal-Bench has them): agents work in containers."""
+    """Task folders. See `protocols.Domain`."""
 
     name = "harbor"
     sampling = _SAMPLING
@@ -102,7 +102,7 @@ class HarborDomain(FileTasks):
         return tuple(notes)
 
     def task(self, key: str) -> Task:
-        """Returns the task with this key, holding only what the agent may see."""
+        """Returns one task as the agent may see it."""
         view = {
             "prompt": self.rows[key].instruction,
             "tools": list(HarborEnvironment.tools),
@@ -111,15 +111,15 @@ class HarborDomain(FileTasks):
         return Task(self.name, key, self.rows[key].split, self._hashes[key], view)
 
     def open(self, task: Task) -> Environment:
-        """Returns a new attempt's environment. Its container starts with the first command."""
+        """Opens an attempt; its container starts with the first command."""
         return HarborEnvironment(self.trial(task.key), self.threshold)
 
     def trial(self, key: str) -> HarborTrial:
-        """Returns a new attempt's containers, for trusted code: it can run the solution."""
+        """Returns the containers of one attempt, for trusted code only."""
         return HarborTrial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again from its rewards; a container's state is not stored."""
+        """Grades from the stored rewards, because a container's state is not stored."""
         del task_key
         return _graded(dict(verifier_inputs), self.threshold)
 
@@ -142,7 +142,7 @@ class HarborDomain(FileTasks):
 
 
 class HarborEnvironment:
-    """One attempt at a Harbor task: `run` runs a command in its container, `submit` ends it."""
+    """`run`, in the task's container; `submit`, or the end of the attempt, hands over what is."""
 
     tools: Sequence[str] = ("run", "submit")
 
@@ -172,7 +172,7 @@ class HarborEnvironment:
         return dict(self._stored)
 
     def close(self) -> None:
-        """Ends the attempt's containers."""
+        """Ends the containers."""
         self._trial.close()
 
 
@@ -188,7 +188,7 @@ def make_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
-    """Returns each task's image by key, built if needed, or fetched from registries with `pull`."""
+    """Returns the image of every task of a folder. With `pull`, registries may help."""
     images = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
@@ -198,7 +198,7 @@ def make_images(
 
 
 def task_folders(path: Path) -> list[Path]:
-    """Returns the folders with a `task.toml` at or below a path. Raises ConfigError if none."""
+    """Returns the task folders below a folder, or that folder itself."""
     if not path.is_dir():
         raise ConfigError(
             f"{path} is no folder of Harbor tasks", hint="--tasks FOLDER, a folder a task"

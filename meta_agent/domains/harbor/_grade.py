@@ -22,11 +22,11 @@ USUAL_THRESHOLD: Final = 1.0
 
 
 class VerifierError(MetaAgentError):
-    """Raised if a task's verifier (the tests that grade it) gave no valid reward."""
+    """A verifier gave no reward."""
 
 
 def rewards_of(box: Box) -> dict[str, float]:
-    """Returns the rewards by name that a verifier wrote in its container. Raises VerifierError."""
+    """Returns the rewards that lie in a verifier's container."""
     try:
         return _rewards(box)
     except SandboxError as error:
@@ -72,7 +72,7 @@ def _number(text: str) -> float:
 
 
 def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome:
-    """Returns the outcome of an attempt: solved if its reward is at least the threshold (or 1)."""
+    """Returns the outcome: solved from the threshold up, which is 1 by default."""
     if "reward" not in rewards and len(rewards) > 1:
         raise VerifierError(
             f"reward.json has {', '.join(sorted(rewards))} and nothing called reward"

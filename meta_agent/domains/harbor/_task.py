@@ -34,7 +34,7 @@ _MB: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A container that a task describes: an `image`, or the `folder` with its Dockerfile."""
+    """A container as a task describes it. `folder` is built where there is no `image`."""
 
     image: str | None
     folder: Path | None
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class HarborTask:
-    """A Harbor task as read from its folder: instruction, containers, timeouts, split."""
+    """One folder, read."""
 
     folder: Path
     key: str
@@ -140,14 +140,14 @@ class _Networked(_Table):
 
 
 class Agent(_Networked):
-    """The table `[agent]` of a `task.toml`: the agent's time limit and user."""
+    """How long the agent works, and as whom."""
 
     timeout_sec: _Positive = 600.0
     user: _Text = ""
 
 
 class Environment(_Networked):
-    """A table `[environment]` of a `task.toml`: the image and the limits of a container."""
+    """The container of the agent, or the verifier's own."""
 
     build_timeout_sec: _Positive = 600.0
     docker_image: _Text | None = None
@@ -169,7 +169,7 @@ class Environment(_Networked):
 
 
 class Collected(_Table):
-    """A command that the verifier runs in the agent's container to save its state as files."""
+    """A command that makes files of a state after the agent's end."""
 
     command: str
     timeout_sec: _Positive = 600.0
@@ -177,7 +177,7 @@ class Collected(_Table):
 
 
 class Verifier(_Networked):
-    """The table `[verifier]` of a `task.toml`: time limit, user, variables and container."""
+    """How long the verifier runs, as whom, with which variables, and in which environment."""
 
     timeout_sec: _Positive = 600.0
     env: _Env = {}
@@ -188,7 +188,7 @@ class Verifier(_Networked):
 
 
 class Solution(_Table):
-    """The table `[solution]` of a `task.toml`: environment variables of the reference solution."""
+    """The variables of the reference solution."""
 
     env: _Env = {}
 
@@ -210,7 +210,7 @@ class _Root(_Table):
 
 
 def read_task(folder: Path) -> HarborTask:
-    """Returns the Harbor task of a folder. Raises `ConfigError` if it cannot be run and graded."""
+    """Reads a task folder. Raises `ConfigError` if it cannot be run and graded as it says."""
     root = _read_root(folder / FILE)
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(

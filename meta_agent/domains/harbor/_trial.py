@@ -41,11 +41,11 @@ UNCHECKED: Final = "unchecked:environment"
 
 
 class ArtifactError(MetaAgentError):
-    """Raised if a declared artifact is too large or no file or folder: the agent's failure."""
+    """What an agent left at the place of an artifact is none: the agent's failure."""
 
 
 class HarborTrial:
-    """The containers of one attempt: the agent's, then the verifier's. Call `close` at the end."""
+    """The agent's container, and how what it left is graded. Call `close` at the end."""
 
     def __init__(
         self, task: HarborTask, run: str, network: bool = False, *, engine: str = "docker"
@@ -59,11 +59,11 @@ class HarborTrial:
 
     @property
     def late(self) -> bool:
-        """Whether the agent has used up its time limit."""
+        """Whether the agent's own time is over."""
         return time.monotonic() - self._began > self.task.agent.timeout_sec
 
     def exec(self, command: str, timeout_sec: float) -> ExecResult:
-        """Runs a command in the agent's container, as its user, within its time limit."""
+        """Runs a command of the agent's."""
         seconds = self.task.agent.timeout_sec - (time.monotonic() - self._began)
         return self._opened().exec(
             command,
@@ -73,7 +73,7 @@ class HarborTrial:
         )
 
     def solved(self) -> ExecResult:
-        """Runs the reference solution in the agent's container."""
+        """Runs the reference solution where an agent would work."""
         assert self.task.solution is not None, "asked for only where there is one"
         box = self._opened()
         box.put(_files(self.task.folder / "solution"), "/solution")
@@ -86,10 +86,10 @@ class HarborTrial:
         )
 
     def rewards(self) -> dict[str, float]:
-        """Runs the verifier on what the agent left, and returns its rewards by name.
+        """Returns the verifier's rewards for the container as it is now, and ends the agent's work.
 
-        The reward is 0 if an artifact is unfit, or if the verifier fails in a container that the
-        agent changed. Any other failure of the verifier raises `VerifierError`.
+        An artifact that is no file or folder earns nothing. Neither does a verifier that fails in
+        an environment that the agent changed; in any other, `VerifierError` is raised.
         """
         try:
             return self._verified()
@@ -191,7 +191,7 @@ class HarborTrial:
 
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
-    """Returns the id of a container's image, built or (with `pull`) fetched if it is missing."""
+    """Returns the image of a place, and builds it if it has to be built."""
     image = place.image if place.folder is None or _here(place.image, engine) else None
     return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 

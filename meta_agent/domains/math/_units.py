@@ -45,7 +45,7 @@ _PER = re.compile(r"\s*/\s*|\s+(?:per|an?)\s+")
 
 
 class Unit(NamedTuple):
-    """A unit: its dimensions with powers, its `size` in base units, and a `factor` (million)."""
+    """A unit: its dimensions with powers, `size` in base units, and a `factor` such as million."""
 
     dims: frozenset[tuple[str, int]] = frozenset()
     size: Fraction = Fraction(1)

@@ -12,7 +12,7 @@ SUITES: Final = ("swe", "math", "code")
 
 
 def sources(suite: str, variant: Variant) -> dict[str, bytes]:
-    """Returns the files, by path, of a harness that ships with a nano suite."""
+    """Returns the files of a harness by path."""
     if suite not in SUITES:
         raise ConfigError(f"no nano suite {suite!r}", hint=f"choose one of: {', '.join(SUITES)}")
     return shipped_harness(f"nano/{suite}/{variant}")

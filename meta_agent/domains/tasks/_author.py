@@ -82,7 +82,7 @@ class Author:
 
 
 def places(package: Package, callers: Callers, seed: int) -> list[FunctionUnderTest]:
-    """Returns tested functions that branch, loop or compare: by the seed, a file's each in turn."""
+    """Returns tested functions that branch, loop or compare, in an order that the seed draws."""
     turns: list[tuple[int, str, FunctionUnderTest]] = []
     for path in package.sources:
         functions = [p for p in _functions(path, package.tree[path]) if (path, p.first) in callers]

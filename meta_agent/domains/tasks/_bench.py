@@ -96,7 +96,7 @@ class Bench:
     def checked(self) -> Bench:
         """Checks the image, and returns this bench with `in_image` filled in.
 
-        Raises `ConfigError` if the image lacks pytest or a plugin, or if tests run on the package.
+        Raises `ConfigError` if the image lacks pytest or a plugin, or if pytest needs the package.
         """
         sandbox = self.factory(self.image)
         try:

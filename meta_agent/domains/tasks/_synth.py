@@ -74,7 +74,7 @@ _AT_ONCE = re.compile(
 
 
 class Sound(NamedTuple):
-    """Test results of the package without a bug: stable tests, and tests by function they call."""
+    """Test results of the package without a bug: stable tests, and which tests call a function."""
 
     stable: Stable
     callers: Mapping[tuple[str, int], tuple[str, ...]]  # by path and line of the function

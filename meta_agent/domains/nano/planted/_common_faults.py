@@ -34,10 +34,8 @@ def order(tasks, history):
 
 
 def common_faults(folder: str, *, read: str, paid: str, same_costs: bool) -> dict[str, Fault]:
-    """Returns the planted faults that the harness of any nano suite can carry, by name.
-
-    `read` is the missing field that a broken reward reads, and `paid` what that reward still pays
-    for. `same_costs`: whether it gains anything to repair a curriculum that repeats a few tasks.
+    """By name. `read` is the field that a dead reward reads in vain, `paid` what it still pays for;
+    `same_costs`: whether the repair of a curriculum of the same few tasks is worth something.
     """
     faults = (
         Fault(

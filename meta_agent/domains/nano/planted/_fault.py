@@ -21,14 +21,14 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A replacement in a file: of the one match of `pattern`, or of all text if it is empty."""
+    """Replaces the one place where `pattern` matches; an empty pattern replaces the file."""
 
     path: str
     pattern: str
     text: str
 
     def apply(self, source: str) -> str:
-        """Returns the edited source. Raises ValueError unless the pattern matches exactly once."""
+        """Returns the changed source, or raises where the pattern does not match once."""
         if not self.pattern:
             return self.text
         changed, count = re.subn(self.pattern, lambda _: self.text, source, flags=re.MULTILINE)
@@ -39,7 +39,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A mistake planted in a harness by `edits`. `truth` says what is wrong, `repair` the fix."""
+    """A named mistake. `repair` is the oracle's fix in words; undoing `edits` is that fix."""
 
     name: str
     factor: Factor
@@ -50,7 +50,7 @@ class Fault:
     costly: bool = True  # its repair is worth at least 10 points after training
 
     def apply(self, files: Files) -> dict[str, bytes]:
-        """Returns the harness's files, by path, with the fault planted."""
+        """Returns the files with the fault planted."""
         changed = dict(files)
         for edit in self.edits:
             changed[edit.path] = edit.apply(changed[edit.path].decode()).encode()
@@ -58,7 +58,7 @@ class Fault:
 
 
 def component(path: str, name: str, weight: str, code: str) -> tuple[Edit, ...]:
-    """Returns edits that add a reward component, with its `weight` and `code`, to a reward file."""
+    """Adds a component to the reward file at `path`."""
     return (
         Edit(path, r"^WEIGHTS = \{", f'WEIGHTS = {{"{name}": {weight}, '),
         Edit(path, r"^COMPONENTS = \{", f'{code}\n\n\nCOMPONENTS = {{"{name}": {name}, '),
@@ -68,7 +68,10 @@ def component(path: str, name: str, weight: str, code: str) -> tuple[Edit, ...]:
 def drawn_from(
     faults: Sequence[Fault], suite: str, seed: int, default: Sequence[str]
 ) -> tuple[Fault, ...]:
-    """Returns the faults of a seed number: two or three of different factors; `default` for 0."""
+    """Returns the two or three faults that a seed carries, each of another factor.
+
+    Seed 0 is the documented default, by name. It is not drawn.
+    """
     if seed == 0:
         return tuple(next(each for each in faults if each.name == name) for name in default)
     draw = Draw(f"nano-{suite}/faults/{seed}")

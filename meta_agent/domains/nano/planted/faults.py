@@ -124,5 +124,5 @@ DEFAULT_SEED: Final = ("leak_offered", "turn_penalty")
 
 
 def fault(name: str) -> Fault:
-    """Returns the planted fault of the suite nano-swe with this name."""
+    """Returns the fault of this name."""
     return next(each for each in FAULTS if each.name == name)

@@ -35,9 +35,9 @@ class Seed(NamedTuple):
 def seed_files(
     suite: str, seed: int = 0, profile: str = "default", *, variant: Variant = "seed"
 ) -> Seed:
-    """Returns the harness of a nano suite for a seed number, with the faults that it draws.
+    """Returns the sources for a seed number; `competent` carries no fault, whatever the number.
 
-    The variant `competent` has no fault. The profile `tiny` trains on small batches, for tests.
+    The `tiny` profile trains on small batches, so that tests are quick.
     """
     files = sources(suite, variant)
     if profile == "tiny":
