@@ -105,7 +105,7 @@ def _vault_gain(ledger: Ledger, run: str) -> float | None:
 
 
 def total(facts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Returns the sums of `search_facts` over a condition's runs, with the mean of the points."""
+    """Returns `search_facts` added up over several runs. The points per thousand are averaged."""
     if not facts:
         return {}
     kinds = Counter[str]()

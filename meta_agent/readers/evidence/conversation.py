@@ -91,6 +91,7 @@ def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, st
     """Yields each tool result of a call, its fate, and the last text that the next call showed.
 
     The fate is empty if the next call shows the result unchanged, else a name such as `result_cut`.
+    `before` has the results of earlier calls.
     """
     if call.next_shown is None:
         return
