@@ -49,7 +49,7 @@ def sandboxes_of(
 def extensions_of(
     config: RunConfig, run: str, models: ModelClient | None, ledger: Ledger | None = None
 ) -> Extensions:
-    """Returns a run's proposer, evidence and reports, as its settings name them.
+    """Returns a run's proposer, evidence reader and note writer, as its settings name them.
 
     `ledger` records what a coding agent reports that it spent.
     """

@@ -69,7 +69,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSource:
-    """The data on one harness version from which the evidence files for a proposer are made."""
+    """The data on a harness version from which the evidence files for a proposer are made."""
 
     version: str
     evidence: Evidence
@@ -106,7 +106,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result of a check or an experiment on a draft, as text for its author."""
+    """The result of a check or an experiment on a draft of a change, as text for its author."""
 
     ok: bool
     text: str
@@ -161,11 +161,11 @@ class HostServices(Protocol):
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs static checks and contract tests of a draft in a fresh sandbox."""
+        """Runs static checks and contract tests of a changed harness in a fresh sandbox."""
         ...
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Scores stored training rollouts again with a draft's reward and filter."""
+        """Scores stored training rollouts again with a changed harness's reward and filter."""
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
@@ -271,7 +271,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What a proposer returned: drafts of changes, and refused proposals."""
+    """What a proposer returned: drafts of changes, and proposals that were refused."""
 
     attempts: Sequence[Draft | Refused] = ()
     """At most `brief.k`, by index."""
@@ -286,7 +286,7 @@ RULES: Final = "rules"
 
 
 class Proposer(Protocol):
-    """Reads a version's evidence and returns drafts of changes of the harness.
+    """Reads the metrics and attempts of a harness version and drafts changes of the harness.
 
     A class that inherits from it needs only `author` and `propose`.
     """

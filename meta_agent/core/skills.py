@@ -93,7 +93,7 @@ class SkillLibrary(Protocol):
     """The skills that a run may read, and to which it adds new ones."""
 
     def offered(self, domain: str) -> Sequence[Skill]:
-        """Returns the skills that a run on this domain may use."""
+        """Returns the skills (lessons) that a run on this domain may use."""
         ...
 
     def find(
@@ -104,7 +104,7 @@ class SkillLibrary(Protocol):
         limit: int = ...,
         evidence: JSON = None,
     ) -> Sequence[Skill]:
-        """Returns skills that fit a domain, factor, text and evidence, best first."""
+        """Returns skills (lessons) that fit a domain, factor, text and evidence, best first."""
         ...
 
     def distil(

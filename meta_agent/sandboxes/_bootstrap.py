@@ -40,7 +40,7 @@ def source_of(module: str) -> str:
 
 
 def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
-    """Returns the program that is streamed into a container and becomes its worker.
+    """Returns the program that is sent into a container and becomes its worker, as source bytes.
 
     Untrusted code runs as the user id `stranger`. `contained` says that the visible control group
     is the container's own. If the engine sets no limits, `limits` hold for each process by resource

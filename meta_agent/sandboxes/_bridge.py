@@ -67,7 +67,7 @@ class Remote:
         self._environment, self.fences, self.bounds_memory = _environment(order, folder)
 
     async def start(self) -> None:
-        """Starts the environment, and in it the worker and the relay that passes on its bytes."""
+        """Starts the remote sandbox, and in it the worker program and a relay for its bytes."""
         await self._environment.start(force_build=False)
         await self._run(f"umask 077 && mkdir {self._link} && command -v python3")
         for name in ("relay.py", "program"):
@@ -77,7 +77,7 @@ class Remote:
         await self._run(shlex.join(["python3", "-s", f"{self._link}/relay.py", *argv]))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Passes bytes between host and worker until one of them ends.
+        """Passes bytes between the host and the worker (the program inside) until one of them ends.
 
         Returns the worker's exit code, or "" if the host ended first.
         """
@@ -90,7 +90,7 @@ class Remote:
                 task.cancel()
 
     async def last_words(self) -> str:
-        """Returns the end of what the worker wrote to its standard error."""
+        """Returns the end of what the worker, the program inside, wrote to standard error."""
         return str(await self._run(f"tail -c {_LAST_WORDS} {self._link}/errors")).strip()
 
     async def stop(self) -> None:

@@ -75,7 +75,7 @@ class Demultiplexer:
 
 
 class Attached(Protocol):
-    """A running container (or remote sandbox) with a socket to the worker in it."""
+    """A running container (or remote sandbox) with a socket to the worker, the program in it."""
 
     socket: socket.socket
 
@@ -85,7 +85,7 @@ class Attached(Protocol):
 
 
 class ContainerStream:
-    """The byte stream to the worker in a container, through the container's socket."""
+    """The byte stream to the worker, the program in a container, through the container's socket."""
 
     def __init__(self, container: Attached, limits: SandboxLimits) -> None:
         self._container, self._limits = container, limits

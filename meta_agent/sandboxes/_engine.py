@@ -401,7 +401,7 @@ ENVIRONMENT = {
 
 
 class Container:
-    """A sandbox's container from creation to removal, with a socket to the worker in it."""
+    """A sandbox's container from creation to removal, with a socket to the program in it."""
 
     def __init__(self, on: Engine, plan: ContainerPlan) -> None:
         self._on, self._api, self._plan = on, on.api, plan

@@ -67,7 +67,7 @@ class Remote:
             _send_order(self._service, {"remove": self._name})[0].close()
 
     def state(self) -> dict[str, Any]:
-        """Returns how the worker ended, under Docker's keys such as `ExitCode`.
+        """Returns how the program inside ended, under Docker's keys such as `ExitCode`.
 
         The key `Problem` holds a failure of the service.
         """

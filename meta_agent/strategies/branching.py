@@ -90,7 +90,7 @@ class Node(NamedTuple):
 
     @property
     def factor(self) -> Factor | None:
-        """Returns the factor that the node's last merged candidate edits, or None for the start."""
+        """Returns the factor (group of files) that the last merged candidate edits, or None."""
         return self.members[-1].factor if self.members else None
 
 

@@ -60,7 +60,7 @@ def novelty(elite: Sequence[Node], node: Node) -> float:
 
 
 def coverage(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the share of a node's open factors (`Node.open`) that none of its children edits."""
+    """Returns the share of a node's open factors (file groups) that none of its children edits."""
     tried = {child.factor for child in children(nodes, node)}
     return len(node.open - tried) / len(node.open) if node.open else 0.0
 

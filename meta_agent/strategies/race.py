@@ -73,7 +73,7 @@ class Stand(NamedTuple):
 
 
 def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
-    """Searches with a frozen policy, screening each edit of the best version by blocks of attempts.
+    """Searches with a frozen policy, and screens each edit of the best version by few attempts.
 
     `shows` returns what a proposer may see of the evidence. The version found is not proven.
     """

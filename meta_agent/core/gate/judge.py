@@ -171,16 +171,14 @@ def judge_live(
 ) -> Verdict:
     """Judges one candidate against the baseline on the confirm split at one declared look.
 
-    An arm is one side of the comparison. Looks count from 0, and after a `final_look` nothing more
-    is bought. A candidate with fewer than `min_seeds` training seeds on either side is never
-    promoted. With a `course` (a sequential test), this function is called after each pair of
-    training runs.
+    A look is an interim analysis, counted from 0; after a `final_look` no data is added. A
+    candidate with fewer than `min_seeds` training seeds on either side is never promoted. With a
+    `course` (a sequential test), this function is called after each pair of training runs.
 
     `elsewhere` holds this change's differences over training seeds in other parts of the run, such
     as a ranking. They prove nothing, but a collapse among them counts. `clusters` maps tasks to the
     group that they name, such as a repository. `ties` is a salt that breaks ties of the exact test
-    over tasks, so that few tasks use all of the declared error. Without a salt, ties count against
-    the candidate.
+    over tasks. Without it, ties count against the candidate.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -215,7 +213,7 @@ def kind_of_pairs(
 ) -> tuple[VerdictKind, bool]:
     """Returns the verdict that `judge_live` gives on these pairs if there are no findings.
 
-    The second value is True if more data should be bought. For the parameters see `judge_live`.
+    The second value is True if more data is needed. For the parameters see `judge_live`.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,

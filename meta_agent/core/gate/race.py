@@ -326,7 +326,7 @@ class Race:
 
     @property
     def over(self) -> bool:
-        """Returns True if the budget has no room for another block."""
+        """Returns True if the budget has no room for another block of attempts."""
         return self._attempts - self.bought < BLOCK
 
     def enter(self) -> int:
@@ -349,10 +349,10 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records a block's outcomes. Returns what happens to its version, and the estimated gain.
+        """Records the outcomes of a block of attempts; returns its version's fate and gain.
 
-        An attempt without an outcome (None) counts as bought and says nothing else. The estimate is
-        None if the version's parent has no attempts to compare with.
+        An attempt without an outcome (None) counts as made and says nothing else. The gain is None
+        if the version's parent has no attempts to compare with.
         """
         for task, solved in zip(buy.tasks, outcomes, strict=True):
             if solved is not None:
@@ -366,7 +366,7 @@ class Race:
         return self._word(buy, chance.worth, done), chance
 
     def go(self, buy: Buy, word: Word) -> None:
-        """Applies the decision `word` that `took` returned for the block `buy`."""
+        """Applies the decision `word` that `took` returned for the attempts `buy`."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":
@@ -407,7 +407,7 @@ class Race:
             self.trail.pop()
 
     def attempts(self, version: int) -> int:
-        """Returns how many attempts were bought for a version."""
+        """Returns how many attempts were made for a version."""
         return self._made[version]
 
     def _word(self, buy: Buy, worth: float, done: bool) -> Word:

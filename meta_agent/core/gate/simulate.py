@@ -39,7 +39,7 @@ _NORMAL_AT_POWER: Final = 0.8416
 
 
 class Look(NamedTuple):
-    """A declared moment at which a candidate is judged, and the data that are bought by then.
+    """A declared moment at which a candidate is judged, and the data that there are by then.
 
     `repeats` counts training seeds, or samples per task; `stage` is a number in the error budget.
     """
@@ -54,7 +54,7 @@ class Look(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The verdict on one simulated candidate, and the repeats and tasks that were bought for it."""
+    """The verdict on one simulated candidate, and the repeats and tasks that it took."""
 
     kind: VerdictKind
     repeats: int
@@ -103,7 +103,7 @@ class Gate:
         return Passed(kind, look.repeats, look.tasks)
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        """Returns the verdict at one look (a declared moment), and whether more data is bought.
+        """Returns the verdict at one look (a declared moment), and whether more data is needed.
 
         `cells` are differences by [repeat, task]; `level` is the baseline's clean success.
         """

@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One attempt at a task by an agent that is a command: task key, view, files and limits."""
+    """One attempt at a task by an agent that is a command: what it sees, its files and limits."""
 
     key: str
     view: Mapping[str, JSON]
@@ -66,14 +66,14 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the problem as text: the view's first field in `PROMPT_KEYS`, or its JSON."""
+        """Returns the problem as text: the first field of the task in `PROMPT_KEYS`, or JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
 
     @property
     def shown_view(self) -> dict[str, JSON]:
-        """Returns the task's view without the names of tools, since a command cannot call them."""
+        """Returns what the agent sees of the task, without tools, which a command cannot call."""
         return {name: value for name, value in self.view.items() if name != "tools"}
 
 
@@ -162,8 +162,8 @@ def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentE
 class Relay:
     """Passes model calls from the sandbox of one command agent to its attempt on the host.
 
-    The agent can forge calls, since it shares a user with the sandbox's worker. So a malformed
-    call gets an error as answer and does not end other attempts.
+    The agent can forge calls, since it shares a user with the sandbox's worker process. So a
+    malformed call gets an error as answer and does not end other attempts.
     """
 
     def __init__(self, ask: Ask, max_bytes: int) -> None:

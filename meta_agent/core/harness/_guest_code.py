@@ -35,7 +35,7 @@ class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner
 
 
 class Loaded:
-    """The loaded harness as Python modules. One worker holds one harness at a time."""
+    """The loaded harness as Python modules. One sandbox worker holds one harness at a time."""
 
     def __init__(self) -> None:
         self.package = ""
@@ -95,7 +95,7 @@ class Loaded:
         return find_function(self.module(path), path, name)
 
     def diagnostics(self) -> list[tuple[str, ModuleType]]:
-        """Returns path and module of each diagnostic, in path order."""
+        """Returns path and module of each diagnostic (metric) of the harness, in path order."""
         return [(path, self.module(path)) for path in self.roles["diagnostics"]]
 
 
@@ -170,7 +170,7 @@ def optional(name: str) -> Callable[..., Any] | None:
 
 
 def declaration(module: ModuleType) -> Json:
-    """Returns the name, layer and thresholds that a diagnostic's module declares."""
+    """Returns the name, layer and thresholds that a diagnostic (a metric's module) declares."""
     names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
     return {key: getattr(module, name, None) for key, name in names.items()}
 
@@ -184,7 +184,7 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Returns what every diagnostic measures on the rollouts kept by `stage`, or its error."""
+    """Returns what each diagnostic (metric) measures on the rollouts that `stage` kept."""
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -275,10 +275,7 @@ def order(args: Args, channel: object) -> Json:
 
 
 def guarded(operation: Operation) -> Operation:
-    """Wraps an operation so that an EOFError of harness code becomes a HarnessFault.
-
-    The worker takes a bare EOFError to mean that the host is gone.
-    """
+    """Wraps an operation so that an EOFError of harness code becomes a HarnessFault."""
 
     def run(args: Args, channel: object) -> Json:
         try:

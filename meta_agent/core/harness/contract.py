@@ -40,9 +40,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HarnessContract:
-    """A parsed `harness.toml`: how the agent starts, which paths may change, and their factors.
+    """A parsed `harness.toml`: how the agent starts, and which files a change may touch.
 
-    Exactly one of `entry` and `command` is set.
+    Exactly one of `entry` and `command` is set. `factors` groups the files of one kind of change.
     """
 
     name: str
@@ -89,7 +89,8 @@ class HarnessContract:
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
         """Raises `CandidateError` unless the changed `paths` belong to exactly these factors.
 
-        Diagnostics never change together with another factor.
+        A factor is a group of files. Diagnostics (metrics) never change together with another
+        factor.
         """
         touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
@@ -129,7 +130,7 @@ class HarnessContract:
         return factors[0]
 
     def factors_matching(self, path: str) -> list[Factor]:
-        """Returns all factors whose patterns cover `path`, in the order of `FACTORS`.
+        """Returns all factors (groups of files) whose patterns cover `path`, in a fixed order.
 
         A path in `TRAINING_FOLDER` is covered only by patterns that begin with that folder.
         """

@@ -42,7 +42,7 @@ MAX_DIGITS = 300
 
 
 class Channel(Protocol):
-    """The channel from a sandbox's worker to the host: sends calls and waits for their answers."""
+    """The channel from a sandbox to the host: sends calls and waits for their answers."""
 
     def calls(self, calls: Sequence[Call]) -> object: ...
 
@@ -99,7 +99,7 @@ class Task:
         return self.view[name]
 
     def get(self, name: str, default: Json = None) -> Json:
-        """Returns a field of the task's view, or `default` if there is none."""
+        """Returns a field of what the agent sees of the task, or `default` if there is none."""
         return self.view.get(name, default)
 
 

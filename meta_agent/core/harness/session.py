@@ -90,7 +90,7 @@ class Measurement:
 class HarnessSession:
     """A harness loaded in a sandbox. Raises `CandidateError` if it cannot be loaded.
 
-    Its methods call the harness's agent, reward, filter, curriculum and diagnostics.
+    Its methods call the harness's agent, reward, filter, curriculum and metrics (diagnostics).
     """
 
     ask_judge: AskJudge | None = None
@@ -235,11 +235,11 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs every diagnostic of the harness over rollouts. Returns results in order of paths."""
+        """Runs the harness's diagnostics (metrics) over rollouts; returns results by path order."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
-        """Runs every diagnostic over rollouts given as JSON lines; see `measure`."""
+        """Runs the harness's diagnostics (metrics) over rollouts given as JSON lines."""
         first = True
         for chunk in _chunks(lines):
             self._ask("harness.stage", {"first": first}, chunk)

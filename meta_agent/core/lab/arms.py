@@ -75,7 +75,7 @@ def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
 
 
 def behaviour_hash(tree: HarnessTree) -> str:
-    """Returns a hash of all files of a harness but its diagnostics, which change no attempt."""
+    """Returns a hash of a harness without its diagnostics (metrics), which change no attempt."""
     watching = set(parse_contract(tree).files_of("diagnostics", tree))
     return _digest(tree, (path for path in tree.files if path not in watching))
 

@@ -94,7 +94,10 @@ class Inspector:
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns the findings about `refs` (baseline, candidate), whose rows are `arms`."""
+        """Returns the validity findings about two stored arms (baseline, candidate).
+
+        `arms` holds their outcome rows, if these are loaded already.
+        """
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(
             (before, after),
@@ -110,7 +113,7 @@ class Inspector:
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns the findings of `between`, and every veto that the candidate alone earns.
+        """Returns the findings of `between`, and each veto of the candidate without a baseline.
 
         So a fault that the baseline has too still counts against the candidate.
         """
@@ -120,7 +123,7 @@ class Inspector:
         return (*findings, *(veto for veto in vetoes if veto.code not in codes))
 
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
-        """Returns the validity findings about one arm alone, without a baseline."""
+        """Returns the validity findings about one arm (side of a comparison) by itself."""
         arm, trained = load_arm(self._store, ref), self._trained
         findings = inspect_seen(
             self._records(ref),

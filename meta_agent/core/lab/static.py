@@ -52,9 +52,8 @@ def static_check(
 ) -> list[Finding]:
     """Returns all findings about the change from `base` to `candidate`, vetoes first.
 
-    `contract` is the base's, so a candidate cannot loosen its own bounds. A factor is a group of
-    files that a change may touch, such as the reward. `factors` are those of a combined change;
-    without them the change may touch one factor only.
+    `contract` is the base's, so a candidate cannot loosen its own bounds. `factors` are the groups
+    of files that a combined change may touch; without them it may touch one group only.
     """
     changed = changed_paths(base, candidate)
     present = {path: candidate.files[path] for path in changed if path in candidate.files}

@@ -50,7 +50,7 @@ class Gap(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What a generation reports about a version: metrics, alerts, findings and example attempts."""
+    """What a generation reports about a version: metrics, alerts, faults and example attempts."""
 
     generation: int
     version: str

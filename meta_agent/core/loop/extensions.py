@@ -24,7 +24,7 @@ class Record(Protocol):
 
 
 class EvidenceReader(Protocol):
-    """Turns rollouts into evidence. The module `meta_agent.readers.evidence` is one."""
+    """Turns rollouts into evidence: metrics, alerts. `meta_agent.readers.evidence` is one."""
 
     def build_evidence(
         self,
@@ -69,7 +69,7 @@ class EvidenceFiles(Protocol):
     """Shows attempts to the authors of edits. The module `meta_agent.proposers` is one."""
 
     def evidence_files(self, source: EvidenceSource) -> Mapping[str, bytes]:
-        """Returns the evidence of a generation as files, by path."""
+        """Returns the metrics and attempts of a generation as files to read, by path."""
         ...
 
     def story(self, rollout: Rollout) -> str:

@@ -32,7 +32,7 @@ class Version(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """A candidate with the findings of all checks before its training or evaluation."""
+    """A candidate with the findings (faults) of all checks before its training or evaluation."""
 
     candidate: Candidate
     findings: tuple[Finding, ...]
@@ -44,7 +44,7 @@ class Tested(NamedTuple):
 
     @property
     def watches(self) -> bool:
-        """Returns True if only diagnostics change. Clean success cannot judge such a candidate."""
+        """Returns True if only diagnostics (metrics) change, which clean success cannot judge."""
         return self.candidate.factor == "diagnostics"
 
 
@@ -83,7 +83,7 @@ class Reading(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The version that a generation started from, and the evidence about it."""
+    """The version that a generation started from, and the evidence (metrics, alerts) about it."""
 
     collected: Collected
     reading: Reading
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 
     @property
     def acting(self) -> bool:
-        """Returns True if any merged candidate changes more than diagnostics."""
+        """Returns True if any merged candidate changes more than diagnostics (metrics)."""
         return any(candidate.factor != "diagnostics" for candidate in self.candidates)
 
     @property

@@ -146,7 +146,7 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """Returns what the harness code receives: the task's key, its view, and the tools."""
+        """Returns what the harness code receives of the task: its key, what is shown, the tools."""
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 
 
 class FreeRun:
-    """Answers the calls of a worker that runs many rollouts at once, in threads.
+    """Answers the calls of a sandbox that runs many rollouts at once, in threads.
 
-    `fatal` is the error to raise once the worker has stopped, or None.
+    `fatal` is the error to raise once the sandbox's worker has stopped, or None.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class FreeRun:
         self.fatal: BaseException | None = None
 
     def drain(self, *, broken: bool) -> None:
-        """Waits for calls under way. If the worker is `broken`, calls not yet begun are dropped."""
+        """Waits for calls under way. If the sandbox is `broken`, it drops calls not yet begun."""
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers model, tool and other calls of the worker in threads, through `answer`.
+        """Answers model, tool and other calls from a sandbox in threads, through `answer`.
 
         Raises SandboxError at once if a call breaks the protocol, which ends the worker.
         """

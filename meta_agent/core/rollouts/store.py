@@ -135,11 +135,11 @@ class RolloutStore:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
-        """Returns the shard of that name, or None if none is stored."""
+        """Returns the reference of the set of rollouts (shard) `name`, or None if not stored."""
         return self._manifest(name)
 
     def names(self) -> list[str]:
-        """Returns the names of all shards, sorted."""
+        """Returns the names of all stored sets of rollouts (shards), sorted."""
         manifests = self.directory.rglob("*.shard.json")
         return sorted(
             path.relative_to(self.directory).as_posix().removesuffix(".shard.json")
@@ -147,11 +147,11 @@ class RolloutStore:
         )
 
     def read(self, shard: ShardRef | str, *, tokens: bool = False) -> list[Rollout]:
-        """Returns all rollouts of a shard, with their token rows if `tokens` is True."""
+        """Returns the rollouts of a stored set (shard), with token rows if `tokens` is True."""
         return list(self.iter(shard, tokens=tokens))
 
     def iter(self, shard: ShardRef | str, *, tokens: bool = False) -> Iterator[Rollout]:
-        """Yields the rollouts of a shard. The file's hash is checked before the first one.
+        """Yields the rollouts of a stored set (shard), after a check of its file's hash.
 
         Raises IntegrityError if a file is missing or differs from its manifest.
         """
@@ -166,7 +166,7 @@ class RolloutStore:
             yield rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
-        """Yields a shard's rollouts as JSON lines, newline included, without decoding them."""
+        """Yields the rollouts of a stored set (shard) as JSON lines, without decoding them."""
         return self._lines(self._resolve(shard).rows)
 
     def _token_rows(self, ref: ShardRef) -> Iterator[tuple[int, TokenRecord]]:

@@ -27,14 +27,14 @@ PAUSE_SEC = 0.002  # what is owed is gathered up to here
 
 
 class Stream(Protocol):
-    """A byte stream to and from a sandbox's worker, and control over its process."""
+    """A byte stream to and from a sandbox's worker program, and control over its process."""
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
         """Writes as many bytes of `data` as fit now and returns their number; 0 if time is up."""
         ...
 
     def receive(self, timeout_sec: float) -> bytes | None:
-        """Returns the next bytes from the worker; None if time is up, b"" at the stream's end."""
+        """Returns the next bytes from the sandbox; None if time is up, b"" at the stream's end."""
         ...
 
     def kill(self) -> None:
@@ -51,7 +51,7 @@ class Stream(Protocol):
 
 
 class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistake
-    """Raised when the worker's side of the link is gone."""
+    """Raised when the worker, the program in the sandbox, is gone."""
 
 
 class LinkTimeout(Exception):  # noqa: N818

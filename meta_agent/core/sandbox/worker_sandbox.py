@@ -53,7 +53,7 @@ class Sent:
 
 
 class WorkerSandbox:
-    """A sandbox that is controlled through the worker at the other end of `stream`.
+    """A sandbox that is controlled through its worker program at the other end of `stream`.
 
     If `program` is given, it is sent there first and becomes the worker. The constructor waits for
     the worker's greeting and raises SandboxError if none comes.
@@ -331,7 +331,7 @@ def refuse(calls: list[Call], answer: Answerer) -> None:
 
 
 def outcome(frame: dict[str, JSON]) -> JSON:
-    """Returns the value in a worker's reply frame, or raises GuestError with the frame's error."""
+    """Returns the value in a reply from a sandbox, or raises GuestError with the reply's error."""
     if "ok" in frame:
         return frame["ok"]
     error = expect(frame.get("err"), dict)

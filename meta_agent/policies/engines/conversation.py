@@ -32,7 +32,7 @@ Tools = Sequence[Mapping[str, JSON]] | None
 
 
 class ParsedReply(NamedTuple):
-    """A model's reply as a scaffold receives it: text and tool calls."""
+    """A model's reply as the harness receives it: text and tool calls."""
 
     content: str
     calls: list[JSON]

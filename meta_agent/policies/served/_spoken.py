@@ -18,11 +18,11 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class SpokenError(ValueError):
-    """Raised if a harness's scaffold sends malformed messages or tools. Its rollout then fails."""
+    """Raised if a harness sends malformed messages or tools to its model; its rollout fails."""
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """Returns the scaffold's messages with only the fields that a chat model takes.
+    """Returns a harness's messages with only the fields that a chat model takes.
 
     Raises SpokenError if they are malformed.
     """

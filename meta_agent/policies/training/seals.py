@@ -62,7 +62,7 @@ class Seals:
         self._keep_only(step)
 
     def newest(self) -> Sealed | None:
-        """Returns the newest complete seal, or None. Removes all others; logs why one is broken."""
+        """Returns the newest whole seal (saved state) or None. Removes others; logs a fault."""
         for step in sorted(self._steps(), reverse=True):
             try:
                 sealed = self._open(step)
@@ -77,7 +77,7 @@ class Seals:
         return None
 
     def clear(self) -> None:
-        """Removes all seals, because the training is over."""
+        """Removes all seals (saved states), because the training is over."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self, step: int) -> Sealed:

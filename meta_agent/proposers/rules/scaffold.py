@@ -100,7 +100,7 @@ def _longer(
 
 @rule("look-first", "scaffold")
 def look_first(case: Case) -> Diagnosis | None:
-    """Suggests the option that shows files at the start, if attempts edit before they look."""
+    """Suggests the scaffold option that shows files at first, if attempts edit unseen files."""
     option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
     blind = case.short("behaviour.view_before_edit", 1.0)
     if option is None or option.value:

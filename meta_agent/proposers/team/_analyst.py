@@ -72,9 +72,9 @@ def analyst_dialogue(
     conversation: str,
     grant: Grant | None = None,
 ) -> Dialogue:
-    """Returns the analyst's dialogue. Its `run()` returns an `Analysis` with at most `k` ideas.
+    """Returns the analyst's dialogue. Its `run()` returns an `Analysis` with several ideas.
 
-    `k` is the brief's number of candidates; `grant` is what experiments may spend.
+    There are at most as many as `case.brief` asks for; `grant` is what experiments may spend.
     """
     brief = case.brief
     edit = inline(brief.tree)

@@ -28,13 +28,13 @@ _MEANING: Final[Mapping[Factor, str]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What all roles read about one version: the brief, its evidence, and the harness's files."""
+    """What all roles of the team read about one harness version: brief, evidence and files."""
 
     brief: Brief
 
     @cached_property
     def evidence(self) -> dict[str, bytes]:
-        """Returns the contents of the evidence files, by path below `evidence/`."""
+        """Returns the evidence files (metrics, attempts, history), by path below `evidence/`."""
         return dict(self.brief.files())
 
     @cached_property
@@ -61,7 +61,7 @@ class Case:
 
     @cached_property
     def factors(self) -> dict[Factor, list[str]]:
-        """Returns the factors of this harness that can be edited, with their files."""
+        """Returns the factors (groups of harness files) that can be edited, with their files."""
         files = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
         return {f: paths for f, paths in files.items() if self.contract.factors.get(f)}
 

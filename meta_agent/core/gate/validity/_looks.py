@@ -79,7 +79,7 @@ def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None)
 
 
 def merged(parts: Sequence[Seen]) -> Seen:
-    """Merges the summaries of several files of one arm, as if the files were one."""
+    """Merges the summaries of several files of one side of a comparison, as if of one file."""
     looks = tuple(look for part in parts for look in part.looks)
     return Seen(looks, _draw([graded for part in parts for graded in part.drawn]))
 

@@ -53,7 +53,7 @@ def _share(hits: int, total: int) -> float:
 
 
 def denominator(arm: Arm) -> list[Finding]:
-    """Vetoes an arm unless every planned rollout is present exactly once in every training seed."""
+    """Vetoes an arm (side) unless each planned rollout is there once in every training seed."""
     lines = []
     for seed in sorted(arm.seeds):
         keys = Counter(row.key for row in arm.seeds[seed])
@@ -80,7 +80,7 @@ def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
 
 
 def comparable(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Vetoes a comparison unless both arms have the same grader, tasks and training seeds."""
+    """Vetoes a comparison unless both sides have the same grader, tasks and training seeds."""
     findings = []
     hashes = [sorted({row.evaluator_hash for row in arm.rows()}) for arm in (baseline, candidate)]
     if hashes[0] != hashes[1] or len(hashes[0]) != 1:

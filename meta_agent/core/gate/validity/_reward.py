@@ -64,8 +64,8 @@ def _truncation_jump(
 def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """Reports that the time limit cut the baseline more often than the candidate.
 
-    A busy machine looks like a bad harness. If the gain remains when cut baseline attempts count as
-    solved, the finding is only a warning. Otherwise it is `unproven`.
+    If the gain remains when cut baseline attempts count as solved, the finding is only a warning.
+    Otherwise it is `unproven`.
     """
     before, after = _ended(baseline), _ended(candidate)
     cut = [counted((r.task_key, r.stop_reason == WALL) for r in rows) for rows in (before, after)]

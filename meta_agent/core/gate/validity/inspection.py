@@ -31,7 +31,7 @@ from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
 def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
-    """Returns findings of gaming that only shows when the rows of both arms are compared."""
+    """Returns findings of gaming that only shows when both sides' rows are compared."""
     looks = [detector.wider for detector in DETECTORS if detector.wider]
     return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 
@@ -45,10 +45,10 @@ def inspect_seen(
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
-    """Returns the findings from the summaries of one arm's records, vetoes first.
+    """Returns the findings from the summaries of one side's rollout records, vetoes first.
 
     They are compared with the baseline's summaries if there are any. `regrade` is the domain's
-    grader. It is called for at most `regrade_at_most` attempts of an arm.
+    grader. It is called for at most `regrade_at_most` attempts.
     """
     looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
     looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """Returns the findings. Those without lines of evidence get lines that name their rollouts."""
+    """Returns the findings; those without evidence get lines that name the rollouts behind them."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

@@ -42,7 +42,7 @@ class PastVersion(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number that a diagnostic measures, with the threshold that its author declares."""
+    """A number that a diagnostic (a metric's module) measures, with its author's threshold."""
 
     diagnostic: str
     value: str
@@ -51,7 +51,7 @@ class Number(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """The values of one diagnostic number on good and on bad past versions."""
+    """The values of one metric on good and on bad past versions of the harness."""
 
     good: tuple[float, ...]
     bad: tuple[float, ...]
@@ -88,7 +88,7 @@ def _recorded(run: Run) -> Iterator[PastVersion]:
 def split_past(
     run: Run, past: Sequence[PastVersion], base: HarnessTree
 ) -> tuple[list[PastVersion], list[PastVersion]]:
-    """Returns the (in-sample, held-out) versions to judge a diagnostic by.
+    """Returns the (in-sample, held-out) past versions on which a diagnostic (metric) is judged.
 
     The version `base`, which the diagnostic's author saw, is never held out.
     """
@@ -138,7 +138,7 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """Returns a number's values on the stored rollouts of good and of bad versions."""
+    """Returns a metric's values on the stored rollouts of good and of bad past versions."""
     values: dict[bool, list[float]] = {True: [], False: []}
     for version in past:
         measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))

@@ -31,7 +31,7 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 
 class Admitted(NamedTuple):
-    """A diagnostic that a run of this workspace merged into `main`."""
+    """A diagnostic (a metric of the harness) that a run of this workspace merged into `main`."""
 
     candidate: Candidate
     seq: int  # of its merge in the ledger
@@ -43,7 +43,7 @@ class Admitted(NamedTuple):
 
 
 def admitted(run: Run) -> Iterator[Admitted]:
-    """Yields every admitted diagnostic whose merge into `main` was not undone, oldest first."""
+    """Yields every diagnostic (metric) whose merge into `main` was not undone, oldest first."""
     proposed = {
         row["id"]: row
         for row in run.ledger.outcomes("candidate", Made)
@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes diagnostics that no longer tell good versions from bad ones; returns the version."""
+    """Removes metrics of `main` that no longer tell good versions from bad; returns the version."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version

@@ -46,7 +46,7 @@ def brief_for(
     host: HostServices,
     situation: Situation | None,
 ) -> Brief:
-    """Returns the brief of a generation for its proposer: evidence, past ideas, skills, services.
+    """Returns what a proposer receives: evidence, past ideas, skills and the host's services.
 
     Its files are made only when they are read.
     """

@@ -47,7 +47,7 @@ class Host(Experiments):
         return Rehearsal(not vetoed, text)
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Reports how the draft's reward and filter rank the stored training rollouts."""
+        """Reports how a changed harness's reward and filter rank the stored training rollouts."""
         if self.collected.trained.shard is None:
             return Rehearsal(False, "There are no stored training rollouts to replay.")
         try:

@@ -21,7 +21,7 @@ _NAME: Final = re.compile(rb"""^NAME\s*(?::[^=]*)?=\s*["']([^"']+)["']\s*$""", r
 def by_one_set(
     run: Run, earlier: Evidence | None, tree: HarnessTree, generation: int
 ) -> Evidence | None:
-    """Returns `earlier` evidence without numbers of diagnostics that the harness `tree` changed."""
+    """Returns `earlier` evidence without the numbers of metrics that the harness `tree` changed."""
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:
         return earlier

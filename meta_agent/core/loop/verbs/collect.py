@@ -50,7 +50,7 @@ def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Runs the harness's diagnostics over a version's rollouts; returns evidence and findings.
+    """Measures a version's rollouts by its harness's metrics; returns evidence and findings.
 
     The evidence tells changes against `earlier`.
     """
@@ -174,7 +174,7 @@ def _views(run: Run) -> dict[str, Mapping[str, JSON]]:
 
 
 def read_by(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:
-    """Returns the numbers that a harness's diagnostics measure on rollouts, by diagnostic."""
+    """Returns the numbers that a harness's diagnostics (metrics) measure on rollouts, by name."""
 
     def measured() -> dict[str, dict[str, float]]:
         with run.lab.session(tree) as session:

@@ -53,7 +53,7 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
 
 
 def promote_watching(run: Run, first: Version, result: Found) -> Version:
-    """Merges only the admitted diagnostics into `main` and returns the version with them.
+    """Merges only the admitted diagnostics (metrics) into `main`; returns the version with them.
 
     Returns `first` if there are none, or if a person declines.
     """

@@ -143,7 +143,10 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 
 
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
-    """Checks a draft's commit and returns it as a candidate. Raises CandidateError on refusal."""
+    """Checks the commit of a proposed change and returns it as a candidate.
+
+    Raises CandidateError on refusal.
+    """
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
     contract = parse_contract(base)

@@ -22,7 +22,7 @@ SAMPLES = 32
 
 
 def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
-    """Runs every check that costs no training. Returns the candidate with its findings."""
+    """Runs every check that costs no training; returns the candidate with what these found."""
     tree = run.repo.tree(candidate.commit)
     run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
     findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
@@ -72,7 +72,7 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """Returns a veto for a factor that this author may not edit, or that needs a training."""
+    """Returns a veto: this author may not edit the factor's files, or they act by training only."""
     if factor in run.plan.factors:
         ours = ", ".join(run.factors)
         return Finding("factor.other", "veto", f"{factor} is another author's: edit {ours}")

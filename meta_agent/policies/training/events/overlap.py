@@ -97,7 +97,7 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the next event if its rollouts are made while this one trains, else None."""
+        """Returns the next event (request for rollouts) if it runs during this one, else None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 
@@ -106,11 +106,11 @@ class Overlap:
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if an event may train on rollouts by weights of `version` steps."""
+        """Returns True if weights of `version` steps are young enough for an event's rollouts."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Raises InfrastructureError if weights of `version` steps are too old for the event."""
+        """Raises InfrastructureError if weights of `version` steps are too old for an event."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: the engine samples "
@@ -128,7 +128,7 @@ class Overlap:
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
-        """Returns how many events old the weights are that sampled each of these rollouts.
+        """Returns the age of these rollouts: how many events old the weights are that sampled each.
 
         For a rollout whose policy is not in `versions`, `version` is the step of its weights.
         """
