@@ -88,7 +88,7 @@ class Start:
 
     @property
     def line(self) -> str:
-        """Returns the command as one types it in a shell."""
+        """Returns the command as a line that one types in a shell."""
         return shlex.join(self.command)
 
 

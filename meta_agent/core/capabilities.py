@@ -73,7 +73,7 @@ class AwayEnvironment(Protocol):
 
 @runtime_checkable
 class WitnessEnvironment(Protocol):
-    """A task's environment whose grader also reads the conversation."""
+    """A task's environment whose grader also reads the conversation of agent and model."""
 
     def saw(self, messages: Sequence[Message]) -> None:
         """Receives the conversation as the policy saw it. Called once, before `grade`."""
@@ -82,7 +82,7 @@ class WitnessEnvironment(Protocol):
 
 @runtime_checkable
 class StoppableGateway(Protocol):
-    """A gateway to a policy whose calls can be broken off."""
+    """A gateway (the way to a policy's model) whose calls can be broken off."""
 
     def generate_until(
         self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]

@@ -107,7 +107,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one exchange, counted by the provider. `input_tokens` includes cached ones."""
+    """The token counts of one model call, by the provider. `input_tokens` includes cached ones."""
 
     input_tokens: int
     output_tokens: int

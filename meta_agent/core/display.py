@@ -68,12 +68,12 @@ class DecisionView:
 
     @property
     def waits(self) -> bool:
-        """Returns True if nobody has answered."""
+        """Returns True if no person has answered the question yet."""
         return self.answer is None
 
     @property
     def asks(self) -> str:
-        """Returns the question in words."""
+        """Returns the question to the person in words."""
         return f"{self.subject}: {_ASKS.get(self.gate, self.gate)}"
 
     @property

@@ -179,7 +179,7 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
 
 
 class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
-    """The run waits for a person's decision. `subjects` are valid arguments of `approve`."""
+    """The run waits for a person's decision. `meta-agent approve` takes the names in `subjects`."""
 
     exit_code = 6
 

@@ -36,7 +36,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TriedIdea:
-    """An earlier hypothesis by its rule and its base, with its verdict."""
+    """An earlier hypothesis: the rule that made it, its base commit, and its verdict."""
 
     rule: str
     base: str
@@ -207,7 +207,7 @@ class HostServices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """Everything that a proposer receives about one generation of the search."""
+    """Everything that a proposer receives in one generation of the search, to write its edits."""
 
     generation: int
     k: int

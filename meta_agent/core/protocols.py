@@ -315,7 +315,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends answers into a sandbox and extends the request's deadline by `excused_sec`."""
+    """Sends answers to calls into a sandbox, and gives the request `excused_sec` more time."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -428,7 +428,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A proposed change of the harness: a branch with one hypothesis."""
+    """A proposed change of the harness: a branch of commits with one hypothesis."""
 
     id: str  # "<run>/g<generation>/c<k>"
     run: str

@@ -41,12 +41,12 @@ class Skill:
 
     @property
     def kind(self) -> Kind:
-        """Returns `positive`, `negative` or `guide` (see `KINDS`); `positive` without a mark."""
+        """Returns `positive`, `negative` or `guide` (see `KINDS`); `positive` if none is stated."""
         return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:
-        """Returns how far the skill is trusted, from `STATUSES`; `quarantine` without a mark."""
+        """Returns how far the skill is trusted, from `STATUSES`; `quarantine` if none is stated."""
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property

@@ -35,7 +35,7 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
 
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
-    """Returns the labels of every task of a split, by task key."""
+    """Returns the labels (such as the repository) of every task of a split, by task key."""
     rows = Capabilities.of(domain).rows
     return {task.key: slices(task, _columns(rows.get(task.key))) for task in domain.tasks(split)}
 

@@ -129,7 +129,7 @@ def find_workspace(chosen: Path | None, cwd: Path) -> Path:
 
 
 def is_workspace(root: Path) -> bool:
-    """Returns True if `root` is a complete workspace."""
+    """Returns True if the folder `root` is a complete workspace."""
     return (root / SETTINGS_FILE).is_file()
 
 
@@ -229,7 +229,7 @@ def _refuse_odd(root: Path) -> None:
 
 
 def made_here(root: Path) -> bool:
-    """Returns True if this installation made the workspace and recorded its mark."""
+    """Returns True if this installation of the program made the workspace `root`."""
     mark = read_small(root / _MAKER) or ""
     return bool(_MARK.fullmatch(mark)) and (_marks_folder() / mark).is_file()
 

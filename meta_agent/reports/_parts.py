@@ -152,7 +152,7 @@ class CellView(Recorded):
 
 @read_dataclass(slots=True)
 class CandidateView(Recorded):
-    """A candidate with its screening results, measurements, verdict and merge."""
+    """A candidate with its checks, measurements, verdict and merge, as reports show them."""
 
     id: Words = ""
     generation: Count = 0
@@ -176,7 +176,7 @@ class CandidateView(Recorded):
 
     @property
     def short_id(self) -> str:
-        """Returns the id without the run: `g1/c2`."""
+        """Returns the candidate's id without its run: `g1/c2`."""
         return "/".join(self.id.split("/")[-2:])
 
     @property

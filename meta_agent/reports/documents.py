@@ -42,7 +42,7 @@ def report_json(state: RunState) -> dict[str, JSON]:
 
 
 def no_progress(state: RunState) -> JSON:
-    """Returns since when a running run makes no progress, and its wait; None if it progresses.
+    """Returns since when a running run stands still and what it waits for; None if it does not.
 
     `waits_for` is None if the run's process itself does not run.
     """

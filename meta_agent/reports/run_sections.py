@@ -129,7 +129,7 @@ def _wait_row(wait: Wait) -> str:
 
 
 def page(state: RunState) -> Page:
-    """Returns the page with everything that is known about a run."""
+    """Returns the page (headline, lines, sections) with everything that is known about a run."""
     gain = state.vault_gain
     headline = f"meta-agent run {state.run}"
     if gain is not None and state.baseline and state.final:

@@ -181,7 +181,7 @@ class RunState:
         return silent_sec if silent_sec > FROZEN_SEC else 0.0
 
     def decisions_on(self, candidate: str) -> list[DecisionView]:
-        """Returns what people decided about one candidate."""
+        """Returns what people decided about one candidate, from their recorded answers."""
         return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:

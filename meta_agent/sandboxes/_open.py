@@ -50,7 +50,7 @@ class EngineStatus:
 
     @property
     def ready(self) -> bool:
-        """Returns True if a sandbox can be started right now."""
+        """Returns True if the container engine can start a sandbox right now."""
         return not self.problem
 
 

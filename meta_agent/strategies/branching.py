@@ -146,7 +146,7 @@ def best_of(nodes: Sequence[Node]) -> Node:
 
 
 def children(nodes: Sequence[Node], parent: Node) -> list[Node]:
-    """Returns the nodes whose first parent is `parent`, failed ones included."""
+    """Returns the nodes that were made on top of `parent`, failed ones included."""
     return [node for node in nodes if node.parent == parent.number and node.kind != "start"]
 
 

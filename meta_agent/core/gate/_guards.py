@@ -31,7 +31,7 @@ Labels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """The settings of the slice guards, which block a candidate that harms a group of tasks.
+    """The settings of the check that blocks a candidate that harms a labelled group of tasks.
 
     They are declared before any result. `margin` and `level` are shares of 1.
     """
@@ -57,7 +57,7 @@ DEFAULT_TERMS: Final = GuardTerms()
 class SliceEffect(NamedTuple):
     """A candidate's gain in clean success on one labelled group of tasks.
 
-    Its bounds are one-sided. Their error is the guards' level divided by the number of groups.
+    Its bounds are one-sided. Their error is the declared level divided by the number of groups.
     """
 
     name: str

@@ -112,7 +112,7 @@ class Arm:
     reward_hash: str = ""
 
     def rows(self) -> Iterator[OutcomeRow]:
-        """Yields all rows, by training seed in ascending order."""
+        """Yields all outcome rows (one per attempt), by training seed in ascending order."""
         for seed in sorted(self.seeds):
             yield from self.seeds[seed]
 

@@ -40,7 +40,7 @@ def check(args: dict[str, Json], channel: object) -> Json:
 
 
 def row(name: str, test: Callable[[], None]) -> list[Json]:
-    """Runs one test and returns its row; the detail is the error that the test raised."""
+    """Runs one contract test; returns `[name, ok, detail]`, where detail is the error it raised."""
     try:
         test()
     except Exception as error:
@@ -49,7 +49,7 @@ def row(name: str, test: Callable[[], None]) -> list[Json]:
 
 
 def check_agent() -> None:
-    """Checks that the entry is a coroutine function of three parameters."""
+    """Checks that the agent's entry point is a coroutine function of three parameters."""
     path, name = HARNESS.roles["agent"]
     function = HARNESS.agent()
     if not inspect.iscoroutinefunction(function):

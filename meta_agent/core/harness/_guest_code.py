@@ -165,7 +165,7 @@ def load(args: Args, channel: object) -> Json:
 
 
 def optional(name: str) -> Callable[..., Any] | None:
-    """Returns a function that the harness's reward file may define, or None."""
+    """Returns the function `name` of the harness's reward file, or None if it has none."""
     return getattr(HARNESS.role("reward"), name, None) if "reward" in HARNESS.roles else None
 
 

@@ -96,7 +96,7 @@ class Recipe:
 
     @property
     def rows_per_step(self) -> int:
-        """Returns the number of rollouts in one optimiser step."""
+        """Returns the number of rollouts that one optimiser step trains on."""
         return self.groups_per_step * self.num_generations
 
 

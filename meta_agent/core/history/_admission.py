@@ -33,7 +33,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
-    """A commit from a sandbox that passed every check and was copied into the host's objects."""
+    """A commit from a sandbox that passed every check and was copied into the host's repository."""
 
     commit: str
     tree_hash: str

@@ -78,7 +78,7 @@ class Ran(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A parsed commit of the host's repository."""
+    """A commit of the host's repository: ids, date and message."""
 
     id: str
     tree: str

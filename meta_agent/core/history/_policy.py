@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """The parsed header of a commit that came from a sandbox."""
+    """The tree, parent and message of a commit that came from a sandbox."""
 
     tree: str
     parent: str

@@ -144,7 +144,8 @@ class HarnessRepo:
     def brought_by(self, commit: str) -> str | None:
         """Returns the commit on `main`'s first-parent line that brought in `commit`, or None.
 
-        That is `commit` itself if it is on that line, or else the merge of its candidate.
+        That is `commit` itself if it is on that line, or the merge of a candidate that ends with
+        it.
         """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)
@@ -175,12 +176,12 @@ class HarnessRepo:
         return dict(row.split(" ") for row in rows.splitlines())
 
     def notes(self, commit: str) -> str | None:
-        """Returns the note on a commit, or None if it has none."""
+        """Returns the text of the git note on a commit, or None if it has none."""
         ran = self._git.run("notes", "show", commit, accept=(0, 1))
         return ran.stdout.decode("utf-8", "replace") if ran.exit_code == 0 else None
 
     def all_notes(self) -> Mapping[str, str]:
-        """Returns every note, by the id of its commit."""
+        """Returns the text of every git note, by the id of its commit."""
         return self._notes_by_commit()
 
     def on_main(self, commit: str) -> bool:
@@ -315,7 +316,7 @@ class HarnessRepo:
                 self._flush_refs(LEAD)
 
     def note(self, commit: str, text: str, *, when: int | None = None) -> None:
-        """Sets the note on a commit. Repeating the same text changes nothing."""
+        """Sets the text of the git note on a commit. Repeating the same text changes nothing."""
         body = plain(text).strip() + "\n"
         if self.notes(commit) == body:
             return

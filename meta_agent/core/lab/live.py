@@ -113,9 +113,9 @@ class Lab:
         self._required.add(behaviour_hash(tree))
 
     def prepare(self, jobs: Sequence[Job]) -> None:
-        """Runs the jobs, as many at a time as there are workers, and raises the first failure.
+        """Runs trainings and evaluations, as many at a time as there are workers.
 
-        A failure of a harness is not raised here, but when its measurement is asked for.
+        Raises the first failure, but that of a harness only when its measurement is asked for.
         """
         with ThreadPoolExecutor(self._executor.width) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]

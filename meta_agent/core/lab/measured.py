@@ -17,7 +17,7 @@ LOST_SHARE: Final = 0.05
 
 
 class Trained(NamedTuple):
-    """A policy and its training. `steps` 0 means the base policy itself."""
+    """A policy and the training that made it. `steps` 0 means the base policy itself."""
 
     path: str
     policy: str

@@ -147,7 +147,7 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 
 
 class Apparatus:
-    """Executes trainings and evaluations with a domain, policies, and sandboxes for harnesses."""
+    """Executes trainings and evaluations: it holds the tasks, policies and sandboxes for that."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 class Regrade(NamedTuple):
-    """The result of grading stored attempts again."""
+    """The counts and differences that grading stored attempts again has given."""
 
     checked: int
     skipped: int  # without an outcome, or without verifier inputs

@@ -77,7 +77,7 @@ class RetracedLedger(Ledger):
         return 0
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Returns the row of the recorded run. Nothing is written."""
+        """Returns the recorded row of a run that is repeated. Nothing is written."""
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:

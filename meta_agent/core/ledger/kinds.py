@@ -94,7 +94,7 @@ class Candidate(TypedDict):
 
 
 class Screen(TypedDict):
-    """The result of a check of a candidate before anything is measured."""
+    """The result of one check (`stage`) of a candidate before anything is measured."""
 
     candidate: str
     stage: Literal["static", "contract", "replay", "seed"]
@@ -104,7 +104,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """The result of one interim analysis of a run's final test: its result against its start."""
+    """One interim analysis of a run's final test, which compares the result with the start."""
 
     candidate: str
     split: str
@@ -137,7 +137,7 @@ class Verdict(TypedDict):
 
 
 class Merge(TypedDict):
-    """A merge of a candidate into `main`."""
+    """A merge of a candidate into the branch `main`, with the version that it made."""
 
     candidate: str
     commit: str

@@ -72,7 +72,7 @@ class Wait:
 
     @property
     def patience_sec(self) -> float:
-        """Returns after how many seconds without progress this wait counts as stalled."""
+        """Returns after how many seconds without progress the wait counts as stalled."""
         expected = self.limit_sec * LIMIT_SHARE
         if self.usual_sec is not None:
             expected = self.usual_sec * TIMES_THE_USUAL
@@ -176,9 +176,9 @@ def moved(progress: str = "") -> None:
 
 
 def owe(wait: Wait, answers: int) -> None:
-    """Adds to the answers that this process owes the other side; a negative number subtracts.
+    """Adds to the number of answers that the other side of a wait expects from this process.
 
-    The other side's silence counts anew from this call.
+    A negative number subtracts. The other side's silence counts anew from this call.
     """
     with _lock:
         wait.owed = max(0, wait.owed + answers)
@@ -215,7 +215,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and deletes the file of waits."""
+        """Ends the thread and deletes the file that lists the waits."""
         self._closed.set()
         self._thread.join()
         with suppress(OSError):

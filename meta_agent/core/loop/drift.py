@@ -33,7 +33,7 @@ _KEY: Final = "race/again"
 
 
 class Named:
-    """Collects the names that a server has given its model so far."""
+    """Collects the names that a server has given its model so far, to notice a new model."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()

@@ -73,7 +73,7 @@ class EvidenceFiles(Protocol):
         ...
 
     def story(self, rollout: Rollout) -> str:
-        """Returns a summary of one attempt in one line."""
+        """Returns a summary of one attempt at a task in one line."""
         ...
 
     def transcript(self, rollout: Rollout) -> str:

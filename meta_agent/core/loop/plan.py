@@ -174,7 +174,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Returns True if a final test of this size could prove any gain."""
+        """Returns True if a final test of this size could prove any gain at all."""
         return self.looks[-1] >= MIN_PAIRS
 
     @property
@@ -189,7 +189,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def finer(self) -> str:
-        """Names what to increase, other than tasks, to detect smaller gains."""
+        """Names what to measure more of, other than tasks, to detect smaller gains."""
         return "more training seeds"
 
     def gate(self) -> Gate:

@@ -56,7 +56,7 @@ class Judged(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """A version with its policy (training seed 0) and its rollouts on the search split."""
+    """A harness version with its policy (training seed 0) and its rollouts on the search split."""
 
     version: Version
     tree: HarnessTree

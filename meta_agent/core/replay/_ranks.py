@@ -104,7 +104,7 @@ class Ranks:
 
     @property
     def changes(self) -> float:
-        """Returns the share of within-group pairs whose order changed."""
+        """Returns the share of pairs within groups whose order the rewards changed."""
         return self.changed / self.pairs if self.pairs else 0.0
 
     @property

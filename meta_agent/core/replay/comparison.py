@@ -128,7 +128,7 @@ class Scores(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """Accumulates the comparison of two rewards, in constant memory."""
+    """Accumulates the comparison of two reward functions on rollouts, in constant memory."""
 
     before: Side = field(default_factory=Side)
     after: Side = field(default_factory=Side)
@@ -156,7 +156,7 @@ class Comparison:
                 values.update(row[name] for row in after.parts if name in row)
 
     def add_group(self, group: GroupRow, weight_before: float, weight_after: float) -> None:
-        """Adds one group, with the weights that both filters give it."""
+        """Adds one group of rollouts, with the weights that the two harnesses' filters give it."""
         self.groups += 1
         self.before.add(group.before, group.truth, weight_before)
         self.after.add(group.after, group.truth, weight_after)

@@ -402,7 +402,7 @@ class Attempt:
         return cost
 
     def release(self) -> None:
-        """Closes the environment. It can be called more than once."""
+        """Closes the task's environment. It can be called more than once."""
         env, self.env = self.env, None
         if env is None:
             return

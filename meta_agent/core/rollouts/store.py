@@ -69,7 +69,7 @@ class ShardRef:
 
     @property
     def rows(self) -> DataFile:
-        """Returns the file that holds the rollouts."""
+        """Returns the file of the shard that holds the rollouts."""
         return DataFile(self.path, self.sha256, self.count, self.bytes)
 
 

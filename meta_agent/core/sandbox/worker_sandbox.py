@@ -94,13 +94,13 @@ class WorkerSandbox:
 
     @property
     def work_dir(self) -> str:
-        """Returns the absolute path of the work directory, as seen inside."""
+        """Returns the absolute path of the work directory, as processes in the sandbox see it."""
         work_dir: str = self._facts["work_dir"]
         return work_dir
 
     @property
     def fences(self) -> frozenset[str]:
-        """Returns the names of the protections that this sandbox has, from `FENCES`."""
+        """Returns the names of the protections that the sandbox has, such as no network."""
         return self._fences | frozenset(self._facts["isolation"])
 
     def exec(
@@ -398,7 +398,7 @@ def expect(value: JSON, kind: type[Any]) -> Any:
 
 
 def encoded_size(size: int) -> int:
-    """Returns an upper bound on the base64 characters that `size` bytes need."""
+    """Returns an upper bound on the length of `size` bytes as base64 text."""
     return 4 * (size // 3 + 1)
 
 

@@ -138,7 +138,7 @@ class Replay:
         self._exact = exact
 
     def reuse(self, recorded: Exchange) -> None:
-        """Does nothing: a replayed exchange costs nothing."""
+        """Does nothing, because a replayed exchange costs nothing that could be settled."""
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int

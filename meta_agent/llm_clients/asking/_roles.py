@@ -173,7 +173,7 @@ class Routes:
 
     @property
     def keys(self) -> list[str]:
-        """Returns all API keys in use, which no transcript may hold."""
+        """Returns all API keys in use, so that they can be kept out of transcripts."""
         return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
 
     def close(self) -> None:

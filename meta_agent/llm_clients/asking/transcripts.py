@@ -112,7 +112,7 @@ class Transcripts:
         return value
 
     def write_manifest(self, values: Mapping[str, JSON]) -> None:
-        """Replaces the run's manifest, atomically and synced."""
+        """Replaces the run's manifest (settings, models, prices), atomically and synced to disk."""
         _make(self.root)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2, sort_keys=True)
         with _naming_the_file(self.root / MANIFEST):

@@ -129,7 +129,7 @@ def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> Pro
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and the chain of its causes, outermost first."""
+    """Yields an exception and then the chain of its causes, outermost first."""
     visited: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in visited:

@@ -26,7 +26,7 @@ class Asked(NamedTuple):
 
 
 class Talks(Protocol):
-    """All conversations in progress with one policy."""
+    """All conversations in progress with one policy: it says what to sample, and reads replies."""
 
     stops: frozenset[int]
     """The token ids that end a reply."""

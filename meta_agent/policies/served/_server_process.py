@@ -40,7 +40,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard, the server's parent."""
+        """Returns the process id of the guard, a parent process that ends the server."""
         return self._guard.pid
 
     @property

@@ -86,7 +86,7 @@ class VllmServer:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard, the server's parent process."""
+        """Returns the process id of the guard, a parent process that ends the server."""
         return self._process.pid
 
 

@@ -84,7 +84,7 @@ class _Passes(NamedTuple):
 
 
 class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's GRPO trainer with rollouts, rewards and group weights that come from the host."""
+    """TRL's GRPO trainer, whose rollouts, rewards and group weights another process makes."""
 
     def __init__(
         self,

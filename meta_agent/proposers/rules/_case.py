@@ -76,7 +76,7 @@ class Case:
 
     @property
     def trained(self) -> bool:
-        """Returns True if the evidence is about a trained policy."""
+        """Returns True if the metrics and attempts are those of a trained policy."""
         return self.evidence.trained
 
     @property

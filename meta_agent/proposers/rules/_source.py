@@ -49,7 +49,7 @@ class PythonFile:
 
     @cached_property
     def assignments(self) -> dict[str, ast.expr]:
-        """Returns the value expressions of module-level names, by name."""
+        """Returns the value of each module-level name as a syntax node, by name."""
         values: dict[str, ast.expr] = {}
         for node in self.tree.body:
             match node:

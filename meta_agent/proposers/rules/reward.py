@@ -318,7 +318,7 @@ def reward_testing(case: Case) -> Diagnosis | None:
 
 @rule("reward-progress", "reward")
 def reward_progress(case: Case) -> Diagnosis | None:
-    """Suggests a reward for a passing last test if in many groups no attempt is solved."""
+    """Suggests a reward for attempts whose last test passed, if many groups have no solution."""
     rewards, tests = reward_file(case), _test_tools(case)
     dead = case.value("signal.dead_unsolved_ratio")
     if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:

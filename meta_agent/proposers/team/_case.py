@@ -28,7 +28,7 @@ _MEANING: Final[Mapping[Factor, str]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What all roles of the team read about one harness version: brief, evidence and files."""
+    """What all roles of the team read about one harness version: request, evidence and files."""
 
     brief: Brief
 

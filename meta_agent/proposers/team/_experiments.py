@@ -211,7 +211,7 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
 
 
 def given_inline() -> Mapping[str, JSON]:
-    """Returns the JSON schema of the argument `edits`, which `inline` applies."""
+    """Returns the JSON schema of the tool argument `edits`, which `inline` applies."""
     return {"edits": _EDITS}
 
 

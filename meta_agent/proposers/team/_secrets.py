@@ -39,7 +39,7 @@ def refuse_in_command(command: str) -> None:
 
 
 def refuse_in_path(path: str) -> None:
-    """Raises CandidateError if a path to read is one of credentials."""
+    """Raises CandidateError if a path that a model wants to read is that of credentials."""
     _refuse(_IN_PATHS.search(path))
 
 

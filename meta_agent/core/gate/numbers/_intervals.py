@@ -16,7 +16,7 @@ Z_95 = 1.959963984540054
 
 
 class Interval(NamedTuple):
-    """A closed interval."""
+    """A closed interval of numbers, from `low` to `high`."""
 
     low: float
     high: float

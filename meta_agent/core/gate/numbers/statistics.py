@@ -256,7 +256,7 @@ def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
 
 
 def standard_error(pairs: Pairs) -> float:
-    """Returns the standard error of the mean difference."""
+    """Returns the standard error of the mean difference in clean success."""
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2:
         return 0.0

@@ -36,9 +36,9 @@ def flagged(
     beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """Returns a finding on the flags of an arm (one side of a comparison) with these prefixes.
+    """Returns a finding if rollouts of an arm (side) have flags that begin with `prefixes`.
 
-    The share of flagged rollouts is compared with the arm `beside` (its baseline). If the excess is
+    The share of such rollouts is compared with the arm `beside` (its baseline). If the excess is
     surely above `limit`, the finding is a veto.
     """
     among = "rollouts" if code == "tamper" else "solved rollouts"

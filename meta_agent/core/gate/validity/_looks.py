@@ -31,7 +31,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The summary of one rollout's record that the validity checks read."""
+    """The summary of one rollout's record, with what the validity checks read of it."""
 
     name: str
     task_key: str
@@ -115,7 +115,7 @@ def _look(rollout: Rollout, view: str | None) -> Look:
 
 
 def name_of(rollout: Rollout) -> str:
-    """Returns the name by which findings call a rollout: its task, sample and seed."""
+    """Returns the name of a rollout in validity findings: its task, sample and seed."""
     return f"{rollout.task_key} sample {rollout.sample_idx} seed {rollout.seed}"
 
 

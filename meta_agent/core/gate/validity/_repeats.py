@@ -36,7 +36,7 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Reports attempts that are equal word for word and got different rewards."""
+    """Reports attempts that are equal word for word and got different rewards by the harness."""
     sides = (
         _Groups(
             (look for look in of if look.attempt),

@@ -120,7 +120,7 @@ def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
 
 
 def scored(arm: Arm) -> list[OutcomeRow]:
-    """Returns the rows that have an outcome and a finite reward."""
+    """Returns the outcome rows that have an outcome and a finite reward."""
     return [row for row in _ended(arm) if row.reward is not None and math.isfinite(row.reward)]
 
 
@@ -135,7 +135,7 @@ def _moments(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
 
 
 def clean_share(rows: Sequence[OutcomeRow]) -> float:
-    """Returns the share of rows that were solved cleanly."""
+    """Returns the share of attempts (rows) that were solved cleanly."""
     return sum(bool(row.clean) for row in rows) / len(rows)
 
 

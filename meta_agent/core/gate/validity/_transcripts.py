@@ -37,14 +37,17 @@ FORGERY: Final = re.compile(
 
 
 class Trace(NamedTuple):
-    """One kind of conduct that a record shows, and the words of the record that show it."""
+    """One kind of misconduct that a rollout's record shows, and the words that show it."""
 
     kind: str  # "copied:history", "forgery", "always-equal", "special-case" ...
     shown_by: str
 
 
 def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
-    """Returns the conduct that the record of one rollout shows. `view` is the task's own text."""
+    """Returns the misconduct, such as a copied answer, that the record of one rollout shows.
+
+    `view` is the task's own text.
+    """
     source = submitted(rollout)
     copied = (Trace(f"copied:{place}", words) for place, words in copies(rollout, source, view))
     all_traces = [*copied, *_forged(source)]

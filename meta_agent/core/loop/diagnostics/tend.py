@@ -38,7 +38,7 @@ class Admitted(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Returns the name of the number that the diagnostic was admitted for."""
+        """Returns the name of the number by which the diagnostic was admitted."""
         return self.candidate.hypothesis.metric
 
 

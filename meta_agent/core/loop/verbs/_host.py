@@ -23,7 +23,7 @@ WORKBENCH_SEC = 12 * 3600.0
 
 
 class Host(Experiments):
-    """What the host does for a generation's authors: sandboxes, checks, replays, experiments."""
+    """The host's services for the authors of edits: sandboxes, checks, replays, experiments."""
 
     @contextmanager
     def sandbox(self, index: int) -> Iterator[CloneSource]:

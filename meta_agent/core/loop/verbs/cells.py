@@ -165,7 +165,7 @@ def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
 
 
 def short(run: Run, candidate: Candidate) -> str:
-    """Returns a candidate's name within its run."""
+    """Returns a candidate's name without the name of its run."""
     return candidate.id.removeprefix(f"{run.id}/")
 
 

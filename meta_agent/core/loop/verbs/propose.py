@@ -30,7 +30,7 @@ __all__ = ["admit", "candidate_row", "propose", "revise"]
 
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
-    """Asks the proposer for candidates, and returns those whose commits were accepted."""
+    """Asks the proposer for edits of the harness; returns those whose commits were accepted."""
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",

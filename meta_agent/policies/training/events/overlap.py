@@ -42,7 +42,7 @@ class Keeps(Publisher, Protocol):
 
 @runtime_checkable
 class Measures(Publisher, Protocol):
-    """A publisher that reports metrics of its own work."""
+    """A publisher of weights that reports metrics of its own work."""
 
     metrics: dict[str, float]
     """The metrics of publishing the last version, by name."""
