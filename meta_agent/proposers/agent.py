@@ -64,7 +64,10 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a coding agent's session made; `edits` maps paths to new contents (None: removed)."""
+    """The edits and the hypothesis that a coding agent's session left, and how it ended.
+
+    `edits` maps paths to new contents (None: removed).
+    """
 
     edits: Edits
     hypothesis: str | None

@@ -186,7 +186,7 @@ def interval_bar(effect: Effect) -> str:
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yields each value of a nested record with its dotted name; a list of records is counted."""
+    """Yields each value of a nested record with its dotted name; a list of records is a count."""
     if isinstance(value, Mapping):
         for inner, part in value.items():
             yield from plain_leaves(f"{name}.{inner}", part)

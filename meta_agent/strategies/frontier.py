@@ -42,7 +42,7 @@ def population(nodes: Sequence[Node]) -> list[Node]:
 
 
 def productivity(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the estimated chance that a child beats the node, by Laplace's rule of succession."""
+    """Returns the estimated chance that a child does better, by Laplace's rule of succession."""
     tries = children(nodes, node)
     return (1 + sum(child.clean > node.clean for child in tries)) / (2 + len(tries))
 

@@ -48,7 +48,7 @@ the engine reserves room for (0: none)."""
 
 
 class Started(NamedTuple):
-    """A newly started engine with the weights and adapter rank that it was started with."""
+    """A newly started engine (vLLM server), with the weights and adapter rank it started with."""
 
     engine: Engine
     weights: Path
@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """Time limits of an engine in seconds, and how often a lost one is replaced."""
+    """Time limits of an engine (vLLM server) in seconds, and how often a lost one is replaced."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # without progress, before an engine is replaced
@@ -105,13 +105,13 @@ class Replica:
 
     @property
     def failed(self) -> bool:
-        """Returns True if the engine is gone and will not be replaced."""
+        """Returns True if the engine (vLLM server) is gone and will not be replaced."""
         with self._changed:
             return self._failure is not None
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many model calls are in progress, and how many are allowed at once."""
+        """Returns how many model calls the engine is making, and how many it may make at once."""
         with self._changed:
             return self._calls, self._window
 

@@ -41,7 +41,7 @@ BASE: Final = "policy"
 
 
 class Served(NamedTuple):
-    """One version of a policy as engines serve it: a model's folder and possibly an adapter."""
+    """One version of a policy as vLLM servers serve it: a model's folder, and maybe an adapter."""
 
     name: str
     weights: Path  # the model's folder
@@ -51,14 +51,14 @@ class Served(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Sampled tokens with their log-probabilities."""
+    """The token ids of one sampled reply, with their log-probabilities."""
 
     ids: list[int]
     logprobs: list[float | None]  # None for a token whose log-probability is missing
 
 
 class Load(NamedTuple):
-    """An engine's calls and cache use now, and its counters of calls and tokens since its start."""
+    """An engine's calls and cache use now, and its counts of calls and tokens since it started."""
 
     running: float
     waiting: float

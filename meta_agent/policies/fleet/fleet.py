@@ -78,7 +78,7 @@ class Fleet:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Ends the binding of finished rollouts to their engines; `keys` names the rollouts."""
+        """Frees finished rollouts (`keys`) from the engines to which all their calls went."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
@@ -111,7 +111,7 @@ class Fleet:
 
     @property
     def failed(self) -> bool:
-        """Returns True if an engine is gone and will not be replaced."""
+        """Returns True if an engine (vLLM server) is gone and will not be replaced."""
         return any(replica.failed for replica in self.replicas)
 
     @property

@@ -52,7 +52,7 @@ class TrainJob:
     after: int = 0  # the step whose seal the training resumes from; 0: it starts
 
     def sealed_at(self, step: int) -> Path:
-        """Returns the folder for the child's saved state after `step` optimiser steps."""
+        """Returns the folder for the saved state of a training after `step` optimiser steps."""
         return seals_folder(self.output) / f"checkpoint-{step}"
 
     def seals_at(self, step: int) -> bool:
@@ -71,7 +71,7 @@ class TrainJob:
 
 
 def published_folder(output: Path) -> Path:
-    """Returns the folder for the weights that engines load during a training."""
+    """Returns the folder for the weights that vLLM servers load during a training."""
     return output.with_name(f"{output.name}.published")
 
 

@@ -37,7 +37,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy's directory whose files were read, with its identity and training steps."""
+    """A policy's directory, with the identity, training steps and hashes that were read from it."""
 
     path: Path
     kind: PolicyKind

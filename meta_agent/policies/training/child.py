@@ -44,15 +44,15 @@ _REPORT_SEC: Final = 1.0
 
 
 class AbortedError(Exception):
-    """Raised in the child when the host aborts the training in progress."""
+    """Raised in the child process when the host process aborts the training in progress."""
 
 
 class StoppedError(Exception):
-    """Raised in the child when the host stops the model call in progress."""
+    """Raised in the child process when the host process stops the model call in progress."""
 
 
 class Child:
-    """Holds one loaded policy in this process, and answers the host's commands about it."""
+    """Holds one loaded policy in this process, and answers commands of the host process."""
 
     def __init__(self, channel: FrameChannel) -> None:
         self._channel = channel

@@ -64,7 +64,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Author:
-    """The tools with which one proposer edits and tests its clone of the harness."""
+    """The tools with which a proposer, a language model, edits and tests its clone of a harness."""
 
     case: Case
     idea: Idea

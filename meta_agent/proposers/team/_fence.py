@@ -27,13 +27,13 @@ _NO_MARKS = str.maketrans("<>", "()")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Marks untrusted texts as data in the prompts of one dialogue."""
+    """Marks untrusted texts as data in the prompts of one dialogue, by lines around them."""
 
     label: str
 
     @classmethod
     def of(cls, run: str, conversation: str) -> Fence:
-        """Returns the fence of a dialogue. Its marks hold a hash of the run and conversation."""
+        """Returns the fence for a dialogue. Its marks hold a hash of the run and conversation."""
         digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
         return cls(digest[:_LABEL_CHARS])
 

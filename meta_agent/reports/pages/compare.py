@@ -46,7 +46,7 @@ _RUN_HEADINGS: Final = (
 
 
 def table(document: Document) -> RenderableType:
-    """Returns the comparison of search conditions as tables and sentences for a terminal."""
+    """Returns the comparison of ways to search (conditions) as tables and text for a terminal."""
     conditions, contrast, facts, reading = _sections(document)
     return painted(present(conditions, contrast, facts, reading))
 
