@@ -326,7 +326,7 @@ def test_a_url_for_all_leaves_a_roles_own(tmp_path: Path) -> None:
 
 BAD_BY_ROLE = {
     "unknown role": ({"models": {"propser": "a/b"}}, "no role 'propser'", "did you mean proposer"),
-    "policy": ({"models": {"policy": "a/b"}}, "the policy's model is --policy", "--model"),
+    "policy": ({"models": {"policy": "a/b"}}, "the policy's model is set with --policy", "--model"),
     "model": ({"models": {"judge": "gpt"}}, "expected ", "--model"),
     "amount": ({"role_max_usd": {"judge": "x"}}, "role_max_usd[judge] = 'x'", "--max-usd"),
     "scheme": ({"base_urls": {"judge": "ftp://x"}}, "expected http://HOST", "--base-url"),

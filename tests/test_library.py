@@ -154,12 +154,12 @@ def test_a_text_stands_for_the_folder_or_the_command_that_it_names(tmp_path: Pat
 
 
 def test_a_folder_that_is_not_there_is_no_prompt(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with pytest.raises(ConfigError, match="does not exist"):
         meta_agent.optimize(tasks=ROWS, grade=grade, agent="./my-agent", workspace=tmp_path / "ws")
 
 
 def test_what_a_mode_does_not_use_is_refused_as_on_the_command_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--samples changes nothing here"):
+    with pytest.raises(ConfigError, match="--samples has no effect in this run"):
         meta_agent.optimize(workspace=tmp_path / "ws", samples=3)
     assert not (tmp_path / "ws/ledger.sqlite").exists()
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_written_down_is_one_sentence() -> None:
     def closed(task: Any, answer: str) -> bool:
         return lock.locked()
 
-    with pytest.raises(ConfigError, match="closed uses lock, a lock that cannot be written down"):
+    with pytest.raises(ConfigError, match="closed uses lock, a lock that cannot be copied"):
         source_of({"grade": closed})
     with pytest.raises(ConfigError, match="has no name"):
         source_of({"grade": lambda task, answer: True})

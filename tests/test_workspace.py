@@ -171,7 +171,7 @@ def test_in_a_strangers_workspace_no_part_leads_elsewhere(
         os.mkfifo(tmp_path / "w/ledger.sqlite")
     open_workspace(tmp_path / "w")  # ours: people keep what is large on another disk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
-    with pytest.raises(ConfigError, match="in a workspace that was not made here"):
+    with pytest.raises(ConfigError, match="in a workspace from another machine"):
         open_workspace(tmp_path / "w")
 
 

@@ -117,7 +117,7 @@ def _of_runs(error: ModuleNotFoundError) -> bool:
 
 
 def _not_installed(module: str | None) -> MetaAgentError:
-    return PreflightError(f"this command needs {module}", hint=install("run"))
+    return PreflightError(f"the Python package {module} is not installed", hint=install("run"))
 
 
 def _explain(error: MetaAgentError) -> int:

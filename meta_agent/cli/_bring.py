@@ -119,11 +119,13 @@ def adopt(
 
     if sum(place is not None for place in (into, patches, model)) != 1:
         raise ConfigError(
-            "adopt needs exactly one destination",
-            hint="--into CLONE, --patches FOLDER, or --model FOLDER",
+            "meta-agent adopt needs exactly one destination",
+            hint="give one of these flags: --into CLONE, --patches FOLDER or --model FOLDER",
         )
     if adapter and model is None:
-        raise ConfigError("--adapter needs --model", hint="adopt --model FOLDER --adapter")
+        raise ConfigError(
+            "--adapter needs --model", hint="meta-agent adopt --model FOLDER --adapter"
+        )
     if model is not None:
         handed = _hand_over_model(config, model, adapter)
         emit(as_json, lambda: {"schema_version": 1, **handed}, lambda: facts(handed))
@@ -147,8 +149,9 @@ def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, 
     product = state.product
     if not product["weights"]:
         raise ConfigError(
-            f"the run {state.run} handed no weights over",
-            hint="a policy behind a server is not trained; an unfinished run: meta-agent evolve",
+            f"the run {state.run} has no trained weights to copy",
+            hint="models behind a server are not trained; continue an unfinished run: "
+            "meta-agent evolve",
         )
     weights, place, facts = (
         Path(str(product["weights"])),
@@ -169,8 +172,8 @@ def _words(command: str) -> tuple[str, ...]:
         return tuple(shlex.split(command))
     except ValueError as error:
         raise ConfigError(
-            f"--command {command!r}: {str(error).lower()}",
-            hint='--command "python3 {harness}/FILE.py {prompt}"',
+            f"--command {command!r} cannot be split into words: {str(error).lower()}",
+            hint='quote it as in a shell: --command "python3 {harness}/FILE.py {prompt}"',
         ) from error
 
 
@@ -191,9 +194,9 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
             say(f"{config.workspace}/harness_repo exists already, so the agent is not read again")
     elif answers != NO_ANSWERS and not is_brought(config.harness):
         raise ConfigError(
-            f"the harness {config.harness} is built in: how it starts and what may be edited is "
-            "settled",
-            hint="--harness FOLDER imports your own agent",
+            "--command, --editable, --protected and --image do not apply to the built-in "
+            f"harness {config.harness}",
+            hint="leave these flags out, or import your own agent: --harness FOLDER",
         )
 
 

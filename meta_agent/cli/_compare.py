@@ -153,7 +153,7 @@ def _two_files(names: list[str], by: str, as_json: bool) -> None:
 
     if len(names) != 2:
         raise ConfigError(
-            f"--by {by} compares two result files, and {len(names)} are named",
+            f"--by {by} compares two result files, but {len(names)} were given",
             hint="meta-agent compare A.jsonl B.jsonl --by task",
         )
     first, second = (Path(name).expanduser() for name in names)
@@ -168,7 +168,7 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
     if len(names) != 2:
         raise ConfigError(
             f"two runs are compared, and {len(names)} are named: {' '.join(names)}",
-            hint="meta-agent compare RUN RUN, each an id in this workspace or a workspace",
+            hint="meta-agent compare RUN RUN, each an id in this workspace or another workspace",
         )
     first, second = (_recorded(here, name) for name in names)
     emit(

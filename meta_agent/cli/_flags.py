@@ -330,8 +330,8 @@ def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
         pair = _OF_ROLE.fullmatch(word)
         role, entry = pair.groups() if pair else (ALL_ROLES, word)
         if not pair and field == "models":
-            raise ConfigError(f"{flag} {word}: expected ROLE=MODEL", hint="--meta-model is for all")
+            raise ConfigError(f"{flag} {word}: expected ROLE=MODEL", hint="--meta-model sets all")
         if role in table:
-            raise ConfigError(f"{flag} is given twice for {role}", hint="leave one of them out")
+            raise ConfigError(f"{flag} has two values for the role {role}", hint="leave one out")
         table[role] = entry
     return table or None

@@ -83,8 +83,9 @@ def _require_no_answer(revise: str | None, abort: bool) -> None:
 
     if abort or revise is not None:
         raise ConfigError(
-            f"{'--abort' if abort else '--revise'} needs the name of what is decided",
-            hint="meta-agent approve shows what waits; then e.g. meta-agent approve g0/c1 --abort",
+            f"{'--abort' if abort else '--revise'} needs the name of a candidate",
+            hint="meta-agent approve lists what is open; then e.g. meta-agent approve g0/c1 "
+            "--abort",
         )
 
 
@@ -97,7 +98,7 @@ def _reply(revise: str | None, abort: bool) -> Reply:
     if revise is None:
         return Reply("APPROVE")
     if not revise.strip():
-        raise ConfigError("--revise is empty", hint='--revise "what should change"')
+        raise ConfigError("--revise has no text", hint='--revise "what should change"')
     return Reply("REVISE", revise.strip())
 
 

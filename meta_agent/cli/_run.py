@@ -44,7 +44,7 @@ def evolve(
 
     if planned_for and not dry_run:
         raise ConfigError(
-            "--for plans for another machine, and this would start a run here",
+            "--for only plans a run for another machine, but this command would start a run here",
             hint="add --dry-run, or leave --for out",
         )
     if dry_run:

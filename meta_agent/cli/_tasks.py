@@ -142,7 +142,7 @@ def tasks_list(
 
     rows = [row for row in listing() if name in (None, row["name"])]
     if not rows:
-        raise ConfigError(f"no public task set is called {name}", hint="meta-agent tasks list")
+        raise ConfigError(f"there is no public task set {name}", hint="meta-agent tasks list")
     emit(
         as_json,
         lambda: {"schema_version": 1, "sets": rows},
@@ -221,7 +221,7 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
     if model is None:
         for name in _OF_AUTHOR:
             if config.origin.get(name, "").startswith("command line"):
-                raise ConfigError(f"{flag_of(name)} changes nothing without --author MODEL")
+                raise ConfigError(f"{flag_of(name)} has no effect without --author MODEL")
         yield None
         return
     from meta_agent.composition.authoring import open_author

@@ -37,8 +37,8 @@ def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> It
     model = config.meta_model
     if not config.team_is_asked or model.startswith("replay:"):
         raise ConfigError(
-            f"--author {model} names no model that can write tasks: give PROVIDER/MODEL, "
-            "vllm:PATH or scripted:FILE"
+            f"--author {model} is not a model that can write tasks",
+            hint="give --author PROVIDER/MODEL, vllm:PATH or scripted:FILE",
         )
     # Only the settings that say how models are asked matter here.
     config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})

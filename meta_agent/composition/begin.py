@@ -57,7 +57,7 @@ def begin(folder: Path) -> dict[str, JSON]:
     arguments = f"{TASKS} --grade {GRADER}"
     if not missing:
         raise ConfigError(
-            f"{folder / GRADER} and {TASKS} exist and are not replaced",
+            f"{folder / GRADER} and {TASKS} exist already and are not overwritten",
             hint=f"check them: meta-agent tasks check {arguments}",
         )
     for name in missing:

@@ -216,7 +216,7 @@ def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Ch
     if chosen is None:
         listed = "; ".join(f"{start.line} ({start.why})" for start in candidates) or "none"
         raise ConfigError(
-            f"cannot tell how {source} is started; candidates: {listed}",
+            f"cannot tell which file starts the agent in {source}; it may be {listed}",
             hint='give the command: --command "python3 {harness}/FILE.py {prompt}"',
         )
     return chosen

@@ -82,7 +82,8 @@ def _line(row: Mapping[str, JSON]) -> str:
         return json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"a task cannot be written as JSON, use plain values ({error}): {row!r:.120}"
+            f"a task cannot be written as JSON ({error}): {row!r:.120}",
+            hint="use only strings, numbers, booleans, None, lists and dicts in a task",
         ) from error
 
 
@@ -104,7 +105,7 @@ def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str
     if isinstance(agent, Path) or (isinstance(agent, str) and _is_path(agent)):
         if not Path(agent).is_dir():
             raise ConfigError(
-                f"there is no folder {agent}",
+                f"the agent's folder {agent} does not exist",
                 hint="give agent= an existing folder, a command, a prompt or a function",
             )
         return str(agent), {}
@@ -228,6 +229,6 @@ def _literal(value: Any, word: str, user: str) -> str:
     except (ValueError, SyntaxError):
         pass
     raise ConfigError(
-        f"{user} uses {word}, a {type(value).__name__} that cannot be written down",
+        f"{user} uses {word}, a {type(value).__name__} that cannot be copied into a file",
         hint=f"create {word} inside {user}, or give a path to a file",
     )

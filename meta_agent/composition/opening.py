@@ -137,8 +137,8 @@ class _Began(NamedTuple):
         row, clock = ledger.run(run_id), ledger.step(f"{run_id}/clock")
         if row is not None and recording and row.config_hash != config.config_hash:
             raise ConfigError(
-                f"this workspace holds the run {run_id} itself; a replay needs another workspace",
-                hint="use --workspace ANOTHER, and name the recording by its path",
+                f"this workspace already holds the run {run_id}, so it cannot be replayed here",
+                hint="use --workspace NEW, and name the recorded run by its path",
             )
         now = recording.clock if recording else int(time.time())
         at = clock.outcome_as(Clock)["at"] if clock and clock.is_done else now
@@ -154,9 +154,9 @@ def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
     author = str(recording.settings.get("meta_model", "")) if recording else ""
     if author.startswith(AGENT):
         raise ConfigError(
-            f"--meta-model {requested.meta_model}: {author} proposed in that run, and the sessions "
-            "of a coding agent cannot be replayed",
-            hint="run `meta-agent verify` in the recording's workspace to check that run",
+            f"--meta-model {requested.meta_model}: the coding agent {author} proposed the edits "
+            "of that run, and its sessions cannot be replayed",
+            hint="check that run in the recording's workspace instead: meta-agent verify",
         )
     if author != "rules":
         return requested

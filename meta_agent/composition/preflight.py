@@ -87,8 +87,8 @@ def require_supported(config: RunConfig) -> None:
         )
     if config.executor != "local" and config.reward_judge:
         raise ConfigError(
-            f"--model reward={config.reward_judge} is for trainings on this machine, which holds "
-            f"the keys, and not for --executor {config.executor}",
+            f"--model reward={config.reward_judge} works only with trainings on this machine, "
+            f"which holds the keys, but --executor {config.executor} trains elsewhere",
             hint="leave --executor or --model reward=... out",
         )
     if config.policy == "nano" and not config.train_steps:
@@ -98,7 +98,7 @@ def require_supported(config: RunConfig) -> None:
         )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(
-            "the nano policy can only attempt the built-in suites, and these are other tasks",
+            "the nano policy attempts only the built-in task suites, and these are other tasks",
             hint="give another policy: --policy PROVIDER/MODEL, vllm:PATH or hf:PATH",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
@@ -114,8 +114,8 @@ def _require_own_caps(config: RunConfig) -> None:
     ):
         if cap is not None or by_role.keys() - {"policy", "judge", "reward"}:
             raise ConfigError(
-                f"{name} cannot cap {config.meta_model}: its own login pays for it, and nobody "
-                "knows beforehand what a session costs",
+                f"{name} cannot cap {config.meta_model}: the coding agent's own login pays for "
+                "it, and nobody knows beforehand what a session costs",
                 hint=f"cap what this run asks itself: {name} policy=N"
                 if not config.trainable
                 else f"leave {name} out",
@@ -154,7 +154,7 @@ def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -
     rewards = (tree.files[path] for path in contract.files_of("reward", tree))
     if config.trainable and not config.reward_judge and any(map(_JUDGE.search, rewards)):
         raise ConfigError(
-            f"the reward of the harness {contract.name} asks a model, and none is named for it",
+            f"the reward function of the harness {contract.name} asks a model, but none is set",
             hint="use --model reward=provider/model",
         )
     limits["seconds"] = limits["wall_sec"]
@@ -205,8 +205,8 @@ def _says_how(config: RunConfig) -> bool:
 def needs_tasks(config: RunConfig) -> ConfigError:
     """Returns the ConfigError to raise if a harness cannot attempt the built-in suites."""
     return ConfigError(
-        f"--harness {config.harness} needs tasks: the nano suites are for harnesses with an entry "
-        f"in their {CONTRACT_FILE}",
+        f"--harness {config.harness} needs tasks: the built-in nano suites work only with a "
+        f"harness that has an entry in its {CONTRACT_FILE}",
         hint="give tasks and a policy: meta-agent evolve --tasks FILE --policy provider/model",
     )
 

@@ -92,6 +92,6 @@ class _NoModels:
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         raise ConfigError(
-            f"--meta-model {self._meta_model}: this run was opened without a model client",
-            hint="report a bug if the run was not finished; --meta-model rules needs no model",
+            f"--meta-model {self._meta_model} cannot be asked: this run was opened to be read only",
+            hint="continue an unfinished run: meta-agent evolve; for a finished run, report a bug",
         )

@@ -81,6 +81,6 @@ def require_used(config: RunConfig) -> None:
     for field, use in USES.items():
         if config.origin.get(field, "").startswith("command line") and not use.by(config):
             raise ConfigError(
-                f"{flag_of(field)} changes nothing here: it is for {use.words}",
+                f"{flag_of(field)} has no effect in this run: it applies only to {use.words}",
                 hint="leave that flag out",
             )

@@ -276,7 +276,7 @@ class RunConfig(BaseModel):
         names = [name.strip() for name in value.split(",") if name.strip()]
         plugged = registry.entry_points(registry.TRACKERS)
         if unknown := sorted({*names} - {*TRACKER_NAMES, *plugged}):
-            raise ValueError(f"{unknown[0]} is none of {', '.join(TRACKER_NAMES)}")
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(TRACKER_NAMES)}")
         return ",".join(dict.fromkeys(names))
 
     @field_validator("notify")
@@ -326,7 +326,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_models(cls, value: dict[Role, str]) -> dict[Role, str]:
         if "policy" in value:
-            raise ValueError("the policy's model is --policy")
+            raise ValueError("the policy's model is set with --policy, not here")
         for model in value.values():
             _model_string(model, set(), {"scripted", "vllm"}, _ROLE_MODEL_FORMS)
         return value

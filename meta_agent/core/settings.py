@@ -163,7 +163,7 @@ def _not_json(error: SettingsError) -> ConfigError:
     name = next((setting for setting in BY_ROLE if f'"{setting}"' in str(error)), "?")
     variable = ENV_PREFIX + name.upper()
     return ConfigError(
-        f"{variable} is not a JSON object by role",
+        f"{variable} is not a JSON object with a value for each role",
         hint=f"{variable}='{{\"proposer\": ...}}', or {BY_ROLE.get(name, 'the flag')} ROLE=...",
     )
 
@@ -243,7 +243,7 @@ def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> Config
     reason = problem["msg"].removeprefix("Value error, ")
     return ConfigError(
         f"{name}{of_role}{input_text} (from {where}): {reason[:1].lower()}{reason[1:]}",
-        hint=f"{flag} in: meta-agent evolve --help",
+        hint=f"see {flag} in: meta-agent evolve --help",
     )
 
 

@@ -223,8 +223,8 @@ def _refuse_odd(root: Path) -> None:
     for entry in root.iterdir():
         if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
             raise ConfigError(
-                f"{entry} is a link or a special file, in a workspace that was not made here",
-                hint="inspect it; if it is yours, replace the link by what it points to",
+                f"{entry} is a link or a special file, in a workspace from another machine",
+                hint="look at it; if it is yours, replace the link with what it points to",
             )
 
 

@@ -84,8 +84,8 @@ def test_init_of_another_harness_does_not_pass_for_done(agent: Path, meta_agent:
     ("flags", "words"),
     [
         (("--command", "python3 'x"), "no closing quotation"),
-        (("--harness", "seed", "--editable", "**"), "seed is built in"),
-        (("--harness", "git@example.org:x/y"), "only https://"),
+        (("--harness", "seed", "--editable", "**"), "the built-in harness seed"),
+        (("--harness", "git@example.org:x/y"), "https:// addresses"),
     ],
 )
 def test_flags_that_cannot_hold_are_a_mistake_and_no_bug(

@@ -58,7 +58,7 @@ def test_two_recorded_runs_are_set_side_by_side(meta_agent: Runner, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("runs", "told"), [(("r1",), "two runs are compared"), (("r1", "r9"), "there is no run 'r9'")]
+    ("runs", "told"), [(("r1",), "takes two runs"), (("r1", "r9"), "there is no run 'r9'")]
 )
 def test_what_is_no_pair_of_runs_is_said(
     meta_agent: Runner, tmp_path: Path, runs: tuple[str, ...], told: str

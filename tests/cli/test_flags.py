@@ -61,8 +61,11 @@ def test_flags_by_role_repeat_and_an_amount_alone_is_for_the_run(
 REFUSED = {
     "unknown role": (["--model", "propser=a/b"], ["no role 'propser'", "did you mean proposer"]),
     "no role": (["--model", "openai/x"], ["--model openai/x: expected ROLE=MODEL", "--meta-model"]),
-    "twice": (["--max-usd", "1", "--max-usd", "2"], ["--max-usd is given twice for all"]),
-    "role twice": (["--max-usd", "judge=1", "--max-usd", "judge=2"], ["twice for judge"]),
+    "twice": (["--max-usd", "1", "--max-usd", "2"], ["--max-usd has two values for the role all"]),
+    "role twice": (
+        ["--max-usd", "judge=1", "--max-usd", "judge=2"],
+        ["two values for the role judge"],
+    ),
     "no amount": (["--max-usd", "lots"], ["max_usd = 'lots'", "valid number"]),
     "no role's amount": (["--max-tokens", "judge=1.5"], ["role_max_tokens[judge] = '1.5'"]),
     "a key": (["--key-env", "sk-canary"], ["never the key itself"]),
@@ -87,7 +90,7 @@ def test_a_table_in_a_variable_is_json(meta_agent: Runner, tmp_path: Path) -> No
     assert done.document["config"]["models"] == {"proposer": "openai/env"}
     bad = meta_agent(*words, cwd=tmp_path, META_AGENT_MODELS="proposer=openai/env")
     assert bad.returncode == 2
-    assert "META_AGENT_MODELS is not a JSON object by role" in bad.stderr
+    assert "META_AGENT_MODELS is not a JSON object with a value for each role" in bad.stderr
 
 
 # --- the dry run ---------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def test_a_flag_that_a_mode_does_not_use_is_refused(
     done = meta_agent("evolve", "--dry-run", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     first = done.stderr.splitlines()[0]
-    assert first.startswith(f"meta-agent: {flag} changes nothing here") and used_by in first
+    assert first.startswith(f"meta-agent: {flag} has no effect in this run") and used_by in first
 
 
 def test_what_a_variable_says_for_every_run_is_not_refused(

@@ -77,7 +77,7 @@ def test_an_answer_is_recorded_and_shown_everywhere(
 
 def test_an_answer_needs_words_to_send_something_back(meta_agent: Runner, parked: Path) -> None:
     done = meta_agent("approve", "g1/c2", "--revise", " ", cwd=parked)
-    assert (done.returncode, "--revise is empty" in done.stderr) == (2, True)
+    assert (done.returncode, "--revise has no text" in done.stderr) == (2, True)
     assert meta_agent("approve", "--json", cwd=parked).document["waiting"]
 
 

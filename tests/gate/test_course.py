@@ -110,7 +110,7 @@ def test_a_gain_on_a_few_tasks_is_not_one_on_tasks() -> None:
 
 
 def test_a_rule_that_is_not_known_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match="'task_blocks'; known are training_pairs") as told:
+    with pytest.raises(ConfigError, match="'task_blocks', but only training_pairs") as told:
         Course("task_blocks", 8, 0.1)  # type: ignore[arg-type]
     assert told.value.hint
 

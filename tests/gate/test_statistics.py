@@ -34,7 +34,7 @@ def test_a_declared_spending_is_kept() -> None:
 
 
 def test_a_look_that_was_not_declared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="not declared"):
+    with pytest.raises(ConfigError, match="not planned"):
         ErrorBudget(looks=2).at(2)
 
 

@@ -185,7 +185,7 @@ def test_a_domain_that_cannot_be_left_is_told_of() -> None:
     from ..rollouts.laboratory import LabDomain
 
     (row,) = roll(harness(), Policy("-"), domain=LabDomain())
-    assert row.error is not None and "not for command agents" in row.error.detail
+    assert row.error is not None and "no command can attempt" in row.error.detail
 
 
 def test_the_diagnostics_are_loaded_and_rewards_are_optional() -> None:

@@ -81,13 +81,16 @@ BROKEN = {
     "no start": (HARNESS_TOML.replace('entry = "lab/agent.py:run"', ""), "exactly one of"),
     "two starts": (HARNESS_TOML.replace("entry", 'command = ["x"]\nentry', 1), "exactly one of"),
     "bad entry": (HARNESS_TOML.replace("agent.py:run", "agent.py"), "FILE.py:FUNCTION"),
-    "entry absent": (HARNESS_TOML.replace("agent.py:run", "gone.py:run"), "not in the harness"),
+    "entry absent": (
+        HARNESS_TOML.replace("agent.py:run", "gone.py:run"),
+        "not a file of the harness",
+    ),
     "unknown key": (HARNESS_TOML.replace("name =", "nmae = 1\nname =", 1), "nmae"),
     "unknown factor": (HARNESS_TOML + 'luck = ["x"]\n', "luck"),
     "bad pattern": (HARNESS_TOML.replace('"lab/**"]', '"lab/[a]"]'), "only"),
     "editable empty": (HARNESS_TOML.replace('["lab/**"]\nprotected', "[]\nprotected"), "empty"),
     "editable no list": (HARNESS_TOML.replace('["lab/**"]\nprotected', "3\nprotected"), "list"),
-    "in two factors": (HARNESS_TOML.replace('"lab/reward.py"', '"lab/*.py"'), "in factors"),
+    "in two factors": (HARNESS_TOML.replace('"lab/reward.py"', '"lab/*.py"'), "in the factors"),
 }
 
 

@@ -55,10 +55,10 @@ def test_a_judge_that_answers_nothing_is_typed(tmp_path: Path) -> None:
         opened(tmp_path, models={"reward": "openai/any"}, base_urls={"all": url}) as run,
     ):
         judge = RewardJudge(run.client, "openai/any")
-        nothing = RolloutFailure("verifier", "the judge openai/any answered nothing")
+        nothing = RolloutFailure("verifier", "the judge model openai/any gave an empty answer")
         assert judge(QUESTIONS) == ["7", nothing, "7"]
         assert judge([]) == []
-        with pytest.raises(InfrastructureError, match="none of 1 questions of the reward"):
+        with pytest.raises(InfrastructureError, match="answered none of 1 questions"):
             judge([QUESTIONS[1]])
 
 

@@ -25,7 +25,7 @@ GOOD = {
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
 BAD = {
-    'preset = "ppo"': "preset = 'ppo' must be one of grpo, dr_grpo, dapo",
+    'preset = "ppo"': "preset is 'ppo', but must be one of grpo, dr_grpo, dapo",
     "preset = 3": "must be one of grpo",
     "learning_rate = 0.0": "learning_rate",
     "learning_rate = 0.2": "0.1",

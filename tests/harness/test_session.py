@@ -154,11 +154,11 @@ GROUP_RETURNS = {
     "wrong count": (
         "[{'x': 1.0}]",
         "harness_reward_failed",
-        r"reward_group\(\) gave 1 values for 2",
+        r"reward_group\(\) returned 1 values for 2",
     ),
     "nan": ("[{'x': float('nan')}] * 2", "harness_reward_failed", r"rollout 0 gave x = nan"),
-    "missing": ("[{'x': 1.0}, {}]", "bad_keys", "rollout 1 has the components none"),
-    "of reward": ("[{'solved': 1.0}] * 2", "bad_keys", "none of reward"),
+    "missing": ("[{'x': 1.0}, {}]", "bad_keys", "the components none for rollout 1"),
+    "of reward": ("[{'solved': 1.0}] * 2", "bad_keys", "none that reward"),
     "no dict": ("[3, 4]", "bad_value", r"reward_group\(\) of rollout 0"),
 }
 
@@ -340,7 +340,7 @@ CONTRACT = {
             "def reward(rollout): return {'x': random.random()}\n"
         },
         "lab/reward.py",
-        "other values",
+        "different values",
     ),
     "reward keeps count": (
         {
@@ -348,7 +348,7 @@ CONTRACT = {
             "def reward(rollout): seen.append(1); return {'x': float(len(seen))}\n"
         },
         "lab/reward.py",
-        "other values",
+        "different values",
     ),
     "reward is nan": (
         {"reward": FORMS["reward"].format("{'x': float('nan')}")},
@@ -362,12 +362,12 @@ CONTRACT = {
             + "def reward_group(rs): return [{'t' + str(r['turns']): 1.0} for r in rs]\n"
         },
         "lab/reward.py",
-        "other names",
+        "the same parts",
     ),
     "judge asks numbers": (
         {"reward": JUDGED.partition("def judge")[0] + "def judge(rs): return [1 for _ in rs]\n"},
         "lab/reward.py",
-        "give a text or None",
+        "return a string or None",
     ),
     "keep is short": (
         {"filter": FORMS["filter"].format("[1]")},

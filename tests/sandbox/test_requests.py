@@ -125,7 +125,7 @@ def test_a_deadline_does_not_count_what_the_host_says_it_needed(guest: WorkerSan
         return serve
 
     assert guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(1.5))["frames"] == 1
-    with pytest.raises(SandboxError, match="not done after 1 s"):
+    with pytest.raises(SandboxError, match="took over 1 s"):
         guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(0.0))
 
 
@@ -200,7 +200,7 @@ def test_large_attachments_sent_ahead_do_not_deadlock(guest: WorkerSandbox) -> N
 
 
 def test_too_large_an_attachment_is_refused_before_anything_is_sent(guest: WorkerSandbox) -> None:
-    with pytest.raises(ValueError, match="exceeds"):
+    with pytest.raises(ValueError, match="split it"):
         guest.begin("size", {}, timeout_sec=10, attached=[b"x" * FRAME_LIMIT_BYTES])
     assert guest.request("echo", {}, timeout_sec=10) == {}
 

@@ -196,8 +196,8 @@ def test_a_contract_that_is_there_is_kept(tmp_path: Path) -> None:
     ("source", "words"),
     [
         ("https://user:secret@example.org/x.git", "user name or a key"),
-        ("ssh://example.org/x.git", "only https"),
-        ("ext::sh -c true://x", "only https"),
+        ("ssh://example.org/x.git", "https:// addresses"),
+        ("ext::sh -c true://x", "https:// addresses"),
         ("/no/such/folder", "there is no folder"),
         ("file:///no/such/folder", "cannot read"),
     ],

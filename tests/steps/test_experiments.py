@@ -363,7 +363,7 @@ def test_an_edit_that_fails_its_checks_costs_nothing(bench: Bench) -> None:
     proposed(bench, collected)
     syntax, loads, empty, none = models.heard("g0/analyst")
     assert "static.python_syntax" in syntax and "FAILED its checks, nothing ran" in syntax
-    assert "contract.load" in loads and "touches no file" in empty
+    assert "contract.load" in loads and "edits no file" in empty
     assert "'edits' must be a list" in none
     assert evals(bench) == before and not bench.run.ledger.steps(kind="experiment")
 

@@ -112,7 +112,7 @@ def test_a_reward_that_asks_a_model_needs_one() -> None:
     files = {"harness.toml": contract.encode(), "reward.py": reward.encode()}
     config, tree = RunConfig(), HarnessTree("c", "t", files)
     domain = load_run_domain(config)
-    with pytest.raises(ConfigError, match="the reward of the harness mine asks a model"):
+    with pytest.raises(ConfigError, match="the reward function of the harness mine asks a model"):
         require_needs(config, tree, domain)
     require_needs(RunConfig(models={"reward": "openai/m"}), tree, domain)
 

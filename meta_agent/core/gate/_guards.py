@@ -46,8 +46,9 @@ class GuardTerms:
     def __post_init__(self) -> None:
         if not (0 <= self.margin < 1 and 0 < self.level < 0.5 and self.min_tasks >= 2):
             raise ConfigError(
-                f"margin={self.margin}, level={self.level}, min_tasks={self.min_tasks}: set "
-                "0 <= margin < 1, 0 < level < 0.5 and min_tasks >= 2"
+                f"guards of task groups have margin={self.margin}, level={self.level} and "
+                f"min_tasks={self.min_tasks}: set 0 <= margin < 1, 0 < level < 0.5, min_tasks >= "
+                "2"
             )
 
 

@@ -67,8 +67,8 @@ class OutcomeRow:
         row = cls(**{**fields, "flags": tuple(data["flags"])})
         if "clean" in data and data["clean"] != row.clean:
             raise IntegrityError(
-                f"row {row.key}: the stored clean={data['clean']} contradicts its success and "
-                "flags; the record was changed, so restore it from a backup"
+                f"the stored attempt {row.key} says clean={data['clean']}, but its success and "
+                "flags say otherwise; it was changed, so restore the workspace from a backup"
             )
         return row
 

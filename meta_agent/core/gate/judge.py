@@ -69,9 +69,9 @@ class _Inputs:
 
     def __post_init__(self) -> None:
         if self.min_seeds < 1:
-            raise ConfigError(f"min_seeds={self.min_seeds}: set it to 1 or more")
+            raise ConfigError(f"min_seeds is {self.min_seeds}; set it to 1 or more")
         if self.min_effect < 0:
-            raise ConfigError(f"min_effect={self.min_effect}: set it to 0 or more")
+            raise ConfigError(f"min_effect is {self.min_effect}; set it to 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
         fields = {

@@ -79,7 +79,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         if not self.looks:
-            raise ConfigError("a gate without a look decides nothing")
+            raise ConfigError("looks is empty, so the test never decides; pass one or more")
 
     @property
     def repeats(self) -> int:

@@ -73,7 +73,7 @@ def check_reward(samples: list[Json]) -> None:
     again = [function(copy(record)) for record in reversed(samples)][::-1]
     if first != again:
         raise code.HarnessFault(
-            "reward() returned other values for the same rollouts when repeated"
+            "reward() returned different values when it was called twice with the same rollouts"
         )
     check_groups(samples)
     floats(getattr(HARNESS.role("reward"), "WEIGHTS", None), "WEIGHTS")
@@ -88,12 +88,12 @@ def check_groups(samples: list[Json]) -> None:
             names = {tuple(sorted(floats(part, "reward_group()"))) for part in parts}
             if len(names) > 1:
                 raise code.HarnessFault(
-                    f"reward_group() gave other names by rollout: {names!r:.200}"
+                    f"reward_group() must name the same parts for every rollout, not {names!r:.200}"
                 )
     if code.optional("judge"):
         for text in code.by_group(copy(samples), "judge"):
             if text is not None and not isinstance(text, str):
-                raise code.HarnessFault(f"judge() gave {text!r:.80}; give a text or None")
+                raise code.HarnessFault(f"judge() returned {text!r:.80}; return a string or None")
 
 
 def check_keep() -> None:
@@ -108,7 +108,7 @@ def check_keep() -> None:
         code.stateful(function, copy(GROUPS), state)
     if len(weights) != len(GROUPS):
         raise code.HarnessFault(
-            f"keep() gave {len(weights)} weights for {len(GROUPS)} groups; give one each"
+            f"keep() returned {len(weights)} weights for {len(GROUPS)} groups; return one each"
         )
     for weight in weights:
         if number(weight, "keep()") < 0:

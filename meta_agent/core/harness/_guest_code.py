@@ -82,7 +82,7 @@ class Loaded:
     def role(self, name: str) -> ModuleType:
         """Returns the module of a role, such as `reward`. Raises HarnessFault without the file."""
         if name not in self.roles:
-            raise HarnessFault(f"harness.toml assigns no {name} file; this step needs one")
+            raise HarnessFault(f"harness.toml lists no file under {name} in [factors]; add one")
         return self.module(self.roles[name])
 
     def function(self, role: str, name: str) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any
     """Returns the callable `name` of a module. Raises HarnessFault if it is missing."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
-        raise HarnessFault(f"{path} has no function {name}(); the contract needs it")
+        raise HarnessFault(f"{path} has no function {name}(), which a harness needs; add it")
     return function
 
 
@@ -208,7 +208,7 @@ def reward(args: Args, channel: object) -> Json:
     for index, part in enumerate(parts):
         for name, value in part.items() if isinstance(part, dict) else ():
             if value != value or value in (math.inf, -math.inf):
-                raise HarnessFault(f"reward_group() of rollout {index} gave {name} = {value}")
+                raise HarnessFault(f"reward_group() returned {name} = {value} for rollout {index}")
     return [list(pair) for pair in zip(map(function, rows), parts, strict=True)]
 
 
@@ -230,7 +230,8 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
         answers = list(function([rows[index] for index in members]))
         if len(answers) != len(members):
             raise HarnessFault(
-                f"{name}() gave {len(answers)} values for {len(members)} rollouts; give one each"
+                f"{name}() returned {len(answers)} values for {len(members)} rollouts; it needs "
+                "one each"
             )
         for index, answer in zip(members, answers, strict=True):
             values[index] = answer
@@ -258,7 +259,7 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
         raise HarnessFault(f"the state of keep() must be plain JSON: {error}") from error
     if state is None or len(text) > MAX_STATE_CHARS:
         raise HarnessFault(
-            f"the state of keep() has {len(text)} characters as JSON, of at most {MAX_STATE_CHARS}"
+            f"keep()'s state has {len(text)} characters as JSON; the limit is {MAX_STATE_CHARS}"
         )
     return list(weights), json.loads(text)
 

@@ -70,10 +70,10 @@ def collisions(paths: Iterable[str]) -> list[tuple[str, str]]:
 def check_pattern(pattern: str) -> str:
     """Returns `pattern` unchanged. Raises `ConfigError` if it uses more than `*`, `?` and `**`."""
     if not pattern or any(char in pattern for char in "[]{}\\!"):
-        raise ConfigError(f"pattern {pattern!r}: use only *, ? and **")
+        raise ConfigError(f"the path pattern {pattern!r} is not valid: use only *, ? and **")
     for segment in pattern.split("/"):
         if segment in ("", ".", "..") or ("**" in segment and segment != "**"):
-            raise ConfigError(f"pattern {pattern!r}: segment {segment!r} is not understood")
+            raise ConfigError(f"pattern {pattern!r}: the part {segment!r} is not allowed")
     return pattern
 
 

@@ -71,7 +71,7 @@ class CommandSession(HarnessSession):
     def _require_kind(self) -> None:
         if self.contract.entry is not None:
             raise ConfigError(
-                f"harness {self.contract.name} has an `entry`, no `command`: use `open_session`"
+                f"harness {self.contract.name} has an `entry` in harness.toml: use `open_session`"
             )
 
     def _sources(self) -> Mapping[str, bytes]:

@@ -69,7 +69,7 @@ class HarnessContract:
             if not matches_any(self.editable, path):
                 allowed = ", ".join(self.editable)
                 raise CandidateError(
-                    f"{path} may not be edited; only these paths may: {allowed}",
+                    f"{path} may not be edited by this change; only these paths may: {allowed}",
                     reason="path_outside_allowlist",
                 )
 
@@ -81,7 +81,7 @@ class HarnessContract:
         touched = self._touched(paths)
         if len(touched) > 1:
             raise CandidateError(
-                f"a change must stay in one factor; this one has {_paths_and_factors(touched)}",
+                f"a change must stay in one factor; this one edits {_paths_and_factors(touched)}",
                 reason="several_factors",
             )
         return next(iter(touched))
@@ -96,7 +96,7 @@ class HarnessContract:
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
             raise CandidateError(
-                f"diagnostics must change alone; found {_paths_and_factors(touched)}",
+                f"a change of diagnostics must be alone; it edits {_paths_and_factors(touched)}",
                 reason="several_factors",
             )
         if set(touched) != set(labels):
@@ -112,7 +112,7 @@ class HarnessContract:
             touched.setdefault(self._factor_of_path(path), path)
         if not touched:
             raise CandidateError(
-                "the change touches no file; edit at least one", reason="empty_change"
+                "the change edits no file; edit at least one", reason="empty_change"
             )
         return touched
 
@@ -125,7 +125,7 @@ class HarnessContract:
             )
         if len(factors) > 1:
             raise CandidateError(
-                f"{path} belongs to several factors: {', '.join(factors)}", reason="several_factors"
+                f"{path} is in several factors: {', '.join(factors)}", reason="several_factors"
             )
         return factors[0]
 
@@ -202,7 +202,7 @@ def _start(table: dict[str, Any]) -> tuple[Entry | None, tuple[str, ...]]:
     path, colon, function = _text(table, "entry").partition(":")
     if not colon or not path.endswith(".py") or not function.isidentifier():
         raise ConfigError(
-            f"{CONTRACT_FILE}: write entry as FILE.py:FUNCTION, not {table['entry']!r}"
+            f"{CONTRACT_FILE}: entry is {table['entry']!r}; write it as FILE.py:FUNCTION"
         )
     return Entry(path, function), ()
 
@@ -236,18 +236,18 @@ def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
         for path in tree.files:
             safe_path(path)
     except CandidateError as error:
-        raise ConfigError(f"{CONTRACT_FILE}: rename or remove a file: bad {error}") from error
+        raise ConfigError(f"{CONTRACT_FILE}: rename or remove a file; bad {error}") from error
     for first, second in collisions(tree.files):
         raise ConfigError(f"{first} and {second} differ only in case; rename one of them")
     if contract.entry and contract.entry.path not in tree.files:
         raise ConfigError(
-            f"{CONTRACT_FILE}: entry {contract.entry.path} is not in the harness; correct its path"
+            f"{CONTRACT_FILE}: entry {contract.entry.path} is not a file of the harness; correct it"
         )
     for path in tree.files:
         factors = contract.factors_matching(path)
         if len(factors) > 1:
             raise ConfigError(
-                f"{CONTRACT_FILE}: {path} is in factors {' and '.join(factors)}; keep it in one"
+                f"{CONTRACT_FILE}: {path} is in the factors {' and '.join(factors)}; list it in one"
             )
 
 

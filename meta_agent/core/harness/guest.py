@@ -155,7 +155,7 @@ class Seat:
         task = Task(self.item["key"], self.item["view"])
         coroutine = run(task, Model(self), Tools(self, tuple(names)))
         if not inspect.iscoroutine(coroutine):
-            raise code.HarnessFault("run() returned no coroutine: declare it with `async def`")
+            raise code.HarnessFault("run() did not return a coroutine; declare it with `async def`")
         self.coroutine = coroutine
         return self.send(None)
 
@@ -166,7 +166,7 @@ class Seat:
         while call is None:
             call = self.coroutine.send(None)
         if type(call) is not dict or call.get("cid") != self.index:
-            raise code.HarnessFault("an agent may await only model.chat and tools.call")
+            raise code.HarnessFault("the agent may await only model.chat() and tools.call()")
         return call
 
     def model_call(self, messages: list[Message], max_tokens: int | None, tools: Json) -> Call:
@@ -269,7 +269,7 @@ def as_json(value: Json, what: str) -> Json:
 def number(text: str) -> int:
     """Returns the integer that JSON text holds. Raises ValueError above `MAX_DIGITS` digits."""
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(text)} digits, the limit is {MAX_DIGITS}")
+        raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
     return int(text)
 
 
@@ -356,7 +356,7 @@ class Watchdog:
     def _ring(self, *_: object) -> None:
         if self.since is not None and time.monotonic() - self.since > self.limit_sec:
             self.since = time.monotonic()  # rings again if the agent swallows this one
-            raise AgentHung(f"computed for more than {self.limit_sec:g} s without a call")
+            raise AgentHung(f"the agent computed for over {self.limit_sec:g} s without a call")
 
 
 def rollout(args: dict[str, Json], channel: Channel) -> int:

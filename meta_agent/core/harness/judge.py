@@ -44,8 +44,8 @@ class RewardJudge:
         failures = [answer for answer in answers if isinstance(answer, RolloutFailure)]
         if failures and len(failures) == len(answers):
             raise InfrastructureError(
-                f"none of {len(answers)} questions of the reward was answered: "
-                f"{failures[0].detail}",
+                f"the model that judges for the reward function answered none of {len(answers)} "
+                f"questions: {failures[0].detail}",
                 hint="run the same command again, or name another model: --model reward=MODEL",
             )
         return answers
@@ -65,5 +65,5 @@ class RewardJudge:
                 raise
             return RolloutFailure("verifier", f"the judge {self._model}: {error.kind}: {error}")
         if reply.stop == "refusal" or not reply.content.strip():
-            return RolloutFailure("verifier", f"the judge {self._model} answered nothing")
+            return RolloutFailure("verifier", f"the judge model {self._model} gave an empty answer")
         return reply.content

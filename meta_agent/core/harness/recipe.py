@@ -122,7 +122,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 def no_recipe(harness: str, count: int = 0) -> ConfigError:
     """Returns the error for a harness that has `count` recipe files instead of one."""
     return ConfigError(
-        f"the harness {harness} has {count} {RECIPE_FILE} files, and training needs one",
+        f"the harness {harness} has {count} {RECIPE_FILE} files, but training needs exactly one",
         hint="meta-agent init --harness FOLDER --policy hf:PATH --workspace NEW writes what "
         "training needs beside your agent",
     )
@@ -133,7 +133,7 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not valid TOML, correct it: {error}") from error
+        raise ConfigError(f"{where} is not valid TOML; correct it: {error}") from error
     data = with_preset(data, where)
     for key, value in data.items():
         _check_key(where, key, value)
@@ -150,7 +150,7 @@ def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, 
         return keys
     if not isinstance(name, str) or name not in PRESETS:
         names = ", ".join(PRESETS)
-        raise ConfigError(f"{where}: preset = {name!r} must be one of {names}")
+        raise ConfigError(f"{where}: preset is {name!r}, but must be one of {names}")
     return {**PRESETS[name], **keys}
 
 
@@ -160,7 +160,7 @@ def _check_key(where: str, key: str, value: Any) -> None:
         hint = f"did you mean {close[0]}?" if close else f"known: preset, {', '.join(_KNOBS)}"
         raise ConfigError(f"{where}: unknown key {key!r}; {hint}", hint=hint)
     if expected := _KNOBS[key].metadata["check"](value):
-        raise ConfigError(f"{where}: {key} = {value!r} must be {expected}")
+        raise ConfigError(f"{where}: {key} is {value!r}, but must be {expected}")
 
 
 def _as_field(value: Any, key: str) -> Any:
@@ -171,10 +171,10 @@ def _as_field(value: Any, key: str) -> Any:
 def _check_together(where: str, recipe: Recipe) -> None:
     if recipe.warmup_steps >= 1 and recipe.warmup_steps % 1:
         raise ConfigError(
-            f"{where}: warmup_steps = {recipe.warmup_steps} must be whole, or a share below 1"
+            f"{where}: warmup_steps is {recipe.warmup_steps}; use a whole number or a share below 1"
         )
     if recipe.delta is not None and recipe.delta <= 1 + recipe.epsilon:
-        raise ConfigError(f"{where}: delta = {recipe.delta} must exceed 1 + epsilon")
+        raise ConfigError(f"{where}: delta is {recipe.delta}, but must be greater than 1 + epsilon")
     _check_level(where, recipe)
 
 
@@ -183,6 +183,6 @@ def _check_level(where: str, recipe: Recipe) -> None:
     needed = {"luspo": "sequence", "vespo": "token"}.get(recipe.loss_type)
     if needed and recipe.importance_sampling_level != needed:
         raise ConfigError(
-            f"{where}: loss_type = {recipe.loss_type!r} needs "
-            f"importance_sampling_level = {needed!r}, not {recipe.importance_sampling_level!r}"
+            f"{where}: loss_type {recipe.loss_type!r} needs importance_sampling_level "
+            f"{needed!r}, not {recipe.importance_sampling_level!r}"
         )

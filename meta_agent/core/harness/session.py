@@ -111,7 +111,7 @@ class HarnessSession:
     def _require_kind(self) -> None:
         if self.contract.entry is None:
             raise ConfigError(
-                f"harness {self.contract.name} has a `command`, no `entry`: use `open_session`"
+                f"harness {self.contract.name} has a `command` in harness.toml: use `open_session`"
             )
 
     def _sources(self) -> Mapping[str, bytes]:
@@ -311,7 +311,7 @@ def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
         files_of_role = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
         if len(files_of_role) > 1:
             raise ConfigError(
-                f"factor {role} has several {basename}, keep one: {', '.join(files_of_role)}"
+                f"the factor {role} has several {basename}; keep one: {', '.join(files_of_role)}"
             )
         if files_of_role:
             roles[role] = files_of_role[0]
@@ -331,7 +331,7 @@ def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
             texts[path] = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise CandidateError(
-                f"{path} is not UTF-8 text, write it anew: {error}", reason="not_text"
+                f"{path} is not UTF-8 text ({error}); save it as UTF-8", reason="not_text"
             ) from error
     return texts
 
@@ -351,7 +351,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def _wrong(what: str, value: Any, expected: str) -> CandidateError:
     return CandidateError(
-        f"{what} gave {value!r:.200}, but must give {expected}", reason="bad_value"
+        f"{what} returned {value!r:.200}, but it must return {expected}", reason="bad_value"
     )
 
 
@@ -366,7 +366,7 @@ def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
         raise _wrong(what, value, "a list")
     if count is not None and len(value) != count:
         raise CandidateError(
-            f"{what} returned {len(value)} values, but needs {count}", reason="bad_length"
+            f"{what} returned {len(value)} values, but it must return {count}", reason="bad_length"
         )
     return value
 
@@ -382,8 +382,8 @@ def _rewards(answer: JSON, count: int, *, in_groups: bool) -> Rewards:
         if shared.keys() != grouped[0].keys() or shared.keys() & row.keys():
             names = ", ".join(shared) or "none"
             raise CandidateError(
-                f"reward_group() of rollout {index} has the components {names}; it must give each "
-                "rollout the same ones, and none of reward()'s",
+                f"reward_group() returned the components {names} for rollout {index}; it must "
+                "return the same names for every rollout, and none that reward() returns",
                 reason="bad_keys",
             )
     return [{**row, **shared} for row, shared in zip(single, grouped, strict=True)]
@@ -418,7 +418,8 @@ def named_floats(value: JSON, what: str) -> dict[str, float]:
         raise _wrong(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:
         raise CandidateError(
-            f"{what} has {len(value)} names, the limit is {MAX_REWARD_NAMES}", reason="bad_length"
+            f"{what} returned {len(value)} names; the limit is {MAX_REWARD_NAMES}",
+            reason="bad_length",
         )
     for name in value:
         if not (0 < len(name) <= 64 and name.isprintable()):

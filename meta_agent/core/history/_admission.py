@@ -56,7 +56,7 @@ def admit_pack(
     Raises CandidateError with the reason if a check fails.
     """
     if not _OID.fullmatch(tip):
-        refuse("bad_tip", f"{tip[:60]!r} is not a commit id")
+        refuse("bad_tip", f"the sandbox named {tip[:60]!r} as its commit, which is not a commit id")
     scan(pack, limits)
     with scratch(host) as quarantine:
         _index(quarantine, pack)
@@ -71,7 +71,7 @@ def _index(quarantine: Git, pack: bytes) -> None:
     try:
         quarantine.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
     except GitError as error:
-        refuse("pack_rejected", f"git refused the pack: {error.stderr.strip()[-200:]!r}")
+        refuse("pack_rejected", f"git refused the commits it got: {error.stderr.strip()[-200:]!r}")
 
 
 def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[Headers]:
@@ -80,18 +80,21 @@ def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[H
     at = tip
     while at != base:
         if len(chain) == limits.commits:
-            refuse("wrong_base", f"{base[:12]} is not within {limits.commits} commits of the tip")
+            refuse(
+                "wrong_base",
+                f"the base {base[:12]} is not within the last {limits.commits} commits",
+            )
         chain.append(commit_headers(_raw_commit(objects, at), limits))
         at = chain[-1].parent
     if not chain:
-        refuse("empty", "the tip is the base: nothing was committed")
+        refuse("empty", "the candidate has no commit: nothing was committed")
     return chain
 
 
 def _raw_commit(objects: Any, oid: str) -> bytes:
     raw = read_object(objects, oid, b"commit")
     if raw is None:
-        refuse("missing_object", f"{oid[:12]} is not a commit in the pack or the history")
+        refuse("missing_object", f"{oid[:12]} is neither a commit of the pack nor of the history")
     return raw
 
 

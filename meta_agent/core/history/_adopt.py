@@ -67,7 +67,7 @@ def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
     ref = f"refs/heads/{_branch_name(branch)}"
     if theirs.run("rev-parse", "--verify", "-q", ref, accept=(0, 1)).exit_code == 0:
         raise ConfigError(
-            f"{clone} already has a branch {branch}", hint="choose another: --branch NAME"
+            f"the clone {clone} already has a branch {branch}", hint="choose another: --branch NAME"
         )
     base = _imported_commit(repo)
     _require_commit(theirs, clone, base)
@@ -174,7 +174,7 @@ def _require_commit(git: Git, clone: Path, commit: str) -> None:
     except GitError as error:
         raise ConfigError(
             f"{clone} does not have the commit {commit[:12]} that was imported",
-            hint="run git fetch there, or: meta-agent adopt --patches FOLDER",
+            hint="run git fetch in that clone, or write patches: meta-agent adopt --patches FOLDER",
         ) from error
 
 

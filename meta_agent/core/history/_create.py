@@ -95,8 +95,7 @@ def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     git = Git(path.resolve() / ".git", work_tree=path.resolve())
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(
-            f"{path} exists, but is no harness repository and not empty",
-            hint="name another workspace",
+            f"{path} is neither empty nor a harness repository", hint="name another workspace"
         )
     roots = git.line("rev-list", "--max-parents=0", MAIN).split()
     with git.reader() as repo:
@@ -104,7 +103,7 @@ def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     if stored != dict(files):
         raise ConfigError(
             f"{path} holds the history of another harness",
-            hint="name another workspace, or remove that folder",
+            hint="name another workspace: --workspace DIR",
         )
 
 

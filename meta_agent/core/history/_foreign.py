@@ -78,7 +78,7 @@ def _transport(address: str) -> str:
     parts = urlsplit(address)
     if parts.scheme not in ("https", "file"):
         raise ConfigError(
-            f"{address}: only https:// addresses and folders can be read",
+            f"{address} cannot be imported: only folders and https:// addresses can",
             hint="git clone it yourself, then give the folder",
         )
     if parts.username or parts.password:
@@ -188,7 +188,9 @@ def _fit(foreign: Foreign, leave_out: Sequence[str]) -> Foreign:
     try:
         check_collisions(files)
     except CandidateError as error:
-        raise ConfigError(f"{foreign.source}: {error}", hint="--leave-out one of them") from error
+        raise ConfigError(
+            f"{foreign.source}: {error}", hint="leave it out: --leave-out PATTERN"
+        ) from error
     _check_bounds(foreign.source, files)
     return foreign._replace(files=files, left_out=left_out)
 
@@ -210,7 +212,8 @@ def _check_bounds(source: str, files: dict[str, bytes]) -> None:
     total = sum(map(len, files.values()))
     if not files:
         raise ConfigError(
-            f"{source} has no usable files", hint="name the agent's folder: --harness FOLDER"
+            f"{source} has no file that can be imported",
+            hint="name the agent's folder: --harness FOLDER",
         )
     if len(files) > MAX_FILES or total > MAX_TREE_BYTES:
         raise ConfigError(

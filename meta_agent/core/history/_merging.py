@@ -53,7 +53,7 @@ def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) ->
         undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)
         tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when))
         if tree == git.line("rev-parse", "--verify", f"{onto}^{{tree}}"):
-            refuse("empty", f"nothing of {commit[:12]} is left in {onto[:12]}")
+            refuse("empty", f"{onto[:12]} has nothing left of the change {commit[:12]} to undo")
         reverting = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
         migrate(git, host, reverting, onto)
         return reverting

@@ -29,26 +29,28 @@ def scan(pack: bytes, limits: AdmissionLimits) -> int:
     Raises CandidateError if the pack is malformed or exceeds a limit.
     """
     if len(pack) > limits.pack_bytes:
-        refuse("pack_too_large", f"the pack has {len(pack)} bytes, over {limits.pack_bytes}")
+        refuse(
+            "pack_too_large", f"the pack has {len(pack)} bytes; the limit is {limits.pack_bytes}"
+        )
     count, position, total = _count(pack, limits), _HEADER_BYTES, 0
     for _ in range(count):
         size, position = _object_size(pack, position, limits)
         total += size
         if total > limits.total_bytes:
-            refuse("pack_too_large", f"the pack inflates to over {limits.total_bytes} bytes")
+            refuse("pack_too_large", f"the pack unpacks to over {limits.total_bytes} bytes")
     if position != len(pack) - _TRAILER_BYTES:
-        refuse("pack_malformed", "the pack has bytes after its last object")
+        refuse("pack_malformed", "the sandbox's git pack has bytes after its last object")
     return count
 
 
 def _count(pack: bytes, limits: AdmissionLimits) -> int:
     if len(pack) < _HEADER_BYTES + _TRAILER_BYTES or pack[:4] != b"PACK":
-        refuse("pack_malformed", "what was handed back is not a pack")
+        refuse("pack_malformed", "the sandbox's answer is not a git pack")
     version, count = struct.unpack(">II", pack[4:_HEADER_BYTES])
     if version != 2:
-        refuse("pack_malformed", f"pack version {version} is not 2")
+        refuse("pack_malformed", f"the sandbox's git pack has version {version}; only 2 is read")
     if count > limits.objects:
-        refuse("too_many_objects", f"the pack has {count} objects, over {limits.objects}")
+        refuse("too_many_objects", f"the pack has {count} objects; the limit is {limits.objects}")
     return int(count)
 
 
@@ -66,7 +68,9 @@ def _object_size(pack: bytes, position: int, limits: AdmissionLimits) -> tuple[i
 
 def _check_size(size: int, limits: AdmissionLimits) -> None:
     if size > limits.object_bytes:
-        refuse("object_too_large", f"an object has {size} bytes, over {limits.object_bytes}")
+        refuse(
+            "object_too_large", f"an object has {size} bytes; the limit is {limits.object_bytes}"
+        )
 
 
 def _entry(pack: bytes, position: int) -> _Entry:
@@ -78,7 +82,7 @@ def _entry(pack: bytes, position: int) -> _Entry:
             size, shift = size | (byte & 0x7F) << shift, shift + 7
         return _Entry(kind, size, _skip_base(pack, kind, at))
     except IndexError:
-        refuse("pack_malformed", "the pack ends inside an object header")
+        refuse("pack_malformed", "the sandbox's git pack ends inside an object's header")
 
 
 def _skip_base(pack: bytes, kind: int, at: int) -> int:
@@ -104,9 +108,9 @@ def _inflate(pack: bytes, entry: _Entry) -> tuple[bytes, int]:
             at += 0 if stream.unconsumed_tail else len(chunk)
             out += stream.decompress(chunk, entry.size + 1 - len(out))
     except zlib.error as error:
-        refuse("pack_malformed", f"an object does not inflate: {error}")
+        refuse("pack_malformed", f"an object of the sandbox's git pack cannot be unpacked: {error}")
     if not stream.eof or len(out) != entry.size:
-        refuse("pack_malformed", "an object's size differs from its header")
+        refuse("pack_malformed", "an object of the git pack has another size than it says")
     return bytes(out), at - len(stream.unused_data)
 
 
@@ -122,4 +126,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value, shift = value | (byte & 0x7F) << shift, shift + 7
         if not byte & 0x80:
             return value, at
-    refuse("pack_malformed", "a delta header is cut")
+    refuse("pack_malformed", "the header of a delta in the sandbox's git pack is cut off")

@@ -81,7 +81,7 @@ class ForeignHistory:
             blob_ids[name.decode("utf-8", "replace")] = oid
         if room < 0:
             raise ConfigError(
-                f"{self._source} at {commit[:12]} is larger than {MAX_TREE_BYTES} bytes; "
+                f"the commit {commit[:12]} of {self._source} has over {MAX_TREE_BYTES} bytes; "
                 "use a smaller repository"
             )
         self._fetch_blobs(set(blob_ids.values()) - self._blobs.keys())
@@ -139,7 +139,7 @@ def read_folder(root: Path) -> dict[str, bytes]:
         tree[path.relative_to(root).as_posix()] = path.read_bytes()
         if sum(map(len, tree.values())) > MAX_TREE_BYTES:
             raise ConfigError(
-                f"{root} is larger than {MAX_TREE_BYTES} bytes; name a smaller folder"
+                f"the folder {root} has over {MAX_TREE_BYTES} bytes; name a smaller one"
             )
     return tree
 

@@ -50,21 +50,21 @@ def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
     if "parent" not in names:
-        refuse("wrong_base", "the candidate's history does not lead to its base")
+        refuse("wrong_base", "the candidate's first commit does not follow its base commit")
     if names.count("parent") > 1:
-        refuse("merge_commit", "a candidate's commit has more than one parent")
+        refuse("merge_commit", "a commit of the candidate has more than one parent")
     if names != _HEADERS or any(len(field) != 2 for field in fields):
-        refuse("commit_headers", f"a commit has the headers {names}, not {_HEADERS}")
+        refuse("commit_headers", f"a commit has the headers {names}; only {_HEADERS} are allowed")
     values = {field[0]: field[1] for field in fields}
     if not (_PERSON.fullmatch(values["author"]) and _PERSON.fullmatch(values["committer"])):
-        refuse("commit_identity", f"a commit's author or committer is not {IDENTITY}")
+        refuse("commit_identity", f"a commit's author and committer must be {IDENTITY}")
     _check_message(message, limits)
     return Headers(values["tree"], values["parent"], message)
 
 
 def _check_message(message: str, limits: AdmissionLimits) -> None:
     if len(message.encode()) > limits.message_bytes:
-        refuse("message_too_large", f"a commit message is over {limits.message_bytes} bytes")
+        refuse("message_too_large", f"a commit message has more than {limits.message_bytes} bytes")
     bad = next((c for c in message if c not in "\n\t" and unseen(c)), None)
     if bad is not None:
         refuse("commit_text", f"a commit message holds the hidden character U+{ord(bad):04X}")
@@ -86,7 +86,7 @@ def check_entries(
     for path in changed:
         check_path(path, limits)
         if path in tip and tip[path].mode not in REGULAR_MODES:
-            refuse("not_a_regular_file", f"{path!r} has mode {tip[path].mode}")
+            refuse("not_a_regular_file", f"{path!r} is not a regular file (mode {tip[path].mode})")
     check_collisions(tip)
 
 
@@ -107,16 +107,16 @@ def _plain(char: str) -> bool:
 def check_path(path: str, limits: AdmissionLimits) -> None:
     """Raises CandidateError if a file system, a shell or git would treat the path specially."""
     if len(path.encode()) > limits.path_bytes:
-        refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
+        refuse("path_name", f"a path has more than {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
-        refuse("path_name", f"{path!r} holds a hidden, wildcard or separator character")
+        refuse("path_name", f"the path {path!r} holds a hidden, wildcard or separator character")
     for part in path.split("/"):
         if part in {"", ".", ".."} or _starts_oddly(part[0]) or part[-1] in " .":
-            refuse("path_name", f"{path!r} has the component {part!r}")
+            refuse("path_name", f"the path {path!r} has the part {part!r}, which is not allowed")
         if _RESERVED.fullmatch(_folded(part).partition(".")[0].rstrip()):
-            refuse("path_name", f"{path!r} names a device on some systems")
+            refuse("path_name", f"the path {path!r} names a device on some systems")
         if _folded(part).startswith((".git", "git~")):
-            refuse("git_path", f"{path!r} would be read by git itself")
+            refuse("git_path", f"the path {path!r} would be read by git itself")
 
 
 def _starts_oddly(char: str) -> bool:
@@ -133,7 +133,7 @@ def check_collisions(paths: Iterable[str]) -> None:
             prefix = "/".join(parts[:depth])
             other = first_spelling.setdefault(_folded(prefix), prefix)
             if other != prefix:
-                refuse("path_collision", f"{prefix!r} and {other!r} collide")
+                refuse("path_collision", f"{prefix!r} and {other!r} are one path on some systems")
 
 
 def _folded(name: str) -> str:
@@ -146,11 +146,11 @@ def check_allowlist(
     """Raises CandidateError if a changed path matches no pattern `editable` or any `protected`."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
-            refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")
+            refuse("path_outside_allowlist", f"this candidate may not change {path!r}")
 
 
 def _text(raw: bytes, reason: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        refuse(reason, "a commit is not UTF-8")
+        refuse(reason, "a commit's text is not UTF-8")

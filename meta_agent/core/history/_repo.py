@@ -112,7 +112,7 @@ class HarnessRepo:
         odd = next((path for path, (mode, _) in entries.items() if mode >> 12 != 0o10), None)
         if odd is not None:
             raise IntegrityError(
-                f"{odd!r} in {commit[:12]} is not a regular file; restore from a copy"
+                f"{odd!r} in {commit[:12]} is not a regular file; restore the workspace from a copy"
             )
         return HarnessTree(commit, tree_hash, {path: data for path, (_, data) in entries.items()})
 
@@ -208,7 +208,7 @@ class HarnessRepo:
         `replaces` is the commit that `ref` may point to already, from an unrecorded attempt.
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
-            refuse("ref_name", f"{ref[:80]!r} is not {CANDIDATES}<run>/<n>")
+            refuse("ref_name", f"the branch {ref[:80]!r} is not named {CANDIDATES}<run>/<n>")
         allow = Allowlist(editable, protected)
         with self._writing():
             admitted = admit_pack(
@@ -400,8 +400,8 @@ class HarnessRepo:
         commit = self.tip(ref)
         if commit is None:
             raise IntegrityError(
-                f"the repository {self.path} has no {ref}",
-                hint="find out what is missing: meta-agent doctor",
+                f"the repository {self.path} lacks the branch {ref}",
+                hint="see what is missing: meta-agent doctor",
             )
         return commit
 

@@ -42,11 +42,11 @@ def check_places(git_dir: Path) -> None:
     if git_dir.is_symlink() or not git_dir.is_dir():
         raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)
     for odd in _neither_file_nor_folder(git_dir):
-        raise ConfigError(f"{odd} would lead git elsewhere, or let it wait", hint=hint)
+        raise ConfigError(f"{odd} could lead git elsewhere, or make it wait", hint=hint)
     for name in _ELSEWHERE:
         if os.path.lexists(git_dir / name):
             raise ConfigError(
-                f"{git_dir / name} is not ours: git would follow it elsewhere", hint=hint
+                f"meta-agent did not make {git_dir / name}: it could lead git elsewhere", hint=hint
             )
     config = git_dir / "config"
     if not config.is_file() or config.stat().st_size > _MAX_BYTES:

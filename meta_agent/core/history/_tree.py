@@ -38,7 +38,7 @@ def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[st
             _check_bytes(objects, files, limits)
             return files
         level = _next_level(objects, level, files, limits)
-    refuse("path_name", f"folders are nested over {_MAX_DEPTH} deep")
+    refuse("path_name", f"folders are nested over {_MAX_DEPTH} levels deep")
 
 
 def _next_level(
@@ -51,11 +51,11 @@ def _next_level(
             if row.mode == _FOLDER:
                 folders.append(row)
             elif row.path in files:
-                refuse("path_collision", f"{row.path!r} is in its tree twice")
+                refuse("path_collision", f"the candidate's tree lists {row.path!r} twice")
             else:
                 files[row.path] = Entry(row.mode, row.oid)
         if len(files) + len(folders) > limits.files:
-            refuse("too_many_files", f"the tree has over {limits.files} files")
+            refuse("too_many_files", f"the candidate has more than {limits.files} files")
     return folders
 
 
@@ -64,7 +64,7 @@ def _check_bytes(objects: Any, files: Mapping[str, Entry], limits: AdmissionLimi
     names = Counter(entry.oid for entry in files.values() if entry.mode != _SUBMODULE)
     total = sum(times * _blob_size(objects, oid) for oid, times in names.items())
     if total > limits.total_bytes:
-        refuse("tree_too_large", f"all files have {total} bytes, over {limits.total_bytes}")
+        refuse("tree_too_large", f"the files have {total} bytes; the limit is {limits.total_bytes}")
 
 
 def _blob_size(objects: Any, oid: str) -> int:
@@ -73,14 +73,14 @@ def _blob_size(objects: Any, oid: str) -> int:
     except ValueError:
         kind = b""
     if kind != b"blob":
-        refuse("missing_object", f"{oid[:12]} is not a file")
+        refuse("missing_object", f"the git object {oid[:12]} is not a file")
     return int(size)
 
 
 def _tree(objects: Any, oid: str) -> bytes:
     raw = read_object(objects, oid, b"tree")
     if raw is None:
-        refuse("missing_object", f"{oid[:12]} is not a tree")
+        refuse("missing_object", f"the git object {oid[:12]} is not a folder")
     return raw
 
 

@@ -30,7 +30,7 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
     refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
     if refused and len(refused) == len(rollouts):
         raise CandidateError(
-            f"of {len(rollouts)} rollouts none was answered: {refused[0].detail}",
+            f"the model server refused all {len(rollouts)} attempts: {refused[0].detail}",
             reason="requests_refused",
         )
 
@@ -71,10 +71,10 @@ def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
         return
     raise InfrastructureError(
-        f"{len(missing)} of {len(rollouts)} rollouts of {what} were lost to machines, twice; the "
-        f"limit is {LOST_SHARE:.0%}, or one: {_detail(rollouts[missing[0]])[:300]}",
-        hint="run the same command again to measure it anew; meta-agent doctor --live, or "
-        "meta-agent tasks check FILE, may say what is wrong",
+        f"machine failures lost {len(missing)} of {len(rollouts)} attempts of {what}, also when "
+        f"repeated; {LOST_SHARE:.0%}, or one, may be lost: {_detail(rollouts[missing[0]])[:300]}",
+        hint="run the same command again; meta-agent doctor --live or meta-agent tasks check "
+        "FILE may show the cause",
     )
 
 

@@ -58,7 +58,7 @@ def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
         raise IntegrityError(
-            f"the rollouts {part['name']} are {shard.sha256[:12] if shard else 'missing'}, "
+            f"the rollouts {part['name']} are {shard.sha256[:12] if shard else 'missing'}, but "
             f"the ledger recorded {part['sha256'][:12]}",
             hint="restore the workspace from a copy, or start a new one with --workspace DIR",
         )

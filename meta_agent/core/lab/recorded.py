@@ -74,8 +74,8 @@ class RecordedLab(Lab):
         rows = list(self.store.iter(shard, tokens=True))
         if len(rows) != len(plan):
             raise IntegrityError(
-                f"{shard.name} has {len(rows)} attempts, {len(plan)} were planned; restore the "
-                "workspace from a copy"
+                f"{shard.name} has {len(rows)} attempts, but {len(plan)} were planned; restore "
+                "the workspace from a copy"
             )
         for row, planned in zip(rows, plan, strict=True):
             acted = {"policy": self._policy(unit, row)}

@@ -145,7 +145,7 @@ def require_begun(rollouts: Sequence[Rollout]) -> None:
     if rollouts and not begun:
         why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
         raise CandidateError(
-            f"all {len(rollouts)} attempts ended before the first model call: {why}",
+            f"in all {len(rollouts)} attempts the harness ended before the first model call: {why}",
             reason="raises_at_once",
         )
 

@@ -121,8 +121,8 @@ def tree_of(pack: bytes, sha256: str) -> HarnessTree:
     """Returns the harness that `pack_of` packed. Raises IntegrityError if the hash differs."""
     if (actual := hashlib.sha256(pack).hexdigest()) != sha256:
         raise IntegrityError(
-            f"the packed harness has sha256 {actual[:12]}, not {sha256[:12]}; it was damaged on "
-            "the way, so run the same command again"
+            f"the harness that was sent has sha256 {actual[:12]}, not {sha256[:12]}; it was "
+            "damaged on the way, so run the same command again"
         )
     record = json.loads(pack)
     files = {path: base64.b64decode(text) for path, text in record["files"].items()}
@@ -268,7 +268,7 @@ class Apparatus:
         session.ask_judge = self._ask_judge
         if session.has_judge and self._ask_judge is None:
             raise CandidateError(
-                "the reward defines judge(rollouts), and this run has no model for it",
+                "the reward function has a judge(rollouts), but this run has no model for it",
                 reason="no_judge",
                 hint="--model reward=provider/model",
             )

@@ -80,7 +80,7 @@ class Journal:
             )
         if not upgrade and names_here - applied - LATER:
             raise ConfigError(
-                f"{self.path} is not a complete ledger yet",
+                f"the ledger {self.path} is not complete yet",
                 hint="run the evolve command again: it completes the ledger",
             )
 
@@ -92,8 +92,8 @@ class Journal:
         """
         if not self.writable:
             raise IntegrityError(
-                f"a write to {self.path}, which was opened for reading only, was refused: this is "
-                "a bug, please report it"
+                f"a write to {self.path} was refused, because it is open for reading only: this "
+                "is a bug, please report it"
             )
         with self._lock, self._translated():
             self._db.execute("BEGIN IMMEDIATE")

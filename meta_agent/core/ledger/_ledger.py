@@ -61,14 +61,14 @@ class Ledger(Purse):
             return cls._open_owned(path)
         if not path.is_file():
             raise ConfigError(
-                f"there is no ledger at {path}", hint="meta-agent evolve --domain swe"
+                f"there is no ledger at {path}", hint="start a run: meta-agent evolve"
             )
         return cls(Journal(path, writable=False), None)
 
     @classmethod
     def _open_owned(cls, path: Path) -> Ledger:
         if not path.parent.is_dir():
-            raise ConfigError(f"there is no directory {path.parent}", hint="meta-agent init")
+            raise ConfigError(f"there is no folder {path.parent}", hint="meta-agent init makes it")
         lock = OwnerLock(path)
         try:
             return cls(Journal(path, writable=True), lock)
@@ -264,9 +264,8 @@ class Ledger(Purse):
             earlier = self.run(run_id)
             if earlier is not None and earlier.config_hash != config_hash:
                 raise IntegrityError(
-                    f"run {run_id} was started with settings {earlier.config_hash[:12]}, "
-                    f"not {config_hash[:12]}: repeat its settings, or choose another run or "
-                    "workspace"
+                    f"run {run_id} was started with other settings ({earlier.config_hash[:12]}, "
+                    f"not {config_hash[:12]}): repeat those, or choose another workspace"
                 )
             db.execute(
                 "INSERT INTO runs (run, config_hash, config, starts, started_at) "
@@ -308,8 +307,8 @@ class Ledger(Purse):
 def _require_same_work(step: Step, kind: str, intent: str) -> None:
     if step.kind != kind or canonical(step.intent) != intent:
         raise IntegrityError(
-            f"step {step.key} is recorded as {step.kind} {canonical(step.intent)[:300]}, "
-            f"not {kind} {intent[:300]}",
+            f"the ledger records step {step.key} as {step.kind} {canonical(step.intent)[:300]}, "
+            f"but this run asks for {kind} {intent[:300]}",
             hint="start in a new workspace with --workspace, or restore the ledger from a copy",
         )
 

@@ -102,8 +102,7 @@ class StepLocks:
         with self._guard:
             if self._owners.get(key) == me:
                 raise IntegrityError(
-                    f"step {key} asks for itself while its work runs; this is a bug, please report "
-                    "it"
+                    f"step {key} started itself again while it ran; this is a bug, please report it"
                 )
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

@@ -42,7 +42,7 @@ class Purse:
     def _named_run(self, run: str | None) -> str:
         name = run or self._run
         if name is None:
-            raise IntegrityError("spend needs a run: call start_run first, or pass `run`")
+            raise IntegrityError("no run has begun: call start_run first, or pass `run`")
         return name
 
     def set_cap(
@@ -91,7 +91,7 @@ class Purse:
             ).rowcount
             if changed != 1:
                 raise IntegrityError(
-                    f"reservation {reservation} is not open: it was settled twice; this is a bug, "
+                    f"the money reserved as {reservation} was settled twice; this is a bug, "
                     "please report it"
                 )
 
@@ -103,7 +103,7 @@ class Purse:
             ).rowcount
             if changed != 1:
                 raise IntegrityError(
-                    f"reservation {reservation} is not open: it was settled before; this is a bug, "
+                    f"the money reserved as {reservation} was settled before; this is a bug, "
                     "please report it"
                 )
 
@@ -135,8 +135,8 @@ def _nano(usd: float | None, *, round_up: bool) -> int | None:
 def _require_amount(nano: int | None, tokens: int) -> None:
     if (nano or 0) < 0 or tokens < 0:
         raise IntegrityError(
-            f"spend cannot be negative: {nano} nano-dollars, {tokens} tokens; correct the price or "
-            "the token count"
+            f"a cost cannot be negative: {nano} nano-dollars, {tokens} tokens; correct the price "
+            "or the token count"
         )
 
 

@@ -51,7 +51,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
     try:
         with module.ParquetFile(path) as file:
             if file.metadata.num_columns > MAX_COLUMNS:
-                raise ConfigError(f"{path} has {file.metadata.num_columns} columns")
+                raise ConfigError(f"{path} has over {MAX_COLUMNS} columns")
             for group in range(file.metadata.num_row_groups):
                 rows = _rows_at_once(path, file.metadata.row_group(group), file.schema)
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
@@ -93,7 +93,7 @@ def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
     most = MAX_GROUP_BYTES if packed * MAX_RATIO > size else PACKED_BYTES
     if not 0 <= size <= most:
         raise ConfigError(
-            f"{path} holds a group of rows of {size} bytes in {packed}, at most {most} are read",
+            f"a row group of {path} has {size} bytes, packed into {packed}; the limit is {most}",
             hint="write it again with smaller row groups, or as JSON lines",
         )
     return max(1, min(_BATCH_ROWS, _HELD_BYTES // max(1, int(size))))

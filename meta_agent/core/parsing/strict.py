@@ -53,7 +53,7 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
     budget = budget or Budget()
     size = len(data)
     if size > budget.bytes:
-        raise Unfit(f"{size} bytes of JSON, at most {budget.bytes} are taken")
+        raise Unfit(f"the JSON has {size} bytes; the limit is {budget.bytes}")
     if not isinstance(data, bytes):
         data = bytes(data)
     _count(data, budget.elements)
@@ -61,9 +61,9 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
     try:
         value = _DECODER.decode(str(data, "ascii" if size > _WIDE else "utf-8"))
     except RecursionError as error:
-        raise Unfit("nested too deeply to be read") from error
+        raise Unfit("the JSON is nested too deeply to be read") from error
     except ValueError as error:  # also UnicodeDecodeError, whose text would hold all the data
-        raise Unfit(f"not JSON: {str(error)[:200]}") from None
+        raise Unfit(f"it is not JSON: {str(error)[:200]}") from None
     _walk(value, texts=halves)
     return value
 
@@ -79,7 +79,7 @@ def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
     try:
         value = json.loads(text, **hooks)
     except RecursionError as error:
-        raise Unfit("nested too deeply to be read") from error
+        raise Unfit("the JSON is nested too deeply to be read") from error
     _walk(value, texts=not halves and "\\u" in str(text))
     return value
 
@@ -99,7 +99,7 @@ def _count(data: bytes, limit: int) -> None:
         elements += _structure(plain, at, opens) or 1
         at = plain.find(b'"', opens + 1) + 1 or len(plain)
     if elements > limit or _exceeds(plain, at, len(plain), limit - elements):
-        raise Unfit(f"more than {limit} elements in {len(data)} bytes of JSON")
+        raise Unfit(f"{len(data)} bytes of JSON hold more than {limit} elements")
 
 
 def _exceeds(data: bytes, start: int, end: int, limit: int) -> bool:
@@ -132,31 +132,31 @@ def _walk(value: JSON, *, texts: bool) -> None:
         if not below:
             return
         level = below
-    raise Unfit(f"nested more than {MAX_DEPTH} deep")
+    raise Unfit(f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def _whole(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Unfit("a string with half of a surrogate pair") from None
+        raise Unfit("a string holds half of a surrogate pair") from None
 
 
 def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise Unfit(f"a number of {len(text)} digits, at most {MAX_DIGITS} are taken")
+        raise Unfit(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
     return int(text)
 
 
 def _float(text: str) -> float:
     value = float(text)
     if value - value != 0:
-        raise Unfit(f"{text[:_SHOWN]} is beyond what a number can hold")
+        raise Unfit(f"the number {text[:_SHOWN]} is too large")
     return value
 
 
 def _constant(text: str) -> NoReturn:
-    raise Unfit(f"{text} is no number")
+    raise Unfit(f"{text} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)

@@ -28,7 +28,7 @@ class _InPieces(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self._at_once:
-            raise tarfile.ReadError(f"a header of {size} bytes, at most {self._at_once} are read")
+            raise tarfile.ReadError(f"a header has {size} bytes; the limit is {self._at_once}")
         return self._source.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:

@@ -75,7 +75,7 @@ def _whole(line: bytes) -> dict[str, JSON]:
         ) from error
     missing = sorted(_KEYS - record.keys())
     raise IntegrityError(
-        f"a stored rollout has no {', '.join(missing)}; restore the workspace from a copy"
+        f"a stored rollout lacks {', '.join(missing)}; restore the workspace from a copy"
     )
 
 

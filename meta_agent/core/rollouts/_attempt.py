@@ -196,10 +196,10 @@ class Attempt:
         context = self._context
         if type(base) is not int or not 0 <= base <= len(context) or type(new) is not list:
             raise _protocol(
-                f"a model call goes on from message {base!r:.40}, of {len(context)} messages"
+                f"a model call continues message {base!r:.40} of {len(context)} messages"
             )
         if base + len(new) > MAX_MESSAGES:
-            raise _protocol(f"{base + len(new)} messages in one call, the limit is {MAX_MESSAGES}")
+            raise _protocol(f"a call has {base + len(new)} messages; the limit is {MAX_MESSAGES}")
         if removed := context[base:]:
             self._note_view(base, removed)
         del context[base:], self._sizes[base:]
@@ -279,7 +279,7 @@ class Attempt:
             raise _protocol(f"a tool call names {tool!r:.80}, or its arguments are no object")
         self._arguments += _size(arguments)
         if self._arguments > MAX_ARGUMENT_BYTES:
-            self.fail("policy", f"more than {MAX_ARGUMENT_BYTES} bytes of tool arguments")
+            self.fail("policy", f"the tool arguments exceed {MAX_ARGUMENT_BYTES} bytes")
             return None
         if self.done:
             self._stop("submitted")
@@ -323,7 +323,7 @@ class Attempt:
             self._stop(self._own_reason())
             return
         if not isinstance(err, Mapping):
-            raise _protocol(f"the end of a rollout holds the error {err!r:.80}, not an object")
+            raise _protocol(f"an attempt ended with the error {err!r:.80}, which is not an object")
         text = f"{err.get('type')}: {err.get('message')}\n{err.get('traceback') or ''}"
         self.fail("policy", text.strip())
 
@@ -448,7 +448,7 @@ def _message(value: JSON) -> Message:
     calls = value.get("tool_calls") or []
     fits = type(calls) is list and all(map(_is_call, calls)) and _is_id(value.get("tool_call_id"))
     if not fits:
-        raise _protocol(f"the message {value!r:.80} holds tool calls in another form")
+        raise _protocol(f"the message {value!r:.80} has malformed tool calls")
     return value
 
 

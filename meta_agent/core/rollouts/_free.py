@@ -88,7 +88,7 @@ class FreeRun:
                 self._busy.add(index)
                 return
             fault = SandboxError(
-                f"the worker sent a call for rollout {index!r:.40} out of turn; it is stopped",
+                f"the sandbox sent a call for rollout {index!r:.40} out of turn and is stopped",
                 kind="protocol",
             )
             self.fatal = self.fatal or fault
@@ -154,7 +154,7 @@ class FreeRun:
         if isinstance(kind, away.HostCall):
             return away.serve(attempt, call)
         raise SandboxError(
-            f"the worker sent a call of the unknown kind {kind!r:.40}; it is stopped",
+            f"the sandbox sent a call of the unknown kind {kind!r:.40} and is stopped",
             kind="protocol",
         )
 

@@ -98,7 +98,7 @@ class LockStep:
             attempt.end(call)
         else:
             raise SandboxError(
-                f"the worker sent a call of the unknown kind {kind!r:.40}; it is stopped",
+                f"the sandbox sent a call of the unknown kind {kind!r:.40} and is stopped",
                 kind="protocol",
             )
         self._live -= attempt.over
@@ -114,8 +114,8 @@ class LockStep:
             if not attempt.over:
                 return attempt
         raise SandboxError(
-            f"the worker sent a call for rollout {index!r:.40}, which is over or waits for the "
-            "model; it is stopped",
+            f"the sandbox sent a call for rollout {index!r:.40}, which is over or waits for the "
+            "model, and is stopped",
             kind="protocol",
         )
 
@@ -161,8 +161,8 @@ def generate(
         return [failed_reply(error)] * len(requests)
     if len(replies) != len(requests):
         raise RuntimeError(
-            f"the gateway returned {len(replies)} replies to {len(requests)} requests; it has to "
-            "return one for each"
+            f"the model gateway returned {len(replies)} replies to {len(requests)} requests; it "
+            "must return one for each"
         )
     return replies
 

@@ -84,7 +84,7 @@ def leave(attempt: Attempt) -> Departure | None:
     env: object = attempt.env
     limits = attempt.terms.ceilings
     if not isinstance(env, AwayEnvironment):
-        attempt.fail("policy", f"tasks of {attempt.terms.domain.name} are not for command agents")
+        attempt.fail("policy", f"no command can attempt tasks of {attempt.terms.domain.name}")
         return None
     attempt.away = True
     room = limits.max_context_tokens * BYTES_PER_TOKEN

@@ -109,13 +109,13 @@ def from_json(record: JSON) -> Rollout:
     """Returns the rollout of a JSON record. Raises IntegrityError that names the key at fault."""
     if not isinstance(record, dict):
         raise IntegrityError(
-            f"a rollout record must be an object, not {type(record).__name__}; restore the file"
+            f"a stored rollout must be an object, not {type(record).__name__}; restore its file"
         )
     if record.get("schema_version") != SCHEMA_VERSION:
         version = record.get("schema_version")
         raise IntegrityError(
-            f"a rollout has schema_version {version!r}, this version reads 1; open it with the "
-            "version of meta-agent that wrote it"
+            f"a stored rollout has schema_version {version!r}, but this version reads 1; open it "
+            "with the version of meta-agent that wrote it"
         )
     rollout = Rollout(**_read(record, _IDENTITY))
     _read_story(rollout, record)
@@ -162,7 +162,7 @@ def tokens_from_json(record: JSON) -> TokenRecord:
     row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError(
-            "completion_ids, mask and logprobs of a token row differ in length; restore the file"
+            "completion_ids, mask and logprobs of a stored row differ in length; restore it"
         )
     return row
 
@@ -199,13 +199,13 @@ def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
         value = record[name]
     except (KeyError, TypeError):
         raise IntegrityError(
-            f"a stored rollout has no field {name!r}; restore its file from a copy"
+            f"a stored rollout lacks the field {name!r}; restore the workspace from a copy"
         ) from None
     # bool is an int in Python and never one in a record
     if type(value) is kind or (kind is float and type(value) is int):
         return value
     raise IntegrityError(
-        f"a rollout record's {name} is {value!r:.80}, not {kind.__name__}; restore the file"
+        f"{name} of a stored rollout is {value!r:.80}, not {kind.__name__}; restore its file"
     )
 
 
@@ -219,7 +219,7 @@ def _one_of(record: dict[str, JSON], name: str, allowed: frozenset[str]) -> Any:
     value = _need(record, name, str)
     if value not in allowed:
         raise IntegrityError(
-            f"a rollout record's {name} is {value!r}, not one of {sorted(allowed)}; restore the "
+            f"{name} of a stored rollout is {value!r}, not one of {sorted(allowed)}; restore its "
             "file"
         )
     return value
@@ -230,7 +230,7 @@ def _numbers(record: dict[str, JSON], name: str) -> dict[str, float]:
     for key, value in values.items():
         if type(value) not in (int, float) or not math.isfinite(value):
             raise IntegrityError(
-                f"a rollout record's {name}[{key!r}] is {value!r:.80}, not a finite number; "
-                "restore the file"
+                f"{name}[{key!r}] of a stored rollout is {value!r:.80}, not a finite number; "
+                "restore its file"
             )
     return values

@@ -183,11 +183,11 @@ def _fail_rest(attempts: Sequence[Attempt], error: BaseException | None) -> None
         if isinstance(error, GuestError):
             attempt.fail("policy", f"{error}\n{error.guest_traceback}")
         elif isinstance(error, SandboxError) and error.kind == "protocol":
-            attempt.fail("policy", f"the harness left its worker's protocol: {error}")
+            attempt.fail("policy", f"the harness broke the protocol of its worker: {error}")
         elif isinstance(error, SandboxError):
             attempt.fail("infra", f"sandbox {error.kind}: {error}")
         else:
-            attempt.fail("policy", "the harness ended its worker's round with this rollout open")
+            attempt.fail("policy", "the harness's worker returned before this rollout ended")
 
 
 def _key(stamp: Stamp, plan: PlannedRollout, index: int) -> str:

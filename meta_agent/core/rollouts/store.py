@@ -107,9 +107,9 @@ class RolloutStore:
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:
             raise IntegrityError(
-                f"{other.directory} holds {ref.sha256[:12] if ref else 'nothing'} under the name "
-                f"{name}, but the process that wrote it reported {sha256[:12]}; run the same "
-                "command again"
+                f"{other.directory} stores {ref.sha256[:12] if ref else 'nothing'} as {name}, "
+                f"but the process that wrote it reported {sha256[:12]}; run the same command "
+                "again"
             )
         self._target(name).parent.mkdir(parents=True, exist_ok=True)
         for file in filter(None, (ref.rows, ref.tokens)):
@@ -186,7 +186,7 @@ class RolloutStore:
                 yield line
         if count != file.count:
             raise IntegrityError(
-                f"{path} holds {count} rows, its manifest says {file.count}; restore it from a copy"
+                f"{path} holds {count} rows, not {file.count} as its manifest says; restore it"
             )
 
     def _resolve(self, shard: ShardRef | str) -> ShardRef:
@@ -265,12 +265,12 @@ def _verify(path: Path, file: DataFile) -> None:
                 digest.update(chunk)
     except FileNotFoundError:
         raise IntegrityError(
-            f"{path} is missing, its manifest says {file.sha256}; restore it from a copy"
+            f"{path} is missing, but its manifest lists it; restore it from a copy"
         ) from None
     if digest.hexdigest() != file.sha256:
         actual = digest.hexdigest()
         raise IntegrityError(
-            f"{path} has sha256 {actual}, its manifest says {file.sha256}; restore it from a copy"
+            f"{path} has sha256 {actual}, not {file.sha256} as its manifest says; restore it"
         )
 
 
@@ -287,8 +287,8 @@ def _ref_from_json(record: JSON, path: Path) -> ShardRef:
     try:
         if record.pop("schema_version") != SCHEMA_VERSION:
             raise IntegrityError(
-                f"{path} has another schema_version than {SCHEMA_VERSION}; open it with the "
-                "version of meta-agent that wrote it"
+                f"{path} has not the schema_version {SCHEMA_VERSION}; open it with the version "
+                "of meta-agent that wrote it"
             )
         tokens = record.pop("tokens")
         return ShardRef(**record, tokens=None if tokens is None else DataFile(**tokens))

@@ -83,7 +83,7 @@ class Link:
         """
         size = sum(map(len, parts))
         if size > FRAME_LIMIT_BYTES:
-            raise ValueError(f"a request of {size} bytes exceeds {FRAME_LIMIT_BYTES}; split it")
+            raise ValueError(f"a request has {size} bytes, over {FRAME_LIMIT_BYTES}; split it")
         data = memoryview(b"".join((size.to_bytes(4, "little"), *parts)))
         with self._write_lock:
             while data:
@@ -122,7 +122,7 @@ class Link:
         size = int.from_bytes(self._inbox[:4], "little")
         if size > min(limit, FRAME_LIMIT_BYTES):
             raise protocol_error(
-                f"announced a frame of {size} bytes, above the limit of {limit}; it is killed"
+                f"sent a message of {size} bytes, above the limit of {limit}, and is killed"
             )
         if len(self._inbox) < 4 + size:
             return None
@@ -161,10 +161,10 @@ def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
     try:
         frame = parse(body, budget)
     except Unfit as error:
-        raise protocol_error(f"sent an invalid frame and is killed: {error}") from error
+        raise protocol_error(f"sent an invalid message and is killed: {error}") from error
     if not isinstance(frame, dict):
         raise protocol_error(
-            f"sent a frame that holds a {type(frame).__name__}, not an object; it is killed"
+            f"sent a {type(frame).__name__} as a message, not an object, and is killed"
         )
     return frame
 

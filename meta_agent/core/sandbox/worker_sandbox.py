@@ -135,7 +135,7 @@ class WorkerSandbox:
         result = self._parsed(parse_exec, reply)
         if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
             raise self._break_off(
-                protocol_error("returned more output than the command's limit; it is killed")
+                protocol_error("returned more output than the command's limit and is killed")
             )
         return result
 
@@ -159,7 +159,7 @@ class WorkerSandbox:
         files = self._parsed(parse_files, reply)
         if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
             raise self._break_off(
-                protocol_error("returned files that were not requested; it is killed")
+                protocol_error("returned files that were not requested and is killed")
             )
         return files
 
@@ -222,7 +222,7 @@ class WorkerSandbox:
     def close(self) -> None:
         """Ends the sandbox and everything in it. A second call does nothing."""
         if self._end is None:
-            self._end = SandboxError("the sandbox is closed", kind="died")
+            self._end = SandboxError("the sandbox is closed, so it takes no request", kind="died")
         self._stream.kill()
         # A request in another thread sees the end at once; if it is busy serving, we do not wait
         # for it and leave its descriptors to the garbage collector.
@@ -264,7 +264,7 @@ class WorkerSandbox:
             try:
                 yield
             except LinkTimeout:
-                message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
+                message = f"the sandbox was killed, because {op!r} took over {timeout_sec:g} s"
                 raise self._break_off(SandboxError(message, kind="timeout")) from None
             except LinkClosed:
                 raise self._break_off(self._end or self._cause()) from None
@@ -316,7 +316,7 @@ class WorkerSandbox:
                 budget = replace(budget, bytes=remaining)
             if frame.get("id") != sent.id:
                 raise protocol_error(
-                    f"answered request {frame.get('id')!r:.40} instead of {sent.id}; it is killed"
+                    f"answered request {frame.get('id')!r:.40} instead of {sent.id} and is killed"
                 )
             if "calls" not in frame:
                 return frame
@@ -345,12 +345,12 @@ def parse_calls(value: JSON) -> list[Call]:
     calls: list[Call] = expect(value, list)
     if len(calls) > MAX_CALLS:
         raise protocol_error(
-            f"made {len(calls)} calls in one frame, above the limit of {MAX_CALLS}; it is killed"
+            f"sent {len(calls)} calls in one message, above the limit of {MAX_CALLS}, and is killed"
         )
     for call in calls:
         cid, kind = expect(call, dict).get("cid"), call.get("kind")
         if type(cid) is not int or not 0 <= cid < MAX_NUMBER or type(kind) is not str:
-            raise protocol_error("sent a call without a valid `cid` or `kind`; it is killed")
+            raise protocol_error("sent a call without a valid `cid` or `kind` and is killed")
     return calls
 
 
@@ -374,8 +374,8 @@ def parse_exec(value: JSON) -> ExecResult:
     code, duration = expect(reply.get("exit_code"), int), reply.get("duration_sec")
     if not 0 <= code <= 255 or type(duration) not in (int, float) or not 0 <= duration < MAX_NUMBER:
         raise protocol_error(
-            f"sent the impossible exit code {code!r:.40} or duration {duration!r:.40} s; "
-            "it is killed"
+            f"sent the impossible exit code {code!r:.40} or duration {duration!r:.40} s and is "
+            "killed"
         )
     return ExecResult(
         exit_code=code,
@@ -392,7 +392,7 @@ def expect(value: JSON, kind: type[Any]) -> Any:
     """Returns `value` if it has exactly this type. Raises SandboxError otherwise."""
     if type(value) is not kind:
         raise protocol_error(
-            f"sent a {type(value).__name__} instead of a {kind.__name__}; it is killed"
+            f"sent a {type(value).__name__} instead of a {kind.__name__} and is killed"
         )
     return value
 
@@ -412,7 +412,7 @@ def decode(content: JSON) -> bytes:
     try:
         return base64.b64decode(expect(content, str), validate=True)
     except ValueError as error:  # not base64, or not even ASCII
-        raise protocol_error(f"sent bytes that are not base64 ({error}); it is killed") from error
+        raise protocol_error(f"sent bytes that are not base64 ({error}) and is killed") from error
 
 
 def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:

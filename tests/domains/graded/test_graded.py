@@ -297,7 +297,7 @@ def test_the_start_of_a_domain_of_ones_own_works_and_is_never_written_over(
     own = ("tasks.jsonl", "--grade", "grader.py", "--sandbox", "process", "--json")
     assert meta_agent("tasks", "check", *own, cwd=tmp_path).document["ok"]
     again = meta_agent("init", "--domain", "mine", cwd=tmp_path)
-    assert again.returncode == 2 and "are not replaced" in again.stderr
+    assert again.returncode == 2 and "are not overwritten" in again.stderr
 
 
 def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:

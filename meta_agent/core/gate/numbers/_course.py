@@ -67,16 +67,16 @@ class Course:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ConfigError(
-                f"a verdict rests on the rule {self.rule!r}; known are {', '.join(RULES)}",
+                f"this verdict used the rule {self.rule!r}, but only {', '.join(RULES)} exist here",
                 hint="recompute the verdict with the version of meta-agent that made it",
             )
         if self.maximum < 2 or not 0 < self.target < 1:
             raise ConfigError(
-                f"maximum={self.maximum}, target={self.target}: set maximum to 2 or more, and "
-                "target between 0 and 1"
+                f"the test of training pairs has maximum={self.maximum} pairs and "
+                f"target={self.target}; set maximum to 2 or more, and target between 0 and 1"
             )
         if not 0 <= self.collapse < 1:
-            raise ConfigError(f"collapse={self.collapse}: set a share from 0 to below 1")
+            raise ConfigError(f"collapse is {self.collapse}; set a share from 0 to below 1")
 
     def to_json(self) -> dict[str, JSON]:
         """Returns the fields as JSON for a verdict's evidence. `further` is left out if it is 0."""

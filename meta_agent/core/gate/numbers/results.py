@@ -203,7 +203,7 @@ def _expanded_tail(suites: Sequence[Matrix]) -> float:
     runs = min(map(len, suites))
     units = suites[0].shape[1] if runs == 1 else runs  # with one run, tasks are all there is
     if units < 2:
-        raise ConfigError("one score has no interval: pass at least 2 runs, or success by task")
+        raise ConfigError("one score has no interval; pass at least 2 runs, or success by task")
     freedom = units - 1 if runs == 1 else sum(len(matrix) - 1 for matrix in suites)
     wide = math.sqrt(units / (units - 1)) * stdtrit(freedom, (1 + CONFIDENCE) / 2)
     return float(ndtr(-wide))
@@ -226,8 +226,8 @@ def _matrix(values: ArrayLike, name: str) -> Matrix:
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         where = f" of {name}" if name else ""
         raise ConfigError(
-            f"scores{where} have the shape {matrix.shape}: pass finite numbers by run, or by "
-            "(run, task)"
+            f"the scores{where} have the shape {matrix.shape}; pass finite numbers, one for each "
+            "run or for each (run, task)"
         )
     return matrix
 
@@ -238,8 +238,8 @@ def _both(a: Scores, b: Scores) -> tuple[list[Matrix], list[Matrix]]:
     tasks = [[matrix.shape[1] for matrix in side] for side in (ours, theirs)]
     if names[0] != names[1] or tasks[0] != tasks[1]:
         raise ConfigError(
-            f"the two sides differ: {names[0]} with {tasks[0]} tasks and {names[1]} with "
-            f"{tasks[1]} tasks; pass both with the same suites and tasks"
+            f"the two sides of the comparison differ: {names[0]} has {tasks[0]} tasks and "
+            f"{names[1]} has {tasks[1]}; pass both with the same suites and tasks"
         )
     return ours, theirs
 

@@ -75,17 +75,18 @@ class ErrorBudget:
     def __post_init__(self) -> None:
         if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
             raise ConfigError(
-                f"alpha={self.alpha}, futility={self.futility}: set 0 < alpha < 0.5 and "
-                "0 < futility <= 0.5"
+                f"the test's error rates are alpha={self.alpha} and futility={self.futility}; "
+                "set 0 < alpha < 0.5 and 0 < futility <= 0.5"
             )
         if self.candidates < 1 or self.looks < 1:
             raise ConfigError(
-                f"candidates={self.candidates}, looks={self.looks}: set both to at least 1"
+                f"candidates={self.candidates}, looks (interim analyses)={self.looks}: set both "
+                "to 1 or more"
             )
         if self.spend and (len(self.spend) != self.looks or sum(self.spend) > 1 + 1e-9):
             raise ConfigError(
-                f"spend={self.spend}: set {self.looks} shares (one for each look) that sum to at "
-                "most 1"
+                f"the shares of the error budget are spend={self.spend}; set {self.looks} "
+                "shares, one for each interim analysis, that sum to at most 1"
             )
 
     def at(self, look: int) -> float:
@@ -95,8 +96,8 @@ class ErrorBudget:
         """
         if not 0 <= look < self.looks:
             raise ConfigError(
-                f"look {look} was not declared: the error budget has {self.looks} looks, counted "
-                "from 0"
+                f"interim analysis {look} was not planned: the error budget has {self.looks} of "
+                "them, counted from 0"
             )
         shares = self.spend or tuple(i + 1 for i in range(self.looks))
         total = 1.0 if self.spend else float(sum(shares))

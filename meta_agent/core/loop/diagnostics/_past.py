@@ -132,7 +132,7 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
     for measurement in session.measure(rollouts):
         if measurement.name == name:
             return measurement
-    raise CandidateError(f"no diagnostic is named {name!r}", reason="no_diagnostic")
+    raise CandidateError(f"the harness has no diagnostic named {name!r}", reason="no_diagnostic")
 
 
 def readings(

@@ -30,8 +30,8 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
     """
     if decided.verdict.kind is not VerdictKind.PROMOTE:
         raise ConfigError(
-            f"the strategy asked to merge a harness whose verdict is {decided.verdict.kind.value}",
-            hint="hand it over as unproven: HandedOver(version, weights, 'unproven', words)",
+            f"only a PROMOTE may be merged, and this harness has {decided.verdict.kind.value}",
+            hint="return it as unproven: HandedOver(version, weights, 'unproven', words)",
         )
     commit = result.version.commit
     run.phase("merge", f"{len(result.members)} changes to main")

@@ -188,7 +188,7 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
         factor = contract.factor_of(paths)
         if factor != hypothesis.factor:
             raise CandidateError(
-                f"the hypothesis is about {hypothesis.factor}, but the edit touches {factor}",
+                f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}",
                 reason="factor_mismatch",
             )
         return factor
@@ -208,6 +208,6 @@ def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
     message = "\n\n".join(filter(None, [commit.subject, commit.body]))
     if commit.parents != (base,) or message.split() != draft.message.split():
         raise CandidateError(
-            "the commit must be one commit on its base, with the host's message",
+            "the candidate must be one commit on its base, with the message that the host wrote",
             reason="commit_text",
         )
