@@ -155,7 +155,7 @@ def test_runs_resume_until_done(ledger: Ledger) -> None:
 
 def test_a_run_taken_up_with_other_settings_is_refused(ledger: Ledger) -> None:
     ledger.start_run("r1", {}, config_hash="aaaa")
-    with pytest.raises(IntegrityError, match="started with other settings .aaaa"):
+    with pytest.raises(IntegrityError, match=r"started with other settings \(aaaa"):
         ledger.start_run("r1", {}, config_hash="bbbb")
 
 

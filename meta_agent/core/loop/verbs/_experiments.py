@@ -85,9 +85,9 @@ class Experiments:
         acts = {factor for factor in touched if factor not in ("data", "recipe")}
         if not acts:
             message = (
-                "curriculum and recipe act only in training, so attempts without one show nothing"
+                "curriculum and recipe act in training alone: an attempt shows nothing of them"
             )
-            raise CandidateError(f"{message}; use train_edit", reason="unfit")
+            raise CandidateError(f"{message}; train_edit measures them", reason="unfit")
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
