@@ -156,7 +156,7 @@ def test_a_source_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("fifo", "endless", "."):
-        with pytest.raises(ConfigError, match="no regular file"):
+        with pytest.raises(ConfigError, match="not a regular file"):
             read_archive(tmp_path / name, "0" * 64)
 
 
@@ -165,7 +165,7 @@ def test_a_task_file_that_is_no_file_is_refused(tmp_path: Path, name: str) -> No
     (tmp_path / "endless.jsonl").symlink_to("/dev/zero")
     if not (tmp_path / name).exists():
         os.mkfifo(tmp_path / name)
-    with pytest.raises(ConfigError, match="no regular file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         list(stream_rows(tmp_path / name))
 
 

@@ -57,7 +57,7 @@ def load_domain(name: str) -> Domain:
     """Returns a built-in nano suite: swe, math or code. Raises ConfigError for another name."""
     if name not in _NANO:
         names = ", ".join(sorted(_NANO))
-        raise ConfigError(f"no domain {name!r} in suite 'nano'", hint=f"choose one of: {names}")
+        raise ConfigError(f"there is no nano domain {name!r}", hint=f"choose one of: {names}")
     domain: Domain = getattr(import_module(f"{_IN}.nano.{name}"), _NANO[name])()
     return domain
 
@@ -71,13 +71,13 @@ def kind_of(name: str) -> tuple[DomainKind, str]:
     if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
         return DOMAIN_KINDS[first], rest
     if first in _WITH_DETAIL:
-        raise ConfigError(f"--domain {name} names no package", hint=f"--domain {first}:NAME")
+        raise ConfigError(f"--domain {name} lacks a package", hint=f"--domain {first}:NAME")
     plugged = entry_points(DOMAINS)
     if not colon and name not in plugged:
         names = ", ".join(sorted({*DOMAIN_KINDS, *plugged} - {"plugged"}))
         raise ConfigError(
-            f"there is no domain {name!r}; there are {names}",
-            hint="--domain package.module:Factory for one of your own, or --grade FILE.py",
+            f"there is no domain {name!r}, only {names}",
+            hint="your own: --domain package.module:Factory, or --grade FILE.py",
         )
     return DOMAIN_KINDS["plugged"], name
 
@@ -89,6 +89,6 @@ def open_domain(options: DomainOptions) -> Domain:
     """
     kind, detail = kind_of(options.name)
     if kind.needs_file and options.tasks is None:
-        raise ConfigError(f"--domain {options.name} needs tasks", hint="--tasks FILE")
+        raise ConfigError(f"--domain {options.name} needs tasks", hint="give them: --tasks FILE")
     opened: Domain = import_module(kind.module).open_domain(replace(options, detail=detail))
     return opened

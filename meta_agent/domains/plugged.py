@@ -46,7 +46,7 @@ def open_domain(options: DomainOptions) -> Domain:
     except Exception as error:
         raise ConfigError(
             f"--domain {options.detail}: the factory raised {type(error).__name__}: {error}",
-            hint="it is called with those of tasks, sandbox, run, threshold, mapping that it takes",
+            hint="it may take these arguments: tasks, sandbox, run, threshold, mapping",
         ) from error
     return _domain(options.detail, domain)
 
@@ -64,7 +64,8 @@ def _factory(name: str) -> Callable[..., Any]:
             value = getattr(value, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"--domain {name}: {error}", hint="--domain package.module:Factory, from this folder"
+            f"--domain {name}: {error}",
+            hint="write --domain package.module:Factory, from this folder",
         ) from error
     if not callable(value):
         raise ConfigError(f"--domain {name} is a {type(value).__name__}, which cannot be called")
@@ -84,19 +85,19 @@ def _domain(name: str, candidate: Any) -> Domain:
     missing = [part for part in _PARTS if not hasattr(candidate, part)]
     if missing:
         raise ConfigError(
-            f"--domain {name} gave a {type(candidate).__name__}, which is no domain: it has no "
+            f"--domain {name} gave a {type(candidate).__name__}, which is not a domain: it lacks "
             f"{', '.join(missing)}",
-            hint="meta_agent.core.protocols.Domain says what one has",
+            hint="see what a domain needs in meta_agent.core.protocols.Domain",
         )
     for part, kind in _TYPES.items():
         if not isinstance(getattr(candidate, part), kind):
             raise ConfigError(
-                f"--domain {name}: its {part} is {getattr(candidate, part)!r:.60}, expected "
-                f"{kind.__name__}"
+                f"--domain {name}: the domain's {part} is {getattr(candidate, part)!r:.60}, not "
+                f"a {kind.__name__}"
             )
     keys = [task.key for split in SPLITS for task in candidate.tasks(split)]
     twice = next((key for key in keys if keys.count(key) > 1), None) if len(keys) < 5000 else None
     if twice is not None:
-        raise ConfigError(f"--domain {name}: two of its tasks have the key {twice!r}")
+        raise ConfigError(f"--domain {name}: two tasks have the key {twice!r}")
     domain: Domain = candidate
     return domain

@@ -86,7 +86,7 @@ def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
     if engine_gpus >= len(gpus):
         raise ConfigError(
             f"{config.engines} engines of {each} GPUs and a trainer need {engine_gpus + 1} GPUs, "
-            f"and {len(gpus)} are visible",
+            f"but only {len(gpus)} are visible",
             hint=f"use --engines {max(1, (len(gpus) - 1) // each)} --gpus-per-engine {each}",
         )
     names = [gpu.name for gpu in gpus]
@@ -102,8 +102,8 @@ def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
     context_tokens = config.context_tokens or min(window, ceiling)
     if context_tokens > window:
         raise ConfigError(
-            f"--context-tokens is {context_tokens:,}, and the model takes at most {window:,}",
-            hint=f"--context-tokens {window}",
+            f"--context-tokens is {context_tokens:,}, but the model takes at most {window:,}",
+            hint=f"use --context-tokens {window}",
         )
     return context_tokens
 
@@ -124,7 +124,7 @@ def _require_room(
     fits = max(0, room) // bytes_per_token
     raise ConfigError(
         f"a conversation of {context:,} tokens takes {gib(context * bytes_per_token)} of an "
-        f"engine, and {gib(max(0, room))} are available in {what}",
+        f"engine, but only {gib(max(0, room))} are free in {what}",
         hint=f"--context-tokens {fits} fits" if fits > 16 else "use a smaller model",
     )
 
@@ -140,6 +140,6 @@ def _cached_numbers(model_config: dict[str, JSON]) -> int:
         return int(shape["num_hidden_layers"]) * pairs * width
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the model's config.json lacks its sizes: {error!r}",
+            f"the model's config.json lacks the size {error!r}",
             hint="give the folder that save_pretrained wrote",
         ) from error

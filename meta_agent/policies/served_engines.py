@@ -110,7 +110,7 @@ class EnginePolicies(ChildPolicies):
             served = post.fleet.publish(weights)
             if served.name != weights.name:
                 raise InfrastructureError(
-                    f"the engines could not load the policy {weights.name}",
+                    f"the inference engines could not load the model {weights.name}",
                     hint="read their logs (engine-N.log), then run the same command again",
                 )
             for old in set(place.iterdir()) - {place / opened.policy}:

@@ -333,16 +333,16 @@ def _content(folder: int, name: str, path: str, most: int) -> bytes:
     printable = visible(path.encode("utf-8", "backslashreplace").decode())
     if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         raise CandidateError(
-            f"{printable} is not a regular file; only those may be left",
+            f"{printable} is not a regular file; leave only regular files",
             reason="not_a_regular_file",
         )
     if printable != path:
-        raise CandidateError(f"{printable} is no plain file name; rename it", reason="path_name")
+        raise CandidateError(f"{printable} is not a plain file name; rename it", reason="path_name")
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with os.fdopen(handle, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise CandidateError(f"{printable} is over {most} bytes", reason="object_too_large")
+        raise CandidateError(f"{printable} has over {most} bytes", reason="object_too_large")
     return data
 
 
@@ -356,14 +356,14 @@ def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
     if leftovers.hypothesis is None:
         if leftovers.ending in _LIMIT_WORDS:
             raise CandidateError(_LIMIT_WORDS[leftovers.ending], reason=leftovers.ending)
-        raise CandidateError(f"the session left no {HYPOTHESIS}", reason="no_hypothesis")
+        raise CandidateError(f"the coding agent left no {HYPOTHESIS}", reason="no_hypothesis")
     hypothesis, subject = _hypothesis(work, leftovers.hypothesis)
     if not leftovers.edits:
         raise CandidateError("the edit changes no file; change at least one", reason="empty")
     factor = work.case.contract.factor_of(leftovers.edits)
     if factor != hypothesis.factor:
         raise CandidateError(
-            f"the hypothesis is about {hypothesis.factor}, but the edit touches {factor}",
+            f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}",
             reason="factor_mismatch",
         )
     files = {**work.case.brief.tree.files, **leftovers.edits}

@@ -120,7 +120,7 @@ def agent_cli(meta_model: str) -> AgentCli:
         ) from error
     if not argv:
         raise ConfigError(
-            "--meta-model agent: names no program",
+            "--meta-model agent: does not name a program",
             hint=f"give {' or '.join(PREFIX + program for program in _KNOWN)}, or agent:'COMMAND'",
         )
     return AgentCli(name, argv)
@@ -134,7 +134,7 @@ def require_agent(cli: AgentCli, key_variable: str | None, environment: Mapping[
     program = cli.argv[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise PreflightError(
-            f"--meta-model {cli.label}: there is no program {program}",
+            f"--meta-model {cli.label}: the program {program} is not installed",
             hint=cli.install or f"install {program}, or give its path",
         )
     if not cli.status:
@@ -144,7 +144,7 @@ def require_agent(cli: AgentCli, key_variable: str | None, environment: Mapping[
     numbers = _VERSION.search(version)
     if numbers is None or tuple(map(int, numbers.groups())) < cli.least:
         raise PreflightError(
-            f"{program} says that its version is {version.strip()[:80]!r}; "
+            f"{program} reports the version {version.strip()[:80]!r}, but "
             f"{'.'.join(map(str, cli.least))} or newer is needed",
             hint=cli.install,
         )
@@ -230,7 +230,7 @@ def run_session(
             )
         except OSError as error:
             raise PreflightError(
-                f"{cli.argv[0]} cannot be started, check its path and rights: {error}"
+                f"{cli.argv[0]} cannot be started: {error}", hint="check its path and permissions"
             ) from error
     assert process.stdout is not None
     listener = _Listener(process.stdout, output, limits)

@@ -176,7 +176,7 @@ class Workbench:
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(
-                f"the sandbox names {commit[:60]!r} as its commit", reason="bad_tip"
+                f"the sandbox's commit {commit[:60]!r} is not a commit id", reason="bad_tip"
             )
         return commit
 
@@ -186,7 +186,7 @@ class Workbench:
         packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
         if packed.truncated:
             raise CandidateError(
-                "the commits are too large to take over; change less", reason="pack_too_large"
+                "the commits are too large to be copied out; change less", reason="pack_too_large"
             )
         return packed.stdout
 
@@ -255,7 +255,7 @@ def _mode(facts: str) -> str:
     """Returns the mode after a change, from a raw diff line `:100644 100755 ...`."""
     words = facts.split()
     if len(words) < 2:
-        raise CandidateError(f"git says {facts[:60]!r} of a change", reason="git_failed")
+        raise CandidateError(f"git's answer cannot be read: {facts[:60]!r}", reason="git_failed")
     return words[1]
 
 

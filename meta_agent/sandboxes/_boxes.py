@@ -312,7 +312,7 @@ def task_image(
         image = on.find_image(name)
         if image is None:
             raise SandboxError(
-                f"image {name} is not on this machine; load it, or add --pull", kind="image"
+                f"the image {name} is not on this machine; load it, or add --pull", kind="image"
             )
         return str(image.id)
     assert folder is not None, "an image has a name or is built from a folder"
@@ -363,14 +363,14 @@ def _build(
             last = str(line.get("stream") or "").strip() or last
             if "error" in line:
                 raise SandboxError(
-                    f"cannot build {folder}: {line['error']} (after: {last[:200]})",
+                    f"the image of {folder} cannot be built: {line['error']} (after: {last[:200]})",
                     kind="image",
-                    hint="correct its Dockerfile; a build that needs a network takes --pull",
+                    hint="correct its Dockerfile; if the build needs a network, add --pull",
                 )
             if time.monotonic() > until:
                 raise SandboxError(
-                    f"cannot build {folder} within {timeout_sec:g} s; build it with "
-                    "`docker build` and give the task the name of that image",
+                    f"the image of {folder} was not built within {timeout_sec:g} s; build it "
+                    "with `docker build` and give the task its name",
                     kind="image",
                 )
 

@@ -140,7 +140,7 @@ class Remote:
                 await asyncio.sleep(pause_sec)
         match = _REPLY.search(output)
         if not match:
-            raise Failed(f"the sandbox answered something else: {output[-_LAST_WORDS:]}")
+            raise Failed(f"the sandbox's answer has another form: {output[-_LAST_WORDS:]}")
         return base64.b64decode(match[1]), match[2]
 
     async def _run(self, command: str) -> str:
@@ -148,7 +148,7 @@ class Remote:
         if result.return_code:
             words = f"{result.stdout or ''} {result.stderr or ''}".strip() or "it printed nothing"
             code = result.return_code
-            raise Failed(f"`{command[:80]}` ended with code {code}: {words[-_LAST_WORDS:]}")
+            raise Failed(f"`{command[:80]}` failed with code {code}: {words[-_LAST_WORDS:]}")
         return result.stdout or ""
 
 

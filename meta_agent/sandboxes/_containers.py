@@ -178,7 +178,7 @@ class ContainerStream:
             return SandboxError(f"the sandbox was killed for memory at {limit}", kind="oom")
         if time.monotonic() - self._started >= self._limits.deadline_sec:
             limit = f"{self._limits.deadline_sec:g} s"
-            return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
+            return SandboxError(f"the sandbox ran longer than its limit of {limit}", kind="timeout")
         detail = bytes(self._parts.stderr).decode("utf-8", "replace").strip() or state["Error"]
         message = f"the sandbox container ended with code {state['ExitCode']}"
         return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
@@ -238,10 +238,11 @@ def usable_image(name: str, on: Engine) -> Image:
     image = on.find_image(name)
     if image is None:
         hint = IMAGE_HINTS[on.name]
-        raise SandboxError(f"image {name} is not on this machine", kind="image", hint=hint)
+        raise SandboxError(f"the image {name} is not on this machine", kind="image", hint=hint)
     if image.volumes:
         raise SandboxError(
-            f"image {name} declares volumes {', '.join(image.volumes)}, whose size has no limit",
+            f"the image {name} declares volumes ({', '.join(image.volumes)}), which have no size "
+            "limit",
             kind="image",
             hint="remove VOLUME from its Dockerfile and build it again",
         )

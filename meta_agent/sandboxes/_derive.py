@@ -137,7 +137,7 @@ def _place_in(image: str, engine: str) -> Place:
         (major, minor), packages = json.loads(answer.stdout)
     except ValueError as error:
         raise SandboxError(
-            f"{image} has no usable python3; install Python in it, then build again: {error}",
+            f"the image {image} has no working python3; install it, then build again: {error}",
             kind="image",
         ) from error
     return Place((int(major), int(minor)), str(packages).lstrip("/"))

@@ -147,7 +147,7 @@ class Engine:
         mapped = min(sum(row["size"] for row in maps[kind]) for kind in ("uidmap", "gidmap"))
         if mapped < _LEAST_MAPPED:
             raise SandboxError(
-                f"podman has {mapped} users here, but each sandbox needs two of its own",
+                f"podman may use {mapped} user ids here, but each sandbox needs two of its own",
                 kind="engine",
                 hint="as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
                 "USER, and install uidmap; then podman system migrate",
@@ -229,7 +229,7 @@ class Engine:
         image = self.find_image(name)
         if image is None:
             raise SandboxError(
-                f"image {name} was imported but is missing; import it again", kind="image"
+                f"the image {name} was imported but is missing; import it again", kind="image"
             )
         return image.id
 
@@ -445,8 +445,8 @@ class Container:
             with contextlib.suppress(DockerException):
                 self._api.remove_container(container["Id"], force=True)
             raise SandboxError(
-                f"the engine cannot enforce a limit of the sandbox: {warnings}; enable it in the "
-                "kernel, or use --sandbox process",
+                f"the container engine cannot enforce a limit of the sandbox: {warnings}; enable "
+                "it in the kernel, or use --sandbox process",
                 kind="engine",
             )
 

@@ -169,7 +169,7 @@ def saved_images(path: Path) -> list[SavedImage]:
             return [_saved(entry) for entry in listed]
     except (*DAMAGE, TypeError) as problem:
         raise SandboxError(
-            f"{path} is no image, save it again with `docker save`: {problem!s:.300}",
+            f"{path} is not an image, so save it again with `docker save`: {problem!s:.300}",
             kind="image",
         ) from problem
 
@@ -180,14 +180,14 @@ def _saved(entry: JSON) -> SavedImage:
     Its id is the hash of its configuration, which is a file name.
     """
     if not isinstance(entry, dict):
-        raise ValueError(f"its manifest holds {entry!r:.100}, which is no JSON object")
+        raise ValueError(f"its manifest holds {entry!r:.100}, which is not a JSON object")
     config, tags = entry.get("Config"), entry.get("RepoTags") or []
     texts = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
     if not isinstance(config, str) or not texts:
-        raise ValueError(f"its manifest lacks an image's Config or RepoTags: {entry!r:.200}")
+        raise ValueError(f"its manifest lacks Config or RepoTags: {entry!r:.200}")
     digest = Path(config).name.removesuffix(".json")
     if not _DIGEST.fullmatch(digest):
-        raise ValueError(f"its manifest names {config!r:.100}, which is no digest")
+        raise ValueError(f"its manifest names {config!r:.100}, which is not a digest")
     return SavedImage(f"sha256:{digest}", tuple(map(short_name, tags)))
 
 

@@ -149,7 +149,7 @@ def choose_backend(
     )
     if code_by_llm and not allow_unsafe:
         raise PreflightError(
-            f"code that a language model may have written is not run in a plain process ({reason})",
+            f"code that a language model may have written needs more than a process ({reason})",
             hint=f"{hint}; then --sandbox docker or podman. To accept the risk: --allow-unsafe",
         )
     if code_by_llm and "unprivileged" not in fences("process"):
@@ -159,8 +159,8 @@ def choose_backend(
         )
     if code_by_llm and "host" not in fences("process"):
         raise PreflightError(
-            "code written by an LLM could read this machine's files, because the kernel does not "
-            "let a process sandbox have its own root folder",
+            "code written by a language model could read this machine's files, because the "
+            "kernel gives a process sandbox no root folder of its own",
             hint=f"allow user namespaces, or {hint}; then --sandbox docker or podman",
         )
     return BackendChoice("process", reason)

@@ -46,7 +46,7 @@ def _read_or_make(path: Path) -> str:
     if name := read_small(path):
         return name
     raise SandboxError(
-        f"{path} holds no name for this installation",
+        f"{path}, which names this installation, is empty or damaged",
         kind="start",
         hint="remove that file, then run the command again",
     )

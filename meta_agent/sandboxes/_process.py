@@ -93,8 +93,8 @@ class ForkServer:
             answer = self._orders.recv(ANSWER_BYTES)
         if not answer:
             raise ConnectionError(
-                "the process that forks sandboxes ended; the next sandbox starts another one: "
-                f"{self.close()}"
+                "the process that starts sandboxes ended, and the next sandbox starts another "
+                f"one: {self.close()}"
             )
         reply: dict[str, Any] = json.loads(answer)
         if "error" in reply:
@@ -238,7 +238,7 @@ class ProcessStream:
     def post_mortem(self) -> SandboxError:
         if self._deadline_passed:
             limit = f"{self._limits.deadline_sec:g} s"
-            return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
+            return SandboxError(f"the sandbox ran longer than its limit of {limit}", kind="timeout")
         with contextlib.suppress(TimeoutExpired):
             self._child.wait(timeout=2)
         self._keep_stderr()

@@ -154,7 +154,7 @@ def check_listens(address: str) -> None:
     scheme, _, path = address.partition("://")
     if scheme == "ssh":
         raise SandboxError(
-            f"{address}: an engine is not reached over ssh directly", kind="engine", hint=FORWARD
+            f"{address}: an engine cannot be reached over ssh directly", kind="engine", hint=FORWARD
         )
     if scheme != "http+unix":
         return

@@ -47,7 +47,7 @@ def handed_on(skill: Skill, place: Path) -> Path:
     target = place / skill.name
     if target.is_symlink() or (target.exists() and not _ours(skill, target)):
         raise ConfigError(
-            f"{target} exists and is not of this library",
+            f"{target} exists and was not made by this library",
             hint="move that folder away, then run the command again",
         )
     place.mkdir(parents=True, exist_ok=True)

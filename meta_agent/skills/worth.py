@@ -157,5 +157,5 @@ def _trial(path: Path, number: int, line: str) -> Trial:
         return Trial(**fields)
     except (ValueError, TypeError) as error:
         raise IntegrityError(
-            f"{path}, line {number}, is no trial: {error}", hint="correct or remove that line"
+            f"line {number} of {path} is not a trial: {error}", hint="correct or remove that line"
         ) from error

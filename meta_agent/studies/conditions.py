@@ -64,14 +64,16 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
     """
     source = arm.removeprefix(HUMAN)
     if not is_human(arm) or not source:
-        raise ConfigError(f"--arm {arm}: expected human:FOLDER or human:REF", hint="human:./mine")
+        raise ConfigError(
+            f"--arm {arm}: expected human:FOLDER or human:REF", hint="--arm human:./mine"
+        )
     if Path(source).expanduser().is_dir():
         return f"{HUMAN}{Path(source).expanduser().absolute()}"
     repo = HarnessRepo.open(open_workspace(workspace).harness_repo)
     tip = repo.tip(source)
     if tip is None:
         raise ConfigError(
-            f"--arm {arm}: {source} is no folder and no version of {workspace}",
+            f"--arm {arm}: {source} is neither a folder nor a version of {workspace}",
             hint="name a folder, a branch, a tag or a commit of the workspace's harness_repo",
         )
     place = folder / "human" / tip[:12]
@@ -166,7 +168,7 @@ def declare(
     if not sides:
         _require_known(conditions)
     if seeds < 1:
-        raise ConfigError(f"--seeds {seeds}: expected at least 1", hint="--seeds 5")
+        raise ConfigError(f"--seeds is {seeds}, but must be 1 or more", hint="--seeds 5")
     require_supported(config)
     numbers = tuple(range(config.seed, config.seed + seeds))
     tree, domain = _first_tree(config, folder / ".first"), _domain_of(config)
@@ -245,8 +247,8 @@ def _require_known(conditions: Sequence[str]) -> None:
             else f"--conditions {','.join(conditions)}"
         )
         raise ConfigError(
-            f"{problem}: expected different names out of {', '.join(STRATEGIES)}",
-            hint="--conditions full,static,score-only",
+            f"{problem}: expected different names from {', '.join(STRATEGIES)}",
+            hint="for example: --conditions full,static,score-only",
         )
 
 
@@ -261,7 +263,7 @@ def _plan(config: RunConfig, domain: Domain | None) -> Plan:
     plan = plan_for(config, domain)
     if not plan.vault:
         raise ConfigError(
-            f"{config.tasks or config.domain} has no vault, which conditions are compared on",
+            f"{config.tasks or config.domain} has no vault, the tasks that compare conditions",
             hint='give some of its rows the "split" vault',
         )
     return plan
@@ -275,9 +277,9 @@ def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
     each = one_cell(plan, tree)
     if budget < 2 * each:
         raise ConfigError(
-            f"--budget {budget} does not pay for the first version and one candidate: {each} "
-            "attempts each",
-            hint=f"--budget {2 * each} or more, or fewer --train-steps",
+            f"--budget {budget} cannot pay for the first version and one candidate, which take "
+            f"{each} attempts each",
+            hint=f"give --budget {2 * each} or more, or fewer --train-steps",
         )
     return budget // each
 
@@ -301,14 +303,14 @@ def _require_same(before: Mapping[str, JSON], now: Mapping[str, JSON], path: Pat
     for name, old in (("budget", before["budget"]), ("settings", settings)):
         if old != now[name]:
             raise ConfigError(
-                f"{path} declares another {name}: {_differing(old, now[name])}",
+                f"{path} was declared with another {name}: {_differing(old, now[name])}",
                 hint="repeat the command as it was, or compare in another folder with --out DIR",
             )
     if not {*before["arms"]} <= {*now["arms"]} or not {*before["seeds"]} <= {*now["seeds"]}:
         raise ConfigError(
-            f"{path} declares the conditions {', '.join(before['arms'])} and seeds "
-            f"{before['seeds']}: some of them would be left out now",
-            hint="more conditions and seeds may be added, none taken away",
+            f"{path} declares the conditions {', '.join(before['arms'])} and the seeds "
+            f"{before['seeds']}, but this command leaves some out",
+            hint="you may add conditions and seeds, but remove none",
         )
 
 

@@ -73,7 +73,7 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     row = ledger.run(str(verdict["candidate"]).partition("/")[0])
     if row is None:
         raise ConfigError(
-            f"the ledger knows no run of {verdict['candidate']}", hint="meta-agent log"
+            f"the ledger has no run of {verdict['candidate']}", hint="all runs: meta-agent log"
         )
     require_rollouts(ledger, RolloutStore(place.rollouts), row.run)
     with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
@@ -92,8 +92,8 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
     if len(commit) < _SHORTEST:
         raise ConfigError(
-            f"{commit!r} is too short: give at least {_SHORTEST} characters of the commit",
-            hint="meta-agent show",
+            f"the commit {commit!r} is too short: give at least {_SHORTEST} characters",
+            hint="see the commits: meta-agent show",
         )
     merges = ledger.outcomes("merge", Merge)
     merged = {merge["candidate"] for merge in merges if merge["commit"].startswith(commit)}
@@ -101,7 +101,7 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
     for verdict in reversed(ledger.outcomes("verdict", Verdict)):
         if verdict["commit"].startswith(commit) or verdict["candidate"] in merged:
             return verdict
-    raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
+    raise ConfigError(f"the commit {commit} has no verdict", hint="all verdicts: meta-agent log")
 
 
 def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[str]:
@@ -128,7 +128,7 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
     if start is None or not start.is_done:
-        raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status")
+        raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status shows it")
     copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Start)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
@@ -324,7 +324,7 @@ def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None
     }
     if shards and not any(store.find(name) for name in shards):
         raise ConfigError(
-            f"the rollouts of this workspace are left out: of {len(shards)} files that its journal "
-            f"names none is in {store.directory}, so nothing can be computed again from them",
-            hint="the journal and the history are here: meta-agent status, meta-agent why NAME",
+            f"this workspace comes without its attempts: none of the {len(shards)} files that "
+            f"its ledger names is in {store.directory}, so nothing can be computed again",
+            hint="its ledger and history are here: meta-agent status, meta-agent why NAME",
         )

@@ -41,8 +41,8 @@ def declare_trial(
     if config.meta_model == "rules" and not any(skill.rule for skill in skills):
         reason = f"{skills[0].name} names none" if skills else "there is no skill"
         raise ConfigError(
-            f"the rules agent goes by the rule that a skill names, and {reason}",
-            hint="--meta-model PROVIDER/MODEL: language models read it",
+            f"--meta-model rules follows the rule that a skill names, but {reason}",
+            hint="use a language model, which can read any skill: --meta-model PROVIDER/MODEL",
         )
     libraries = {side: folder / "given" / side for side in SIDES}
     for place in libraries.values():
@@ -64,7 +64,7 @@ def trial_of(
     versus = document["arms"][WITH].get("versus", {}).get(WITHOUT)
     if not versus:
         raise ConfigError(
-            f"no pair of runs of {skill.name} has ended", hint="give the same command again"
+            f"no pair of runs of {skill.name} has ended", hint="run the same command again"
         )
     difference = versus["difference"]
     proof = first_proof(comparison, results)

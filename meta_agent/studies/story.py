@@ -120,8 +120,8 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
     if not brought:
         verdict = f" ({every[what.name].kind})" if what.name in every else ""
         raise ConfigError(
-            f"{name} is not on main{verdict}: there is nothing to take back",
-            hint="meta-agent log --graph shows what came to main",
+            f"{name} is not on main{verdict}, so there is nothing to revert",
+            hint="see what is on main: meta-agent log --graph",
         )
     done = []
     for commit in brought:
@@ -152,8 +152,8 @@ def _take_back(
             reverted = repo.revert(commit, message=message)
         except CandidateError as error:
             raise ConfigError(
-                f"{_short(name)} cannot be taken back alone: {error}",
-                hint="take back first what came later and touches the same lines",
+                f"{_short(name)} cannot be reverted alone: {error}",
+                hint="revert first the later changes of the same lines",
             ) from error
         repo.note(reverted, _note(name, candidate))
         return {"candidate": name, "reverted": commit, "commit": reverted}

@@ -53,13 +53,14 @@ def compare_files(paths: tuple[Path, Path], by: str = "task") -> dict[str, JSON]
     Raises ConfigError if `by` is unknown, a file cannot be read, or too few tasks are common.
     """
     if by not in BY:
-        raise ConfigError(f"--by {by}: expected {' or '.join(BY)}", hint="--by task")
+        raise ConfigError(f"--by {by}: expected {' or '.join(BY)}", hint="for example: --by task")
     first, second = map(_read, paths)
     common = sorted(set(first.outcomes) & set(second.outcomes))
     if len(common) < 2:
         raise ConfigError(
-            f"{paths[0]} and {paths[1]} have {len(common)} tasks in common, and 2 are needed",
-            hint="pairs go by task names; meta-agent report --rollouts FILE shows those of a file",
+            f"{paths[0]} and {paths[1]} share {len(common)} tasks, but 2 are needed",
+            hint="tasks are paired by name; meta-agent report --rollouts FILE shows the names "
+            "of a file",
         )
     gaps = np.array([[fmean(s.outcomes[task]) for task in common] for s in (second, first)])
     row = gaps[0] - gaps[1]

@@ -27,7 +27,7 @@ def require_trackers(names: Sequence[str]) -> None:
     for name in names:
         if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
-                f"--log {name}: {name} is not installed",
+                f"--log {name}: the package {name} is not installed",
                 hint=f"{install(name)}, or leave --log {name} out",
             )
 

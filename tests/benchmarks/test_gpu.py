@@ -22,7 +22,7 @@ def test_obstacles_name_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_AGENT_VLLM_PYTHON", "/bin/false")
     settings = {"check": "learning", "place": ""}
     assert gpu.obstacle(gpu.Check(("smollm2",), settings)) == "not run: give --smollm2 FOLDER"
-    assert "/bin/false, which is no Python with vLLM" in gpu.obstacle(
+    assert "/bin/false, which is not a Python with vLLM" in gpu.obstacle(
         gpu.Check(("vllm",), {"check": "vllm"})
     )
 
@@ -47,4 +47,4 @@ def test_every_row_has_its_numbers_and_a_failing_row_stops_no_other() -> None:
         assert float(rows[name]["predicted GiB"]) <= float(rows[name]["run needs GiB"])
     assert float(rows["toy weights"]["MFU %"]) > 0
     assert float(rows["smollm2"]["sec"]) > 0 and "mean reward" in rows["smollm2"]["note"]
-    assert "is no Python with vLLM" in rows["vllm"]["note"]
+    assert "is not a Python with vLLM" in rows["vllm"]["note"]

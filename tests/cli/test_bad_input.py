@@ -44,9 +44,7 @@ def body(line: str, head: str = "") -> str:
 
 CASES: dict[str, Bad] = {
     "a grader that raises": grader(body("raise KeyError('x')"), "KeyError: 'x' (at g.py:2)"),
-    "a grader that hangs": grader(
-        body("time.sleep(60)", "import time\n"), "no answer within 0.5 s"
-    ),
+    "a grader that hangs": grader(body("time.sleep(60)", "import time\n"), "took over 0.5 s"),
     "a grader that returns NaN": grader(body("return float('nan')"), "it returned nan"),
     "a grader that returns a string": grader(body("return 'yes'"), "it returned 'yes' (str)"),
     "a grader that prints and raises": grader(body("print('{}'); 1 / 0"), "ZeroDivisionError"),
@@ -55,7 +53,7 @@ CASES: dict[str, Bad] = {
         "it asked the network and got no answer",
     ),
     "a factory that is no domain": Bad(
-        "which is no domain",
+        "which is not a domain",
         {"mine.py": "def make():\n    return 3\n"},
         ("--domain", "mine:make", *FROZEN),
     ),
@@ -67,15 +65,16 @@ CASES: dict[str, Bad] = {
         {"g.py": GOOD, "t.jsonl": ROWS},
         (*OWN, "--map", "question=prompt"),
     ),
-    "duplicate keys": Bad("key 'a' is that of", {"g.py": GOOD, "t.jsonl": TWICE}),
+    "duplicate keys": Bad("has the same key 'a'", {"g.py": GOOD, "t.jsonl": TWICE}),
     "a judge that nobody named": grader(
-        "def judge(task, answer):\n    return 'It is right.'\n", "asks a judge, and none is named"
+        "def judge(task, answer):\n    return 'It is right.'\n",
+        "asks a judge model, but none is set",
     ),
     "a tracker that does not exist": Bad(
         "comet is none of", {"g.py": GOOD, "t.jsonl": ROWS}, (*OWN, "--log", "comet")
     ),
     "a hub name that does not exist": Bad(
-        "hf:org/nothing cannot be fetched from the hub",
+        "the hub did not deliver hf:org/nothing",
         {"g.py": GOOD, "t.jsonl": ROWS},
         (*OWN[:4], "--policy", "hf:org/nothing"),
     ),

@@ -30,7 +30,8 @@ def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
     for again in (["verify", "main"], ["verify", earlier_merge]):
         refused = meta_agent(*again, cwd=root)
         assert (
-            refused.returncode == 2 and "rollouts of this workspace are left out" in refused.stderr
+            refused.returncode == 2
+            and "this workspace comes without its attempts" in refused.stderr
         )
         assert len(refused.stderr.splitlines()) <= 2
     assert meta_agent("report", "--html", "page.html", cwd=root).returncode == 0

@@ -432,4 +432,4 @@ def test_what_refuses_a_run_is_said_by_every_command_that_promises_it(
     server = ("--base-url", "http://127.0.0.1:9/v1")
     done = meta_agent(*command.split(), *asked, *server, "--sandbox", "process", cwd=tmp_path)
     words = " ".join(f"{done.stdout} {done.stderr}".split())
-    assert "is not run in a plain process" in words
+    assert "needs more than a process" in words

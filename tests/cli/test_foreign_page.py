@@ -118,9 +118,9 @@ def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent:
     for mapping, said in (
         (
             "inpt=prompt",
-            "names the field 'inpt', which is not in this row; it has input, output, score",
+            "names the field 'inpt', which this row does not have; it has input, output, score",
         ),
-        ("input=promt", "names 'promt', which no rollout has"),
+        ("input=promt", "names 'promt', which is not a field of a rollout"),
         ("output=reward", "is no number"),
         ("input", "expected THEIRS=OURS pairs"),
     ):

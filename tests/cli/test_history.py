@@ -187,7 +187,7 @@ def test_what_cannot_be_taken_back_is_said(evolved: Evolved, meta_agent: Runner)
         later, onto=evolved.repo.head(), message="fix: by hand", when=1_800_000_000
     )
     done = meta_agent("revert", "g0/c0", cwd=evolved.root)
-    assert done.returncode == 2 and "take back first what came later" in done.stderr
+    assert done.returncode == 2 and "revert first the later changes" in done.stderr
     with Ledger.open(evolved.root / "ledger.sqlite"):
         assert meta_agent("revert", "g0/c1", cwd=evolved.root).returncode != 0
 

@@ -81,7 +81,9 @@ def test_a_search_that_finds_nothing_says_what_to_do(package: Path, meta_agent: 
         cwd=package.parent,
     )
     assert done.returncode == 2
-    assert "no task came of 0 candidates" in done.stderr and "--any-message" in done.stderr
+    assert (
+        "all 0 candidates for tasks were refused" in done.stderr and "--any-message" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("command", ["synth", "mine"])

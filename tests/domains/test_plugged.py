@@ -72,11 +72,11 @@ def test_its_tasks_are_checked_by_an_attempt_that_does_nothing(module: str) -> N
 @pytest.mark.parametrize(
     ("factory", "said"),
     [
-        ("Half", "gave a Half, which is no domain: it has no evaluator_hash, ceilings"),
+        ("Half", "gave a Half, which is not a domain: it lacks evaluator_hash, ceilings"),
         ("broken", "the factory raised RuntimeError: no disk"),
         ("number", "is a int, which cannot be called"),
         ("nothing", "has no attribute 'nothing'"),
-        ("Twice", "two of its tasks have the key 'train-0'"),
+        ("Twice", "two tasks have the key 'train-0'"),
     ],
 )
 def test_what_is_no_domain_is_one_sentence(module: str, factory: str, said: str) -> None:

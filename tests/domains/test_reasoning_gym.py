@@ -142,5 +142,5 @@ def test_without_the_library_the_next_command_is_named(tmp_path: Path) -> None:
 
 
 def test_a_name_without_a_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match="chain_sum:size is not understood"):
+    with pytest.raises(ConfigError, match="chain_sum:size is not valid"):
         tasks_of("chain_sum:size", sys.executable)

@@ -107,7 +107,7 @@ def test_a_base_url_that_is_none_is_refused_without_its_password(url: str) -> No
 
 @pytest.mark.parametrize("model", ["nano", "rules", "vllm:some/path", "replay:r1/x"])
 def test_a_model_that_is_behind_no_server_is_refused(model: str) -> None:
-    with pytest.raises(ConfigError, match="not a model behind a server"):
+    with pytest.raises(ConfigError, match="does not name a model behind a server"):
         resolve_endpoint(model, None, None, KEYS)
 
 

@@ -109,7 +109,7 @@ def test_own_server_may_cost_nothing_if_its_owner_says_so(tmp_path: Path) -> Non
     ],
 )
 def test_prices_that_are_none_are_refused_by_name(row: object) -> None:
-    with pytest.raises(ConfigError, match=r'\[prices\."openai/x"\] in here is not a price'):
+    with pytest.raises(ConfigError, match=r'here: \[prices\."openai/x"\] is not a valid price'):
         stated_prices({"openai/x": row}, "here")
 
 

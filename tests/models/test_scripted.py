@@ -88,7 +88,7 @@ def test_bad_lines_are_named_before_anything_starts(tmp_path: Path, line: str) -
 
 def test_missing_script_is_named(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigError, match="cannot read the script"),
+        pytest.raises(ConfigError, match="the scripted replies"),
         opened(tmp_path, meta_model=f"scripted:{tmp_path / 'none.jsonl'}"),
     ):
         pass

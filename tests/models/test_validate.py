@@ -101,7 +101,7 @@ def test_calls_make_the_stop_reason() -> None:
 
 
 def test_a_stop_for_calls_needs_calls() -> None:
-    with pytest.raises(ProviderError, match="holds none"):
+    with pytest.raises(ProviderError, match="but has none"):
         accept(raw(stop="tool_calls"), request())
 
 

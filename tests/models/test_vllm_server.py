@@ -26,7 +26,7 @@ def test_a_python_without_vllm_is_refused_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(PYTHON_VARIABLE, "/bin/false")
-    with pytest.raises(PreflightError, match="no Python with vLLM"):
+    with pytest.raises(PreflightError, match="not a Python with vLLM"):
         require_vllm()
 
 
@@ -34,7 +34,7 @@ def test_a_folder_that_is_no_model_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("meta_agent.policies.served.vllm_server.require_vllm", lambda: "/bin/false")
-    with pytest.raises(ConfigError, match="no model in Hugging Face format"):
+    with pytest.raises(ConfigError, match="not a model in Hugging Face format"):
         VllmServer(tmp_path, log=tmp_path / "log")
     assert not (tmp_path / "log").exists()
 

@@ -234,7 +234,7 @@ def test_a_file_of_which_nothing_can_be_read_is_an_error(tmp_path: Path) -> None
 
 def test_a_task_file_is_told_from_rollouts(tmp_path: Path) -> None:
     row = {"instance_id": "a", "problem_statement": "x", "repo": "r"}
-    with pytest.raises(ConfigError, match="no known rollout format") as caught:
+    with pytest.raises(ConfigError, match="the format is unknown") as caught:
         list(read_rollouts(write_jsonl(tmp_path / "rows.jsonl", row)))
     assert "tasks check" in str(caught.value.hint)
 
@@ -309,7 +309,7 @@ def test_a_folder_may_hold_other_things_and_they_are_counted(tmp_path: Path) -> 
     write_jsonl(tmp_path / "config.json", {"learning_rate": 1})
     reading = read_rollouts(tmp_path)
     assert len(list(reading)) == 1
-    assert reading.tally.places == {"a file of no known rollout format": ["config.json"]}
+    assert reading.tally.places == {"a file of the format is unknown": ["config.json"]}
 
 
 def test_a_store_of_our_own_is_read_as_a_folder(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def outcomes(*paths: Path) -> dict[str, tuple[bool | None, str | None]]:
 def test_a_report_alone_is_outcomes(tmp_path: Path) -> None:
     reading = read_rollouts(write(tmp_path / "gpt.run.json", REPORT))
     assert {r.task_key: (r.outcome, r.error and r.error.kind) for r in reading} == FOUND
-    assert reading.tally.skipped == {"no prediction was handed in for the instance": 1}
+    assert reading.tally.skipped == {"the row has no prediction for its instance": 1}
 
 
 @pytest.mark.parametrize("resolved", [True, False])

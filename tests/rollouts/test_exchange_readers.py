@@ -102,9 +102,9 @@ def test_an_eval_archive_is_read_sample_by_sample(header: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged zip archive"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "is damaged"),
         (spoiled(b"PK\5\6", 16, b"\xff\xff\xff\x7f"), "damaged inside the archive"),
-        (spoiled(b"PK\1\2", 6, b"\xff"), "damaged zip archive"),
+        (spoiled(b"PK\1\2", 6, b"\xff"), "is damaged"),
         (lambda path: archive(path, header="other.json"), "no Inspect log"),
         (lambda path: archive(path), "no rollout could be read"),
     ],

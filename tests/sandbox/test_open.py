@@ -172,7 +172,7 @@ def test_what_no_control_group_holds_is_not_promised(
 
 def test_a_user_without_further_users_is_told_how_to_get_some() -> None:
     rows = [{"container_id": 0, "host_id": 1001, "size": 1}]
-    with pytest.raises(SandboxError, match="podman has 1 users here") as caught:
+    with pytest.raises(SandboxError, match="podman may use 1 user ids here") as caught:
         _ = podmans(idMappings={"uidmap": rows, "gidmap": rows}).strangers
     assert "usermod --add-subuids" in str(caught.value.hint)
 

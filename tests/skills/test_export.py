@@ -60,7 +60,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     theirs = tmp_path / ".claude/skills/read-a-leak"
     theirs.mkdir(parents=True)
     (theirs / "SKILL.md").write_text(GOOD.replace("demo", "read-a-leak"))
-    with pytest.raises(ConfigError, match="not of this library"):
+    with pytest.raises(ConfigError, match="not made by this library"):
         export(SkillLibrary(tmp_path / "mine", shipped=LIBRARY), tmp_path, ["read-a-leak"])
     assert "Demo" in (theirs / "SKILL.md").read_text()
 

@@ -112,7 +112,7 @@ def test_a_torn_record_is_named(library: SkillLibrary) -> None:
     record(library, trial(GOOD))
     with (library.path / FILE).open("a") as stream:
         stream.write(json.dumps({"skill": "demo"}) + "\n")
-    with pytest.raises(IntegrityError, match="line 2, is no trial"):
+    with pytest.raises(IntegrityError, match="is not a trial"):
         trials(library.path)
 
 

@@ -48,7 +48,7 @@ def test_a_server_that_cannot_be_started_is_told_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("META_AGENT_VLLM_PYTHON", "/bin/false")
-    with pytest.raises(PreflightError, match="no Python with vLLM") as caught:
+    with pytest.raises(PreflightError, match="not a Python with vLLM") as caught:
         start(frozen(tmp_path, policy=f"vllm:{tmp_path}"))
     assert caught.value.hint == "/bin/false -m pip install vllm"
     assert not (tmp_path / "w").exists()
@@ -58,7 +58,7 @@ def test_what_a_model_does_to_real_code_is_not_run_in_a_plain_process(tmp_path: 
     config = frozen(tmp_path, sandbox="process")
     with pytest.raises(ConfigError, match="holds no tasks"):  # what is amiss with them comes first
         start(config)
-    with pytest.raises(PreflightError, match="plain process"):
+    with pytest.raises(PreflightError, match="more than a process"):
         start(config.model_copy(update={"tasks": write_tasks(tmp_path)}))
 
 

@@ -177,10 +177,14 @@ def program(folder: Path, name: str, version: str, logged_in: bool) -> None:
 
 
 BAD: dict[str, tuple[str, str, str]] = {
-    "missing": ("agent:no-such-program --yes", "there is no program no-such-program", "install"),
+    "missing": (
+        "agent:no-such-program --yes",
+        "the program no-such-program is not installed",
+        "install",
+    ),
     "no login": ("agent:claude", "claude is not logged in", "claude auth login"),
     "old": ("agent:codex", "version is 'codex-cli 0.9.1'", "npm install -g @openai/codex"),
-    "empty": ("agent: ", "names no program", "agent:claude or agent:codex"),
+    "empty": ("agent: ", "does not name a program", "agent:claude or agent:codex"),
     "unclosed": ("agent:run 'me", "No closing quotation", "quote the command"),
 }
 

@@ -54,7 +54,7 @@ def test_files_without_common_tasks_are_refused(tmp_path: Path) -> None:
         written(tmp_path / "a.jsonl", [("x", True)]),
         written(tmp_path / "b.jsonl", [("y", True)]),
     )
-    with pytest.raises(ConfigError, match="0 tasks in common"):
+    with pytest.raises(ConfigError, match="share 0 tasks"):
         compare_files(paths)
     with pytest.raises(ConfigError, match="--by author"):
         compare_files(paths, "author")

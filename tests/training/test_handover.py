@@ -161,7 +161,7 @@ def test_a_model_of_the_hub_is_fetched_once(tmp_path: Path) -> None:
 def test_a_name_that_the_hub_does_not_have_is_a_sentence(tmp_path: Path) -> None:
     with hub({}) as address:
         told = place_of("org/nothing", address, tmp_path)
-    assert told.startswith("hf:org/nothing cannot be fetched from the hub: 404")
+    assert told.startswith("the hub did not deliver hf:org/nothing: 404")
     assert "is the name right?" in told
 
 

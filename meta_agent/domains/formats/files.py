@@ -68,7 +68,7 @@ def values(path: Path, name: str = "", *, halves: bool = True) -> Iterator[Place
     """
     name = name or path.name
     if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end
-        raise ConfigError(f"{path} is no regular file")
+        raise ConfigError(f"{path} is not a regular file")
     head = head_of(path)
     _refuse_other_text(path, head)
     if path.suffix == ".parquet" or head[:4] == b"PAR1":
@@ -138,7 +138,9 @@ def _bounded(path: Path, limit: int) -> Iterator[tuple[int, bytes | BadLine]]:
             if not line:
                 return
             if len(line) >= limit and not line.endswith(b"\n"):
-                raise ConfigError(f"{path}:{number}: a line above {limit >> 20} MiB", hint=_UNPACK)
+                raise ConfigError(
+                    f"{path}:{number}: a line is over {limit >> 20} MiB", hint=_UNPACK
+                )
             yield number, line.removeprefix(codecs.BOM_UTF8)
 
 
@@ -151,7 +153,7 @@ def _table(path: Path, name: str) -> Iterator[Placed]:
             pairs = {str(column): value for column, value in row.items() if column}
             yield Placed(f"{name}:{reader.line_num}", pairs, reader.line_num)
     except csv.Error as problem:
-        raise ConfigError(f"{path}:{reader.line_num}: not CSV ({problem})") from problem
+        raise ConfigError(f"{path}:{reader.line_num} is not valid CSV: {problem}") from problem
 
 
 def _texts(path: Path) -> Iterator[str]:
@@ -194,9 +196,9 @@ def read_document(path: Path, *, halves: bool = True) -> JSON:
         try:
             text = file.read(limit + 1)
         except DAMAGE as error:
-            raise ConfigError(f"{path} is packed and damaged: {error}") from error
+            raise ConfigError(f"the packed file {path} is damaged: {error}") from error
     if len(text) > limit:
-        raise ConfigError(f"{path} is one JSON document above {limit >> 20} MiB", hint=_UNPACK)
+        raise ConfigError(f"{path} is one JSON document over {limit >> 20} MiB", hint=_UNPACK)
     try:
         return _loads(text, halves)
     except ValueError as error:

@@ -56,8 +56,8 @@ def read_graded(
     for row in task_file.rows:
         if lines.setdefault(row.key, row.line) != row.line:
             raise ConfigError(
-                f"{path}:{row.line}: the key {row.key!r} is that of line {lines[row.key]} too",
-                hint="give every task a key of its own, or none: then its content is its key",
+                f"{path}:{row.line}: line {lines[row.key]} has the same key {row.key!r}",
+                hint="give every task a key of its own, or leave all keys out",
             )
     return task_file
 
@@ -88,7 +88,7 @@ def _prompt(fields: Fields) -> tuple[str, list[JSON]]:
         if isinstance(value, list) and value and all(_is_message(item) for item in value):
             return "\n\n".join(str(message["content"]) for message in value), value
     raise fields.refused(
-        f"no prompt in it; it has the fields {fields.names or 'nothing'}",
+        f"this row has no prompt; its fields are {fields.names or 'none'}",
         hint=f"--map FIELD=prompt, or name the field one of {', '.join(PROMPTS)}",
     )
 

@@ -42,12 +42,13 @@ def snapshot(
         )
     except LocalEntryNotFoundError as error:
         raise ConfigError(
-            f"{title} is neither a folder nor in the hub's cache here, and the hub does not answer",
+            f"{title} is neither a folder nor cached here, and the Hugging Face hub is out of "
+            "reach",
             hint=f"{instead}, or try again with the network",
         ) from error
     except Exception as error:  # the hub's errors share no base with those of its HTTP client
         raise ConfigError(
-            f"{title} cannot be fetched from the hub: {str(error).strip().splitlines()[0][:200]}",
+            f"the hub did not deliver {title}: {str(error).strip().splitlines()[0][:200]}",
             hint=f"is the name right? {instead}",
         ) from error
     return Path(folder)

@@ -75,7 +75,7 @@ class _Form(NamedTuple):
         """Returns a row of this form. Raises RefusedRowError if it states no gold."""
         problem, gold = self.problem_of(fields, self.problem), self.gold_of(fields, self.gold)
         if gold is None or not gold.strip():
-            raise RefusedRowError("no gold answer in it")
+            raise RefusedRowError("the row has no reference answer")
         extra = {name: fields.row[name] for name in _EXTRA if fields.row.get(name) is not None}
         semantic = problem_key(problem)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", fields.label(*self.key) or "").strip("-.")[:80]
@@ -169,7 +169,7 @@ def _form_of(fields: Fields) -> _Form:
             return form
     forms = "; ".join(f"{f.name} ({', '.join((f.problem, f.gold, *f.marks))})" for f in _FORMS)
     raise fields.refused(
-        f"no known math data set; it has the fields {fields.names}",
+        f"no known math data set has the fields {fields.names}",
         hint=f"known forms: {forms}; other names: --map QUESTION=prompt,ANSWER=gold",
     )
 

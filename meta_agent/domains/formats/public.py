@@ -107,13 +107,13 @@ def obtain(name: str, place: Path | None, tell: Tell) -> TaskSet:
     public = PUBLIC[name]
     if place is None and public.repository is None:
         raise ConfigError(
-            f"{name} is not on the hub",
+            f"{name} is not on the Hugging Face hub",
             hint=f"git clone https://{public.source}, then --tasks {name}=FOLDER",
         )
     if place is not None and not place.exists():
         raise ConfigError(
-            f"--tasks {name}={place}: there is nothing there",
-            hint=f"name a file or a folder that is there, or --tasks {name} for the hub",
+            f"--tasks {name}={place}: the path {place} does not exist",
+            hint=f"name an existing file or folder, or use the hub: --tasks {name}",
         )
     if not public.parts:
         assert place is not None
@@ -191,14 +191,14 @@ def _sources(name: str, public: PublicSet, folder: Path) -> list[_Source]:
         ]
         if not files:
             raise ConfigError(
-                f"--tasks {name}={folder}: no file of its split {part.name}",
-                hint=f"it needs {part.pattern} or a file like {part.name}.jsonl; or name one file",
+                f"--tasks {name}={folder}: there is no file for the split {part.name}",
+                hint=f"the folder needs {part.pattern} or {part.name}.jsonl; or name one file",
             )
         if len({path.parent for path in files}) > 1:
             places = ", ".join(str(path.relative_to(folder)) for path in files[:4])
             raise ConfigError(
-                f"--tasks {name}={folder}: several files may be its split {part.name}: {places}",
-                hint="name the folder that holds the right ones",
+                f"--tasks {name}={folder}: the split {part.name} fits several files: {places}",
+                hint="name the folder that holds only the right files",
             )
         sources += [_Source(path, part.splits) for path in files]
     return sources

@@ -105,10 +105,10 @@ class Fields:
         value: JSON = self.row
         for part in [name] if name in self.row else name.split("."):
             if not isinstance(value, dict) or part not in value:
-                why = f"--map names the field {name!r}, which is not in this row"
+                why = f"--map names the field {name!r}, which this row does not have"
                 raise self.refused(
                     f"{why}; it has {self.names}",
-                    hint="--map THEIRS=OURS, such as --map question=prompt,answer=gold",
+                    hint="--map THEIR_FIELD=OUR_FIELD, such as --map question=prompt,answer=gold",
                 )
             value = value[part]
         return value
@@ -128,7 +128,7 @@ def _rows(path: Path) -> Iterator[Fields]:
         for placed in values(path, halves=False):
             value = placed.value
             if isinstance(value, BadLine):
-                why = f"not JSON ({value.text})" if value.text else value.reason
+                why = f"the line is not JSON ({value.text})" if value.text else value.reason
                 raise ConfigError(f"{path}:{placed.line}: {why}")
             listed = isinstance(value, list)
             for number, row in enumerate(

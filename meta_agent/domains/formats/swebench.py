@@ -37,7 +37,7 @@ def read_swebench(path: Path) -> list[SweRow]:
         earlier = rows.setdefault(row.instance_id, row)
         if earlier is not row:
             raise fields.refused(
-                f"field instance_id: {row.instance_id!r} was already used in line {earlier.line}"
+                f"field instance_id: line {earlier.line} already has {row.instance_id!r}"
             )
     if not rows:
         raise ConfigError(f"{path} holds no tasks")

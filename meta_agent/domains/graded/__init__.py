@@ -22,7 +22,7 @@ def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens tasks with a user's grader (`--grade`); without a task file, the grader's own tasks."""
     if options.grade is None:
         raise ConfigError(
-            "the domain graded needs a grader", hint="--grade FILE.py: grade(task, answer)"
+            "--domain graded needs a grader", hint="--grade FILE.py, with grade(task, answer)"
         )
     if not options.grade.is_file():
         raise ConfigError(

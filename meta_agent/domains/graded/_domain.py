@@ -106,12 +106,12 @@ class GradedDomain(FileTasks):
         judged = self.facts.get("judged", False)
         if judged and self.judge is None:
             raise ConfigError(
-                f"{self.grader} asks a judge, and none is named",
-                hint="--model judge=provider/model, and a cap of its own: --max-usd judge=USD",
+                f"the grader {self.grader} asks a judge model, but none is set",
+                hint="set --model judge=provider/model, and a cap: --max-usd judge=USD",
             )
         if self.judge is not None and not judged:
             raise ConfigError(
-                f"{self.grader} asks no judge: --model judge={self.judge} changes nothing",
+                f"--model judge={self.judge} has no effect: the grader {self.grader} asks no judge",
                 hint="leave it out, or write judge(task, answer) in place of grade",
             )
 
@@ -165,7 +165,7 @@ class GradedDomain(FileTasks):
         if "rule" not in grade:
             return self._outcome(grade)
         if self._judge is None:
-            raise InfrastructureError(f"{self.grader} asks a judge, and only a run has one")
+            raise InfrastructureError(f"the grader {self.grader} asks a judge, which needs a run")
         success = self._judge.passes(grade["rule"], str(submission.get("answer") or ""))
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
@@ -188,8 +188,8 @@ class GradedDomain(FileTasks):
             )
         if not _agree(first, second):
             raise GraderError(
-                f"{self.grader} gave {_grade_text(first)} and then {_grade_text(second)} for one "
-                "answer: a grader must not depend on chance, the time or what it graded before"
+                f"the grader {self.grader} gave {_grade_text(first)}, then {_grade_text(second)} "
+                "for one answer: a grade must not depend on chance, the time or earlier answers"
             )
         return dict(first)
 
@@ -199,8 +199,8 @@ class GradedDomain(FileTasks):
             return Outcome(grade["success"], detail, tuple(grade.get("flags") or ()))
         if self.threshold is None:
             raise GraderError(
-                f"{self.grader} returned {grade['score']:g}, and nothing says from which number a "
-                "task counts as solved: give --threshold, or THRESHOLD in the file"
+                f"the grader {self.grader} returned {grade['score']:g}, but no threshold says "
+                "which score is a success: give --threshold, or set THRESHOLD in the file"
             )
         success = grade["score"] >= self.threshold
         detail = {
@@ -244,7 +244,7 @@ def _threshold(requested: float | None, stated: JSON, grader: str) -> float | No
         isinstance(threshold, bool) or not isinstance(threshold, int | float)
     ):
         raise ConfigError(
-            f"{grader}: THRESHOLD = {threshold!r} is no number", hint="THRESHOLD = 0.5"
+            f"{grader}: THRESHOLD is {threshold!r}, but must be a number", hint="THRESHOLD = 0.5"
         )
     return None if threshold is None else float(threshold)
 
@@ -256,8 +256,8 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
         usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         if name not in ceilings or not usable:
             raise ConfigError(
-                f"{grader}: LIMITS has {name} = {value!r}",
-                hint=f"positive numbers for {', '.join(ceilings)}",
+                f"{grader}: LIMITS sets {name} to {value!r}",
+                hint=f"give positive numbers, for {', '.join(ceilings)}",
             )
         ceilings[name] = type(ceilings[name])(value)
     return Ceilings(**ceilings)
@@ -271,7 +271,7 @@ def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
             return read_graded(path, mapping)
         with workers.leased() as worker:
             if not worker.facts["tasks"]:
-                raise ConfigError("there are no tasks", hint="--tasks FILE, a row a task")
+                raise ConfigError("there are no tasks", hint="give a file of them: --tasks FILE")
             task_rows = worker.ask("tasks", 10 * GRADE_SEC)
         source = Path("tasks()")
         fields = [Fields(source, number, row) for number, row in enumerate(task_rows, 1)]

@@ -82,7 +82,7 @@ class Judge:
         """Returns whether an answer passes by `rule`. Raises GraderError if two verdicts differ."""
         first, second = self.verdicts(rule, answer)
         if first != second:
-            raise GraderError(f"the judge {self.model} says pass and fail of the same answer")
+            raise GraderError(f"the judge {self.model} passed and failed the same answer")
         return first
 
     def verdicts(self, rule: str, answer: str) -> tuple[bool, bool]:
@@ -113,7 +113,7 @@ class Judge:
             (call.arguments for call in reply.tool_calls if call.name == "verdict"), None
         )
         if arguments is None or not isinstance(arguments.get("passes"), bool):
-            raise GraderError(f"the judge {self.model} gave no verdict: {reply.content!r:.80}")
+            raise GraderError(f"the judge {self.model} gave no verdict, but {reply.content!r:.80}")
         return bool(arguments["passes"])
 
 
@@ -126,12 +126,12 @@ def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]
     agree = sum(first == other for _, (first, other) in pairs) / len(pairs)
     right = sum(case.passes == first for case, (first, _) in pairs) / len(pairs)
     summary = (
-        f"the judge {judge.model} agrees with itself on {agree:.0%} of {len(pairs)} answers of "
-        f"known worth, and is right on {right:.0%}"
+        f"the judge {judge.model} agrees with itself on {agree:.0%} of {len(pairs)} answers with "
+        f"a known verdict, and is right on {right:.0%}"
     )
     if min(agree, right) < AGREEMENT:
         raise ConfigError(
-            f"{summary}; it may decide from {AGREEMENT:.0%}",
+            f"{summary}; at least {AGREEMENT:.0%} of each is needed",
             hint="say in judge(task, answer) more exactly what passes, or --model judge=ANOTHER",
         )
     return summary

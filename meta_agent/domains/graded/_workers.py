@@ -76,9 +76,9 @@ class Worker:
             raise
         except (OSError, ValueError) as problem:
             self.close()
-            raise GraderError(f"{self._name} broke its process: {problem}") from problem
+            raise GraderError(f"the grader {self._name} broke its process: {problem}") from problem
         if "error" in reply:
-            raise GraderError(f"{self._name}: {_sentence(reply['error'])}")
+            raise GraderError(f"the grader {self._name} failed: {_sentence(reply['error'])}")
         return reply["ok"]
 
     def _exchange(self, line: bytes, seconds: float) -> bytes:
@@ -90,10 +90,10 @@ class Worker:
             ready.register(self._process.stdout, selectors.EVENT_READ)
             while not output.endswith(b"\n"):
                 if not ready.select(max(0.0, until - time.monotonic())):
-                    raise GraderError(f"{self._name}: no answer within {seconds:g} s")
+                    raise GraderError(f"the grader {self._name} took over {seconds:g} s")
                 part = self._process.stdout.raw.read(_READ_BYTES)  # type: ignore[attr-defined]
                 if not part or len(output) > _MAX_REPLY_BYTES:
-                    raise GraderError(f"{self._name} ended its process ({self._process.poll()})")
+                    raise GraderError(f"the grader {self._name} exited with {self._process.poll()}")
                 output += part
         return bytes(output)
 

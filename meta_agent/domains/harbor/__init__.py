@@ -23,8 +23,8 @@ def open_domain(options: DomainOptions) -> HarborDomain:
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     if options.sandbox not in CONTAINERS:
         raise ConfigError(
-            f"Harbor tasks are containers, which --sandbox {options.sandbox} cannot start",
-            hint="start Docker; --sandbox docker or podman",
+            f"Harbor tasks run in containers, which --sandbox {options.sandbox} cannot start",
+            hint="start Docker, and give --sandbox docker or podman",
         )
     return HarborDomain(
         options.tasks, run=options.run, engine=options.sandbox, threshold=options.threshold

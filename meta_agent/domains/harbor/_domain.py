@@ -201,7 +201,7 @@ def task_folders(path: Path) -> list[Path]:
     """Returns the task folders below a folder, or that folder itself."""
     if not path.is_dir():
         raise ConfigError(
-            f"{path} is no folder of Harbor tasks", hint="--tasks FOLDER, a folder a task"
+            f"{path} is not a folder of Harbor tasks", hint="--tasks FOLDER, a folder for each task"
         )
     if (path / FILE).is_file():
         return [path]
@@ -213,14 +213,14 @@ def task_folders(path: Path) -> list[Path]:
     ]
     if not folders:
         raise ConfigError(
-            f"{path} holds no task folder: there is no {FILE} in it",
-            hint="--tasks FOLDER, with a folder a task",
+            f"no folder in {path} is a task: none has a {FILE}",
+            hint="--tasks FOLDER, with a folder for each task",
         )
     names: dict[str, Path] = {}
     for folder in folders:
         if folder.name in names:
             raise ConfigError(
-                f"two task folders are called {folder.name}: {names[folder.name]} and {folder}"
+                f"two task folders have the name {folder.name}: {names[folder.name]} and {folder}"
             )
         names[folder.name] = folder
     return folders

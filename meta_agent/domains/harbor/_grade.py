@@ -32,7 +32,7 @@ def rewards_of(box: Box) -> dict[str, float]:
     except SandboxError as error:
         if error.kind != "protocol":
             raise
-        raise VerifierError(f"a reward file is too large: {error}") from error
+        raise VerifierError(f"the verifier's reward file is too large: {error}") from error
 
 
 def _rewards(box: Box) -> dict[str, float]:
@@ -52,7 +52,7 @@ def _numbers(data: bytes) -> dict[str, float]:
         raise VerifierError(f"reward.json is not JSON: {data[:80]!r}") from error
     numbers = isinstance(document, dict) and all(map(_is_number, document.values()))
     if not numbers or not document or len(document) > MAX_NUMBERS:
-        raise VerifierError(f"reward.json is no object of finite numbers: {data[:80]!r}")
+        raise VerifierError(f"reward.json is not an object of finite numbers: {data[:80]!r}")
     return {str(name)[:80]: float(value) for name, value in document.items()}
 
 
@@ -65,9 +65,9 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise VerifierError(f"reward.txt is no number: {text[:80]!r}") from error
+        raise VerifierError(f"reward.txt is not a number: {text[:80]!r}") from error
     if not math.isfinite(value):
-        raise VerifierError(f"reward.txt is no finite number: {text[:80]!r}")
+        raise VerifierError(f"reward.txt is not a finite number: {text[:80]!r}")
     return value
 
 
@@ -75,7 +75,7 @@ def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome
     """Returns the outcome: solved from the threshold up, which is 1 by default."""
     if "reward" not in rewards and len(rewards) > 1:
         raise VerifierError(
-            f"reward.json has {', '.join(sorted(rewards))} and nothing called reward"
+            f"reward.json has {', '.join(sorted(rewards))}, but no number named reward"
         )
     score = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
     limit = USUAL_THRESHOLD if threshold is None else threshold

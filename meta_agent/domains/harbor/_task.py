@@ -75,7 +75,7 @@ class HarborTask:
 
 def _refuse(value: object) -> object:
     if value:
-        raise ValueError("it is not supported here")
+        raise ValueError("this setting is not supported")
     return value
 
 
@@ -87,13 +87,13 @@ def _resolved(value: object) -> object:
 
 def _default(match: re.Match[str]) -> str:
     if match[2] is None:
-        raise ValueError(f"it wants the host's variable {match[1]}, and none enters a container")
+        raise ValueError(f"it needs the host's variable {match[1]}, which no container gets")
     return match[2]
 
 
 def _linux(value: object) -> object:
     if str(value or "linux").lower() != "linux":
-        raise ValueError("only linux is supported here")
+        raise ValueError("only linux is supported")
     return value
 
 
@@ -115,11 +115,11 @@ def _sources(value: object) -> object:
     for entry in value if isinstance(value, list) else [value]:
         source = entry.get("source") if isinstance(entry, dict) else entry
         if not isinstance(source, str) or not source.startswith("/") or ".." in source:
-            raise ValueError("expected absolute paths")
+            raise ValueError("expected a list of absolute paths")
         if isinstance(entry, dict) and (
             entry.get("service", "main") != "main" or entry.get("exclude")
         ):
-            raise ValueError("services and exclusions are not supported here")
+            raise ValueError("services and exclusions are not supported")
         sources.append(source)
     return tuple(sources)
 
@@ -214,7 +214,7 @@ def read_task(folder: Path) -> HarborTask:
     root = _read_root(folder / FILE)
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(
-            f"{folder} has no tests/test.sh, so nothing can grade it",
+            f"the task {folder} has no tests/test.sh, so it cannot be graded",
             hint="add tests/test.sh, which writes the reward to /logs/verifier/reward.txt",
         )
     place = _place(root.environment, folder / "environment", "environment")
@@ -247,7 +247,7 @@ def _read_root(path: Path) -> _Root:
         where = f"[{'.'.join(tables)}] {field}" if tables else field
         why = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            why = "it is no field of Harbor's that is known here"
+            why = "no such field of Harbor's is known here"
         raise ConfigError(f"{path}: {where} = {problem['input']!r:.60}: {why}") from error
 
 
@@ -266,7 +266,7 @@ def _instruction(path: Path) -> str:
         lines.pop(0)
     text = "\n".join(lines).strip()
     if not text:
-        raise ConfigError(f"{path} is empty")
+        raise ConfigError(f"the instruction {path} is empty")
     return text
 
 
@@ -280,12 +280,12 @@ def _is_canary(line: str) -> bool:
 def _place(table: Environment, folder: Path, name: str) -> Place:
     if composed := sorted(folder.glob("docker-compose.y*ml")):
         raise ConfigError(
-            f"{composed[0]} is not supported here",
+            f"docker compose is not supported: {composed[0]}",
             hint=f"write a Dockerfile beside it, and the service's settings in [{name}] of {FILE}",
         )
     dockerfile = (folder / "Dockerfile").is_file()
     if not table.docker_image and not dockerfile:
-        raise ConfigError(f"{folder}: neither a Dockerfile, nor [{name}] docker_image in {FILE}")
+        raise ConfigError(f"{folder} has no Dockerfile, and {FILE} sets no [{name}] docker_image")
     memory_mb = table.memory_mb if table.memory is None else table.memory
     return Place(
         image=table.docker_image,

@@ -244,7 +244,7 @@ def _check_members(path: str, archive: bytes) -> None:
             stays = not member.linkname.startswith("/") and f"{inside}/".startswith(f"{top}/")
             is_link = (member.issym() and stays and inside != top) or member.islnk()
             if not (member.isfile() or member.isdir() or is_link):
-                raise ArtifactError(f"{path}: {member.name} is no file, folder or link within it")
+                raise ArtifactError(f"{path}: {member.name} is no file, folder or inner link")
 
 
 def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
@@ -261,7 +261,7 @@ def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
         started = time.monotonic() >= until
         failures += started
         time.sleep(number("interval_sec" if started else "start_interval_sec", 5.0))
-    raise VerifierError(f"{key}: its environment never got healthy")
+    raise VerifierError(f"the environment of the task {key} never became healthy")
 
 
 def _checked(ran: ExecResult, what: str) -> None:

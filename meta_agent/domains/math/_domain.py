@@ -69,8 +69,8 @@ class MathDomain(FileTasks):
         self.refused, self.notes = dict(problems.refused), problems.notes
         if not self.rows:
             raise ConfigError(
-                f"{path} has no problem whose gold can be graded: {'; '.join(self.notes)}",
-                hint="--grade FILE.py grades these rows by a function of your own",
+                f"no row of {path} has an answer that can be graded: {'; '.join(self.notes)}",
+                hint="grade the rows with a function of your own: --grade FILE.py",
             )
         self.evaluator_hash = self._hash()
 

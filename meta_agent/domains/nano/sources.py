@@ -14,5 +14,5 @@ SUITES: Final = ("swe", "math", "code")
 def sources(suite: str, variant: Variant) -> dict[str, bytes]:
     """Returns the files of a harness by path."""
     if suite not in SUITES:
-        raise ConfigError(f"no nano suite {suite!r}", hint=f"choose one of: {', '.join(SUITES)}")
+        raise ConfigError(f"there is no nano suite {suite!r}", hint=f"one of {', '.join(SUITES)}")
     return shipped_harness(f"nano/{suite}/{variant}")

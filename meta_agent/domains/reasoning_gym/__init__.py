@@ -75,5 +75,5 @@ def _generator(text: str) -> dict[str, JSON]:
     name, *options = text.split(":")
     pairs = [option.partition("=") for option in options]
     if not name or not all(key and value for key, _, value in pairs):
-        raise ConfigError(f"--tasks reasoning-gym:{text} is not understood", hint=FORM)
+        raise ConfigError(f"--tasks reasoning-gym:{text} is not valid", hint=FORM)
     return {"name": name, "options": {key: value for key, _, value in pairs}}

@@ -150,12 +150,12 @@ class RealSwe(FileTasks):
         where = f"{self.path}:{row.line}: {row.instance_id}"
         if row.source is None:
             raise ConfigError(
-                f"{where} has no field source, so there is no tree to work on",
+                f"{where} has no field source, so no source code to work on",
                 hint="add source.archive and source.sha256, or image and source.image_path",
             )
         if row.extra.get("eval_type") == "fail_only":
             raise ConfigError(
-                f"{where} has eval_type fail_only; only tests that report a pass can be graded"
+                f"{where} has eval_type fail_only, but only tests that report a pass can be graded"
             )
         if by_command(row):
             _check_command(where, row)
@@ -170,12 +170,12 @@ class RealSwe(FileTasks):
             missing = [] if by_command(files.row) else sorted(test_paths - files.graded.keys())
         except PatchError as problem:
             raise ConfigError(
-                f"{where}: field test_patch does not fit the tree: {problem}"
+                f"{where}: test_patch does not fit the source code: {problem}"
             ) from problem
         if missing:
             raise ConfigError(
-                f"{where} expects tests in {missing[0]}, which the base commit does not have",
-                hint="mend the row, or leave it out",
+                f"{where} expects tests in {missing[0]}, which the base commit lacks",
+                hint="correct the row, or leave it out",
             )
 
     def _hash(self) -> str:
@@ -272,7 +272,7 @@ def _check_command(where: str, row: SweRow) -> None:
     parser = row.run.parser if row.run else ""
     if parser not in PARSERS:
         raise ConfigError(
-            f"{where} has the log parser {parser!r}, which is none of ours",
+            f"{where} names the unknown log parser {parser!r}",
             hint=f"known: {', '.join(sorted(PARSERS))}",
         )
 

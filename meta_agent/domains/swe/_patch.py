@@ -89,7 +89,7 @@ def _encoded(text: str, path: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as problem:  # half a surrogate pair
-        raise PatchError(f"the patch makes {path} something that is no UTF-8 text") from problem
+        raise PatchError(f"the patch makes {path} something else than UTF-8 text") from problem
 
 
 def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
@@ -120,7 +120,7 @@ def is_inside(path: str) -> bool:
 
 def _note_header(line: str, header: dict[str, str]) -> None:
     if line.startswith(("GIT binary patch", "Binary files ")):
-        raise PatchError(f"binary changes are not supported: {line[:80]!r}")
+        raise PatchError(f"the patch changes a binary file, which is not supported: {line[:80]!r}")
     for name in ("rename from ", "rename to ", "new file mode ", "deleted file mode "):
         if line.startswith(name):
             header[name.strip()] = line[len(name) :]
@@ -139,7 +139,7 @@ def _headers_only(header: dict[str, str]) -> Iterator[FilePatch]:
 def _git_path(line: str) -> str:
     match = re.fullmatch(r"diff --git a/(.+) b/(\1)", line)
     if not match:
-        raise PatchError(f"cannot read the file name in {line[:120]!r}")
+        raise PatchError(f"the patch has an unreadable file name: {line[:120]!r}")
     return _path(match.group(1))
 
 
@@ -153,28 +153,28 @@ def _file(lines: list[str], at: int) -> tuple[FilePatch, int]:
     """Returns the change to one file, and where the next lines are."""
     old, new = _side(lines, at, "--- ", "a/"), _side(lines, at + 1, "+++ ", "b/")
     if old is None and new is None:
-        raise PatchError("a file patch from nothing to nothing")
+        raise PatchError("the patch has a file that is neither old nor new")
     at += 2
     hunks = []
     while at < len(lines) and lines[at].startswith("@@ "):
         hunk, at = _hunk(lines, at)
         hunks.append(hunk)
     if not hunks:
-        raise PatchError(f"line {at}: no hunk for {new or old}")
+        raise PatchError(f"line {at} of the patch: {new or old} has no hunk")
     return FilePatch(old, new, tuple(hunks)), at
 
 
 def _side(lines: list[str], at: int, mark: str, prefix: str) -> str | None:
     line = _line(lines, at)
     if not line.startswith(mark):
-        raise PatchError(f"expected a line that begins with {mark!r}, got {line[:80]!r}")
+        raise PatchError(f"a line of the patch must begin with {mark!r}: {line[:80]!r}")
     name = line[len(mark) :].split("\t", 1)[0]
     return None if name == "/dev/null" else _path(name.removeprefix(prefix))
 
 
 def _path(name: str) -> str:
     if not is_inside(name) or name.startswith('"'):
-        raise PatchError(f"a path that is not plain and relative: {name[:120]!r}")
+        raise PatchError(f"the patch has a path outside the tree: {name[:120]!r}")
     return name
 
 
@@ -182,7 +182,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
     head = lines[at]
     match = _HUNK.match(head)
     if not match:
-        raise PatchError(f"not a hunk header: {head[:80]!r}")
+        raise PatchError(f"the patch has a malformed hunk header: {head[:80]!r}")
     old_start, old_count, new_count = int(match[1]), int(match[2] or 1), int(match[4] or 1)
     before: list[str] = []
     after: list[str] = []
@@ -204,10 +204,10 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
             for side in last:
                 side.append(line[1:] + "\n")
         else:
-            raise PatchError(f"not a line of a hunk: {line[:80]!r}")
+            raise PatchError(f"the patch has a malformed line: {line[:80]!r}")
         at += 1
     if (len(before), len(after)) != (old_count, new_count):
-        raise PatchError(f"the hunk {head[:60]!r} does not have the lines it promises")
+        raise PatchError(f"the hunk {head[:60]!r} has not as many lines as it says")
     # With no old lines the header names the line *before* the insertion.
     start = old_start - 1 if old_count else old_start
     return Hunk(max(start, 0), tuple(before), tuple(after)), at

@@ -80,7 +80,7 @@ class ListingError(RuntimeError):
 def read_archive(path: Path, sha256: str) -> Tree:
     """Returns a tar archive's files by path below its top folder. Raises ConfigError if unfit."""
     if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
-        raise ConfigError(f"the source archive {path} is no regular file")
+        raise ConfigError(f"the source archive {path} is not a regular file")
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -130,7 +130,7 @@ def _members(path: Path, content: bytes) -> Tree:
         for number, member in enumerate(members(archive)):
             budget_bytes -= member.size
             if number >= _MAX_MEMBERS:
-                raise ConfigError(f"{path} holds more than {_MAX_MEMBERS} files")
+                raise ConfigError(f"the archive {path} holds more than {_MAX_MEMBERS} files")
             if member.isdir() or member.name == "pax_global_header":
                 continue
             _check_member(path, member, budget_bytes)
@@ -143,7 +143,7 @@ def _check_member(path: Path, member: tarfile.TarInfo, budget_bytes: int) -> Non
     if not member.isreg():
         raise ConfigError(f"{path} holds {member.name}, which is not a regular file")
     if not is_inside(_below_top(member.name)):
-        raise ConfigError(f"{path} holds a name that is not plain and relative: {member.name!r}")
+        raise ConfigError(f"{path} holds a path outside its folder: {member.name!r}")
     if member.size > _MAX_FILE_BYTES or budget_bytes < 0:
         raise ConfigError(
             f"{path} is too large at {member.name} (a tree may have {_MAX_TREE_BYTES} bytes)"
@@ -173,7 +173,7 @@ def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20
     )
     if result.exit_code != 0 or result.truncated:
-        raise ListingError(f"exit {result.exit_code}, {result.stderr[-200:]!r}")
+        raise ListingError(f"listing failed: exit {result.exit_code}, {result.stderr[-200:]!r}")
     return [
         Listed(str(p), int(size), str(digest), bool(plain))
         for p, size, digest, plain in json.loads(result.stdout)
@@ -188,7 +188,7 @@ def read_from_image(
     copied = sandbox.exec(["sh", "-c", _COPY, "sh", directory, *left_out], timeout_sec=120)
     if copied.exit_code != 0:
         raise ConfigError(
-            f"the image has no readable directory {directory}: {copied.stderr[-200:]!r}"
+            f"the directory {directory} of the image cannot be read: {copied.stderr[-200:]!r}"
         )
     files = list_files(sandbox, "image_tree", python)
     tree: Tree = {}

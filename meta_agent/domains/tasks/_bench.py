@@ -109,20 +109,21 @@ class Bench:
         except ValueError as error:
             tail = result.stderr[-200:].decode("utf-8", "replace")
             raise ConfigError(
-                f"{self.python} does not run in the sandbox: {tail}",
+                f"the Python {self.python} does not run in the sandbox: {tail}",
                 hint="--python PATH names the interpreter of the image that has pytest",
             ) from error
         if not has_pytest:
             raise ConfigError(
-                f"{self.python} in the sandbox has no pytest",
+                f"the Python {self.python} in the sandbox has no pytest",
                 hint="build an image with it: meta-agent sandbox build --requirements FILE",
             )
         if common := _TESTS_RUN_ON.intersection(in_image):
-            raise ConfigError(f"tests run on {min(common)}, so it cannot be what they test")
+            raise ConfigError(f"pytest needs {min(common)}, so it cannot be what is tested")
         if missing := set(map(_plain, self.plugins)) - set(map(_plain, plugins)):
             raise ConfigError(
-                f"the image has no plugin of pytest from {', '.join(sorted(missing))}",
-                hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox build adds more",
+                f"the image lacks plugins of pytest: {', '.join(sorted(missing))}",
+                hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox build makes "
+                "another image",
             )
         return replace(self, in_image=tuple(sorted(in_image)))
 

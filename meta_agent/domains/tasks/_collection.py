@@ -49,7 +49,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if min(self.count, self.jobs) < 1 or self.repeats < 2:
-            raise ConfigError("count and jobs: 1 or more; repeats: 2 or more, or nothing is stable")
+            raise ConfigError("set count and jobs to 1 or more, and repeats to 2 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Search:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
+            raise ConfigError(f"--out {out}: its folder cannot be made: {problem}") from problem
         if out.is_dir():
             raise ConfigError(
                 f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
@@ -192,7 +192,8 @@ class Search:
             )
         if not self.rows:
             raise ConfigError(
-                f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=self.hint
+                f"all {self.tried} candidates for tasks were refused: {dict(self.refused)}",
+                hint=self.hint,
             )
         refused, flaky = dict(sorted(self.refused.items())), sorted(self.flaky)
         manifest = self._written(

@@ -130,8 +130,8 @@ def package_of(
     for kind, paths in (("tests", suite), ("sources", modules)):
         if not paths:
             raise ConfigError(
-                f"no {kind} found in {label}: {len(tree)} files, pythonpath {root}",
-                hint=f"name them: --{kind} 'PATTERN' (source distributions often leave tests out)",
+                f"{label} has no {kind} among its {len(tree)} files (pythonpath {root})",
+                hint=f"name them: --{kind} 'PATTERN'; source distributions often leave tests out",
             )
     patterns = (tuple(tests), tuple(sources))
     return Package(name, version, commit, tree, content, root, modules, suite, patterns)

@@ -110,17 +110,17 @@ def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
         kind = Def if number == len(parts) else ast.ClassDef
         nodes = [node for node in block if isinstance(node, kind) and node.name == part]
         if len(nodes) != 1:
-            raise UnreachableError(f"{name}: {len(nodes)} definitions of {part}")
+            raise UnreachableError(f"{name}: {part} has {len(nodes)} definitions")
         if isinstance(nodes[0], Def):
             return nodes[0], block
         block = nodes[0].body
-    raise UnreachableError(f"{name} is a class")
+    raise UnreachableError(f"{name} is a class, not a test function")
 
 
 def _without(source: bytes, path: str, names: set[str]) -> bytes:
     module = parsed(source)
     if module is None:
-        raise UnreachableError(f"{path} is no Python that we can read")
+        raise UnreachableError(f"{path} is not valid Python")
     lines = source.split(b"\n")
     places = [_find(module, name) for name in sorted(names)]
     removed = {id(function) for function, _ in places}

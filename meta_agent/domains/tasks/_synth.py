@@ -113,9 +113,9 @@ def _read_sound(search: Search) -> Sound:
         if report.verdict != "complete":
             why = f"{without_results(report.verdict)}: {evidence(report)}"
             raise ConfigError(
-                f"there are no results on the sound source: {why}",
-                hint="dependencies and pytest's plugins come from an image: meta-agent sandbox "
-                "image; then --image TAG and --plugin NAME",
+                f"the tests give no results even on the unchanged source: {why}",
+                hint="dependencies and pytest's plugins come from an image: build one with "
+                "meta-agent sandbox image, then give --image TAG and --plugin NAME",
             )
         return dict(report.results)
 
@@ -124,8 +124,8 @@ def _read_sound(search: Search) -> Sound:
         probe = bench.probe(bench.package.tree, trace=bench.package.sources, tests=files)
         if probe.problem:
             raise ConfigError(
-                f"the tests give no results while traced: {probe.problem}",
-                hint="--tests PATTERN leaves out the test files that do not run",
+                f"the tests give no results while they are traced: {probe.problem}",
+                hint="leave out the test files that do not run: --tests PATTERN",
             )
         return [dict(probe.results), {test: sorted(calls) for test, calls in probe.calls.items()}]
 

@@ -103,7 +103,8 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise PreflightError(
                 f"no Ray cluster at {address or 'this machine'}: {str(error).strip()[:300]}",
-                hint="check it by ray status --address ADDRESS; Python and Ray must be the same",
+                hint="check it: ray status --address ADDRESS; Python and Ray must be the same "
+                "on both sides",
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:

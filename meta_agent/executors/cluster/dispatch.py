@@ -111,8 +111,8 @@ class ClusterExecutor:
         self.width = sum(nodes.room(needs).values())
         if not self.width:
             raise PreflightError(
-                f"no node of the cluster has the {needs.CPU} CPUs and {needs.GPU} GPUs that a "
-                "training takes",
+                f"no node of the cluster has {needs.CPU} CPUs and {needs.GPU} GPUs, which a "
+                "training needs",
                 hint="compare with ray status; --threads sets how many CPUs a training takes",
             )
 
@@ -146,7 +146,7 @@ class ClusterExecutor:
                 return self._published(unit, folder, result, outputs)
             folder = self._dispatch_folder(unit)
         raise InfrastructureError(
-            f"{unit.name} was dispatched {MOST_DISPATCHES} times, and each time its node was lost",
+            f"{unit.name} was started {MOST_DISPATCHES} times, and its node was lost each time",
             hint="check ray status and the memory of the nodes, then run the same command again",
         )
 
@@ -201,8 +201,8 @@ class ClusterExecutor:
         result = (folder / RESULT).read_bytes()
         if hashlib.sha256(result).hexdigest() != announced:
             raise IntegrityError(
-                f"{folder / RESULT} has another hash than its node announced; run the same command "
-                "again, and check the shared folder if it happens again"
+                f"{folder / RESULT} has another hash than its node reported; run the same "
+                "command again, and check the shared folder if it happens again"
             )
         return result
 

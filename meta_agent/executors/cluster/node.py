@@ -128,8 +128,8 @@ class Node:
             policy = open_checkpoint(Path(unit.path), alone=True).policy  # its base when loaded
             if policy != unit.policy:
                 raise errors.IntegrityError(
-                    f"{unit.path} has the hash {policy} on this node, expected {unit.policy}; copy "
-                    "the model to the node again"
+                    f"the model {unit.path} has the hash {policy} on this node instead of "
+                    f"{unit.policy}; copy the model to the node again"
                 )
         outputs = Outputs(place / CHECKPOINTS, RolloutStore(place / ROLLOUTS))
         return self._apparatus.carry_out(

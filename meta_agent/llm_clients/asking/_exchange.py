@@ -108,7 +108,7 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
     """
     dialogue = before.dialogue if before else []
     if not 0 <= line["base"] <= len(dialogue):
-        raise ValueError(f"it builds on {line['base']} messages, and {len(dialogue)} are there")
+        raise ValueError(f"it builds on {line['base']} messages, but has {len(dialogue)}")
     messages = [*dialogue[: line["base"]], *line["new"]]
     parameters, tools = (_latest(line, name, before) for name in ("parameters", "tools"))
     question = Question(parameters, messages, tools)

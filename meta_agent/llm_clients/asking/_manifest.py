@@ -67,7 +67,8 @@ def write_manifest(transcripts: Transcripts, manifest: Mapping[str, JSON]) -> No
     earlier = transcripts.manifest()
     if earlier is not None and earlier["run_id"] != manifest["run_id"]:
         raise IntegrityError(
-            f"{transcripts.root} is the record of {earlier['run_id']}, not of {manifest['run_id']}"
+            f"{transcripts.root} records the run {earlier['run_id']}, not {manifest['run_id']}",
+            hint="give another workspace: --workspace DIR",
         )
     manifest = {**manifest, "schema_version": SCHEMA_VERSION}
     if earlier != manifest:

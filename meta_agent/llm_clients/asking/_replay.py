@@ -51,7 +51,7 @@ class Recording:
         """Returns the model that the recorded run used in a role. Raises IntegrityError if none."""
         if role not in self.models:
             raise IntegrityError(
-                f"in the recorded run {self.run_id} no model was asked in the role {role}"
+                f"the recorded run {self.run_id} asked no model in the role {role}"
             )
         return self.models[role]
 
@@ -79,7 +79,7 @@ class Recording:
             differing.append("tasks (the file's content is not the recorded one)")
         if differing:
             raise ConfigError(
-                f"the recording {self.run_id} was made with other settings: "
+                f"the recorded run {self.run_id} was made with other settings:"
                 + "; ".join(sorted(differing)),
                 hint="leave these settings out: a replay takes them from the recording, all but "
                 "the files behind --tasks and --harness",
@@ -100,7 +100,7 @@ def recording_of(model: str, workspace: Path) -> Recording:
     if folder is None:
         recorded = sorted(path.parent.name for path in runs.glob(f"*/{MANIFEST}"))
         raise ConfigError(
-            f"there is no recording {name!r}",
+            f"there is no recorded run {name!r}",
             hint=f"--meta-model replay:RUN, RUN being a folder with a {MANIFEST}"
             + (f" or one of: {', '.join(recorded)}" if recorded else ""),
         )
@@ -120,7 +120,7 @@ def _open(transcripts: Transcripts) -> Recording:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
-            f"{transcripts.root / MANIFEST} is damaged: {type(error).__name__} {error}"
+            f"{transcripts.root / MANIFEST} is damaged; restore it: {type(error).__name__} {error}"
         ) from error
 
 
@@ -216,8 +216,8 @@ class Replay:
         near = difflib.get_close_matches(conversation, names, n=1)
         what = f"it has {turns} of them" if turns else "it has no such conversation"
         return IntegrityError(
-            f"the recording {self._recording.run_id} has no turn {turn} of {conversation}: {what}"
-            + (f" (there is {near[0]})" if near else ""),
+            f"the recorded run {self._recording.run_id} has no turn {turn} of {conversation}: "
+            f"{what}" + (f" (there is {near[0]})" if near else ""),
             hint=f"the recorded run took another way before this turn; see {transcripts.root}",
         )
 
@@ -226,5 +226,5 @@ def _differing(recorded: Exchange, question: Question) -> IntegrityError:
     where = first_difference(recorded.question, question)
     return IntegrityError(
         f"turn {recorded.turn} of {recorded.conversation} is not the recorded question: {where}",
-        hint="--replay-match position takes the recorded replies all the same",
+        hint="to use the recorded replies all the same: --replay-match position",
     )

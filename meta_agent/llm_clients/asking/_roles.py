@@ -119,7 +119,7 @@ def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> No
         if price is None and (config.max_usd is not None or role in config.role_max_usd):
             model = config.model_of(role)
             raise PreflightError(
-                f"there is a cap on money, and the price of {model} ({role}) is unknown",
+                f"money is capped, but the price of {model} (role {role}) is unknown",
                 hint="cap tokens (--max-tokens) instead, or state a price in meta-agent.toml: "
                 f'[prices."{model}"] input = 0.0, output = 0.0 (USD per million tokens)',
             )
@@ -166,7 +166,7 @@ class Routes:
     def __getitem__(self, role: Role) -> Route:
         if role not in self._routes:
             raise ConfigError(
-                f"the role {role} has no model to ask: it is {self._config.model_of(role)}",
+                f"the role {role} needs a model, but {self._config.model_of(role)} is none",
                 hint="meta-agent evolve --meta-model provider/model",
             )
         return self._routes[role]

@@ -43,7 +43,7 @@ class Script:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot read the script {path}: {reason}") from error
+            raise ConfigError(f"the scripted replies {path} cannot be read: {reason}") from error
         numbered = enumerate(text.splitlines(), start=1)
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 
@@ -52,8 +52,8 @@ class Script:
         fitting = [reply for pattern, reply in self.lines if fnmatchcase(conversation, pattern)]
         if turn >= len(fitting):
             raise ConfigError(
-                f"{self.path} has {len(fitting)} replies for the conversation {conversation}; "
-                f"turn {turn} needs one more",
+                f"{self.path} has {len(fitting)} replies for the conversation {conversation}, "
+                f"but turn {turn} needs one more",
                 hint=f'add a line {{"conversation": "{conversation}", "reply": {{...}}}}',
             )
         return _reply(fitting[turn], canonical([dict(m) for m in request.messages]), turn)

@@ -196,7 +196,8 @@ def _replaying(
 ) -> Client:
     if run_id != recording.run_id:
         raise ConfigError(
-            f"this run is {run_id}, the recorded one {recording.run_id}: names stand in commits",
+            f"this run is {run_id}, but the recorded one is {recording.run_id}; commits hold the "
+            "name",
             hint="a replay takes the run id from the recording",
         )
     if transcripts.root != recording.transcripts.root:

@@ -117,7 +117,7 @@ def _stated(model: str, row: Any, where: str) -> Price:
     sound = isinstance(row, Mapping) and {"input", "output"} <= set(row) <= fields
     if not sound or not all(_is_amount(value) for value in row.values()):
         raise ConfigError(
-            f'[prices."{model}"] in {where} is not a price',
+            f'{where}: [prices."{model}"] is not a valid price',
             hint="state input and output (and cached, cache_write if they differ from input) in "
             "USD per million tokens, each 0 or more",
         )

@@ -67,7 +67,7 @@ class _Request:
     def require_time(self) -> None:
         """Raises ProviderError if the deadline of the reply has passed."""
         if time.monotonic() > self._due:
-            text = f"the reply was not whole after {self._total_sec:g} s"
+            text = f"the model's reply was not complete after {self._total_sec:g} s"
             raise ProviderError(text, kind="timeout")
 
 
@@ -134,7 +134,7 @@ def _limit(response: Any) -> None:
     failed = response.status_code >= 300
     encoding = response.headers.pop("content-encoding", "identity")
     if encoding != "identity" and not failed:
-        raise malformed(f"the server packed its reply ({encoding:.40}), which nobody asked for")
+        raise malformed(f"the server packed its reply as {encoding:.40}, which was not requested")
     pieces = _in_time(response.stream, request)
     response.stream = _replacing(
         response.stream, _first_bytes(pieces) if failed else _within_limits(pieces)
@@ -173,8 +173,8 @@ def _within_limits(pieces: Iterator[bytes]) -> Iterator[bytes]:
         lines = text.count(b"\n", ends[-1]) if ends else lines + piece.count(b"\n")
         tail = text[-_LINE_END_BYTES:]
         if room < 0:
-            raise malformed(f"the reply is over its limit ({REPLY_BYTES >> 20} MB)")
+            raise malformed(f"the model's reply exceeds the limit of {REPLY_BYTES >> 20} MB")
         if event_bytes > EVENT_BYTES or lines > EVENT_LINES:
             limit = f"{EVENT_BYTES >> 20} MB, {EVENT_LINES} lines"
-            raise malformed(f"an event of the reply is over its limit ({limit})")
+            raise malformed(f"an event of the model's reply exceeds the limit ({limit})")
         yield piece

@@ -74,7 +74,7 @@ def endpoint_for(
     name = config.key_env.get(role)
     if name is not None and not environment.get(name):
         raise PreflightError(
-            f"the key of the {role}'s server is to be in {name}, which is not set",
+            f"the variable {name}, which holds the key for the {role}'s server, is not set",
             hint=f"export {name}=...",
         )
     key = environment[name] if name is not None else None
@@ -92,7 +92,7 @@ def resolve_endpoint(
     maker = model.partition("/")[0]
     if "/" not in model or ":" in maker:
         raise ConfigError(
-            f"{model} is not a model behind a server",
+            f"{model} does not name a model behind a server",
             hint="write it as provider/model, for example openai/gpt-5 or anthropic/claude-opus-5",
         )
     sdk = sdk_of(model, base_url)
@@ -165,7 +165,7 @@ def sdk_of(model: str, base_url: str | None) -> str:
     if maker == LITELLM:
         if _has_own_sdk(name):
             # Through litellm these SDKs would send headers of the environment to any address.
-            raise ConfigError(f"{model} does not go through litellm", hint=f"write it as {name}")
+            raise ConfigError(f"{model} is not called by litellm", hint=f"write it as {name}")
         return LITELLM
     if _has_own_sdk(model):
         return maker
@@ -201,5 +201,5 @@ def _require_url(url: str) -> None:
     if parts.username or parts.password:  # it would be stored with the run's settings
         raise ConfigError(
             f"the base URL of {parts.hostname} holds a password",
-            hint="put the key in a variable and name it in key_env",
+            hint="put the key in an environment variable, and name that in key_env",
         )

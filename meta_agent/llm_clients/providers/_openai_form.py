@@ -94,7 +94,7 @@ class Chunks:
     def finish(self) -> RawReply:
         """Returns the collected reply. Raises ProviderError if chunks came without a choice."""
         if self._has_choices is False:
-            raise malformed("the reply holds no choices")
+            raise malformed("the model's reply has no choices")
         reply, refusal = self._reply, "".join(self._refusal)
         reply.text = "".join(self._text) or refusal
         reply.reasoning = "".join(self._reasoning)
@@ -165,7 +165,7 @@ def _add_text(pieces: list[str], text: str | None) -> None:
 
 def _add_ids(row: list[int], ids: Any) -> None:
     if not all(type(token_id) is int and 0 <= token_id < _MOST_IDS for token_id in ids or ()):
-        raise malformed(f"the reply's token ids are none: {str(ids)[:120]}")
+        raise malformed(f"the reply's token ids are not integers: {str(ids)[:120]}")
     row += ids or ()
 
 

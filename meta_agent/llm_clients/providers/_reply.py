@@ -120,13 +120,13 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
     Raises ProviderError of kind `stream` or `malformed` if the reply is incomplete or invalid.
     """
     if raw.stop is None:
-        raise ProviderError("the stream ended without a stop reason", kind="stream")
+        raise ProviderError("the model's reply ended without a stop reason", kind="stream")
     if raw.usage is None:
-        raise malformed("the reply carries no token usage")
+        raise malformed("the model's reply does not say how many tokens it used")
     cut = raw.stop in ("length", "refusal")
     calls = () if cut else _checked_calls(raw.calls, request)
     if raw.stop == "tool_calls" and not calls:
-        raise malformed("the reply stopped for tool calls and holds none")
+        raise malformed("the model's reply stopped for tool calls, but has none")
     return ChatReply(
         content=mended(raw.text),
         stop="tool_calls" if calls else raw.stop,
@@ -150,7 +150,7 @@ def usage_of(
     for figure in figures:
         whole = isinstance(figure, int) and not isinstance(figure, bool)
         if not whole or not 0 <= figure < _TOO_MANY_TOKENS:
-            raise malformed(f"the reply's token usage holds {figure!r}")
+            raise malformed(f"the token usage of the model's reply holds {figure!r}")
     return Usage(*figures)
 
 
@@ -171,7 +171,7 @@ def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
 def _name(value: Any, what: str) -> str:
     """Returns a name that a record can keep. Raises ProviderError if the value is none."""
     if not isinstance(value, str) or len(value) > _NAME_CHARS:
-        raise malformed(f"the reply's {what} is no name: {str(value)[:120]!r}")
+        raise malformed(f"the {what} in the model's reply is not a name: {str(value)[:120]!r}")
     return str(mended(value))
 
 
@@ -179,7 +179,7 @@ def _checked_calls(calls: Sequence[RawCall], request: ChatRequest) -> tuple[Tool
     tools = {tool.name: tool for tool in request.tools}
     ids = [_name(call.id, "id of a tool call") for call in calls]
     if not all(ids) or len(set(ids)) < len(ids):
-        raise malformed(f"the ids of the tool calls are not unique: {ids}")
+        raise malformed(f"two tool calls of the model's reply have the same id: {ids}")
     return tuple(_checked_call(call, tools, lenient=request.lenient_tools) for call in calls)
 
 
@@ -188,7 +188,7 @@ def _checked_call(call: RawCall, tools: Mapping[str, ToolSpec], *, lenient: bool
     arguments = arguments_of(call.arguments, name)
     if not lenient:
         if name not in tools:
-            raise malformed(f"no tool is called {name!r}; there are {', '.join(tools)}")
+            raise malformed(f"the model called a tool {name!r}; there are only {', '.join(tools)}")
         _require_fit(arguments, tools[name])
     return ToolCall(mended(call.id), name, arguments)
 

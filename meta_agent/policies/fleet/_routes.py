@@ -114,10 +114,10 @@ class Routes:
                 ids, [None if logprob is None else float(logprob) for logprob in logprobs]
             )
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise _failure("malformed", f"its reply has no valid tokens: {error!r}") from error
+            raise _failure("malformed", f"the reply has no valid tokens: {error!r}") from error
         if not ids or len(ids) != len(drawn.logprobs):
             raise _failure(
-                "malformed", f"its reply has {len(ids)} tokens, but {len(drawn.logprobs)} logprobs"
+                "malformed", f"the reply has {len(ids)} tokens, but {len(drawn.logprobs)} logprobs"
             )
         return drawn
 
@@ -136,7 +136,7 @@ class Routes:
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
         if b"true" not in answer:
-            raise _failure("server", "it did not clear the cache of its earlier weights")
+            raise _failure("server", "the cache of the earlier weights was not cleared")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
         """Makes the engine load an adapter. Raises ProviderError on failure.

@@ -141,8 +141,8 @@ class Fleet:
         with self._lock:
             if started.rank < self._rank:
                 raise ProviderError(
-                    f"the engine was started for adapters of a rank below {self._rank}; it is "
-                    "ended and another one is started",
+                    f"the engine takes only adapters of a rank below {self._rank}, so another "
+                    "one is started instead",
                     billed="no",
                 )
             routes, served = started.engine.routes, self.served

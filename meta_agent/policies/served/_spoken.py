@@ -27,7 +27,7 @@ def messages_of(messages: Sequence[Message]) -> list[Message]:
     Raises SpokenError if they are malformed.
     """
     if not messages:
-        raise SpokenError("the call has no messages; send at least one")
+        raise SpokenError("the model call has no messages; send at least one")
     return [_message(message) for message in _mended(messages)]
 
 
@@ -38,7 +38,7 @@ def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ..
     """
     tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
     if len({tool.name for tool in tools}) != len(tools):
-        raise SpokenError("two tools have the same name; rename one")
+        raise SpokenError("two tools of the call have the same name; rename one")
     return tools
 
 
@@ -94,7 +94,7 @@ def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
         raise SpokenError(
-            f"a tool's parameters must be a JSON schema object, and are {parameters!r:.80}"
+            f"a tool's parameters must be a JSON schema object, not {parameters!r:.80}"
         )
     name = _string(function.get("name"), "name of a tool")
     return ToolSpec(name, str(function.get("description") or ""), parameters)
@@ -102,11 +102,11 @@ def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
 
 def _listing(value: JSON) -> Sequence[JSON]:
     if not isinstance(value, list):
-        raise SpokenError(f"the scaffold sent {value!r:.80} where a list must be")
+        raise SpokenError(f"the scaffold must send a list, not {value!r:.80}")
     return value
 
 
 def _string(value: JSON, what: str) -> str:
     if not isinstance(value, str):
-        raise SpokenError(f"{what} must be a string, and is {value!r:.80}")
+        raise SpokenError(f"{what} must be a string, not {value!r:.80}")
     return value

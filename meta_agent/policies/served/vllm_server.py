@@ -131,7 +131,7 @@ def _until_healthy(
                 f"vLLM did not start within {lasted_sec:.0f} s: {process.last_words()}",
                 kind="server",
                 billed="no",
-                hint=f"read the whole log, then run the command again: {log}",
+                hint=f"read the log {log}, then run the same command again",
             )
         time.sleep(_POLL_SEC)
 
@@ -143,7 +143,7 @@ def require_vllm() -> str:
         if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
             return python
         raise PreflightError(
-            f"{PYTHON_VARIABLE} names {python}, which is no Python with vLLM",
+            f"{PYTHON_VARIABLE} is {python}, which is not a Python with vLLM",
             hint=f"{python} -m pip install vllm",
         )
     if find_spec("vllm") is None:
@@ -220,7 +220,7 @@ def config_of(path: Path) -> dict[str, JSON]:
         config = document((path / "config.json").read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{PREFIX}{path} is no model in Hugging Face format: {error}",
+            f"{PREFIX}{path} is not a model in Hugging Face format: {error}",
             hint="give a folder with config.json, weights and tokenizer",
         ) from error
     return config if isinstance(config, dict) else {}

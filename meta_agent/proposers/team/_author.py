@@ -290,7 +290,7 @@ class Author:
             raise CandidateError("the commits change no file", reason="empty")
         odd = next((path for path, mode in changed.items() if mode not in REGULAR), None)
         if odd is not None:
-            message = f"{odd} is not a regular file (mode {changed[odd]})"
+            message = f"{odd} is not a regular file (git mode {changed[odd]})"
             raise CandidateError(message, reason="not_a_regular_file")
         factor = self.case.contract.factor_of(changed)
         if factor != self.idea.hypothesis.factor:

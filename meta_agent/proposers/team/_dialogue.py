@@ -81,7 +81,7 @@ class Dialogue:
         except Done as done:
             return done.result
         turns = self.line.limits.turns
-        raise CandidateError(f"no result after {turns} turns", reason="turn_limit")
+        raise CandidateError(f"the model had no result after {turns} turns", reason="turn_limit")
 
     def _take_turn(self, turn: int) -> None:
         reply = self._ask(turn)
@@ -100,7 +100,7 @@ class Dialogue:
             raise Interrupted
         if self.spend.tokens >= limits.total_tokens:
             raise CandidateError(
-                f"{self.spend.tokens} tokens used, the limit of a dialogue is "
+                f"the model used {self.spend.tokens} tokens; the limit of a dialogue is "
                 f"{limits.total_tokens}",
                 reason="token_limit",
             )
@@ -161,13 +161,13 @@ class Dialogue:
         full = len(self._recent_calls) == _limits.WINDOW_CALLS
         if same or (full and len(set(self._recent_calls)) <= _limits.WINDOW_DISTINCT):
             name = visible(call.name)[:60]
-            raise CandidateError(f"it repeats {name} without getting anywhere", reason="looped")
+            raise CandidateError(f"the model repeats {name} without progress", reason="looped")
 
     def _nudge(self, reply: ChatReply) -> None:
         refuse_in_words(reply.content)
         self._idle += 1
         if self._idle >= _limits.IDLE_TURNS:
-            raise CandidateError(f"{self._idle} turns without a tool call", reason="looped")
+            raise CandidateError(f"the model made no tool call {self._idle} times", reason="looped")
         names = ", ".join(tool.spec.name for tool in self.tools)
         cut = "Your reply was cut off at its limit. " if reply.stop == "length" else ""
         self._messages.append(
@@ -185,4 +185,4 @@ def _message(role: str, content: str) -> Message:
 
 
 def _overflow(how: str) -> CandidateError:
-    return CandidateError(f"the dialogue outgrew the model: {how}", reason="context_overflow")
+    return CandidateError(f"the dialogue is too long: {how}", reason="context_overflow")

@@ -54,7 +54,8 @@ class Prompts:
             line = f" line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
             raise ConfigError(
                 f"{where}{line}: {error.message or type(error).__name__}",
-                hint=f"mend that file in the workspace, or remove it to use the built-in {name}.md",
+                hint="correct that file in the workspace, or remove it: then the built-in "
+                f"{name}.md is used",
             ) from error
 
 
@@ -65,6 +66,6 @@ def _block(template: jinja2.Template, part: str, values: Mapping[str, Any]) -> s
     "".join(template.root_render_func(context))
     blocks = context.blocks.get(part)
     if not blocks:
-        raise jinja2.TemplateRuntimeError(f"it has no block {part!r}")
+        raise jinja2.TemplateRuntimeError(f"the prompt has no block {part!r}")
     text = "".join(blocks[0](context))
     return text.strip() + "\n"

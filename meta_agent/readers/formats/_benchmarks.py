@@ -116,7 +116,7 @@ def _read_report(row: Row, count: Count) -> Draft:
     state = row.text("state")
     row.skip("of_run")
     if state == "incomplete":
-        raise RowError("no prediction was handed in for the instance")
+        raise RowError("the row has no prediction for its instance")
     if state not in ("resolved", "unresolved", "error"):
         raise row.need("resolved", "true or false")
     draft = Draft(task_key=row.label("instance_id"), domain="swe")

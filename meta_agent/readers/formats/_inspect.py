@@ -70,7 +70,7 @@ def _identity(row: Row, path: Path) -> JSON:
 
 def _read(row: Row, count: Count) -> Draft:
     if not row.object("eval") or row.label("id") is None:
-        raise RowError("the log holds no samples: a header alone, or a run that ended before any")
+        raise RowError("the log has no samples: it is only a header, or its run ended early")
     choices = row.object("output").items("choices")
     word = as_object(choices[0]).get("stop_reason") if choices else None
     ending = word if isinstance(word, str) else None

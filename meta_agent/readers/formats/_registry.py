@@ -57,7 +57,8 @@ def format_named(name: str) -> Format:
     """Returns the format of that name. Raises `ConfigError` with the names there are."""
     if name not in FORMATS:
         raise ConfigError(
-            f"no rollout format {name!r}", hint=f"choose one of: {', '.join(sorted(FORMATS))}"
+            f"no rollout format {name!r} exists",
+            hint=f"choose one of: {', '.join(sorted(FORMATS))}",
         )
     return FORMATS[name]
 
@@ -81,8 +82,8 @@ def sniff(value: JSON, place: str) -> Format:
     rivals = [name for name, score in scores.items() if score == best]
     if len(rivals) > 1:
         raise ConfigError(
-            f"{place}: could be {' or '.join(rivals)}",
-            hint=f"say which: meta-agent report --format {rivals[0]} --rollouts FILE",
+            f"{place}: the rollouts may be {' or '.join(rivals)}",
+            hint=f"say which format it is: meta-agent report --format {rivals[0]} --rollouts FILE",
         )
     return FORMATS[rivals[0]]
 
@@ -96,5 +97,5 @@ def _unknown(value: JSON, place: str) -> UnknownFormatError:
     is_task = has(value, "problem_statement") and not has(value, "model_patch")
     task_hint = "this looks like a task file; tasks are checked with: meta-agent tasks check FILE"
     return UnknownFormatError(
-        f"{place}: no known rollout format; {content}", hint=task_hint if is_task else HOW_TO_READ
+        f"{place}: the format is unknown; {content}", hint=task_hint if is_task else HOW_TO_READ
     )

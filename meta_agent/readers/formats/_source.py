@@ -61,12 +61,12 @@ def sources_of(path: Path) -> list[Source]:
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(SUFFIXES))
         if not files:
             raise ConfigError(
-                f"{path} holds no file that ends in {', '.join(SUFFIXES)}",
-                hint="a file of another ending is read when it is named itself",
+                f"the folder {path} has no file that ends in {', '.join(SUFFIXES)}",
+                hint="to read a file with another ending, name the file itself",
             )
         return [Source(file, file.relative_to(path).as_posix(), True) for file in files]
     if not path.is_file():
-        raise ConfigError(f"there is no file {path}")
+        raise ConfigError(f"the rollouts {path} do not exist")
     return [Source(path, path.name)]
 
 
@@ -121,8 +121,8 @@ def parse_map(text: str) -> dict[str, str]:
         raise ConfigError(f"--map {text}: {error}") from error
     if unknown := sorted(set(mapping.values()) - set(OUR_FIELDS)):
         raise ConfigError(
-            f"--map names {unknown[0]!r}, which no rollout has",
-            hint=f"a rollout has these fields: {', '.join(OUR_FIELDS)}",
+            f"--map names {unknown[0]!r}, which is not a field of a rollout",
+            hint=f"choose from these fields: {', '.join(OUR_FIELDS)}",
         )
     return mapping
 
@@ -135,7 +135,7 @@ def _mapped(source: Source, mapping: Mapping[str, str]) -> Iterator[Placed]:
             try:
                 row["reward"] = float(row["reward"])
             except (TypeError, ValueError) as error:
-                raise fields.refused(f"the reward {row['reward']!r:.40} is no number") from error
+                raise fields.refused(f"the reward {row['reward']!r:.40} is not a number") from error
         prompt = str(row.get("prompt", ""))
         row["prompt"] = [{"role": "user", "content": prompt}]
         row["completion"] = [{"role": "assistant", "content": str(row.get("completion", ""))}]
@@ -151,7 +151,7 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
             members = archive.namelist()
             header = next((member for member in _HEADERS if member in members), None)
             if header is None:
-                raise ConfigError(f"{path} is a zip archive, and no Inspect log: unpack it first")
+                raise ConfigError(f"{path} is a zip archive, but no Inspect log; unpack it")
             about = as_object(_member(archive, header))
             status = about.get("status") if header == _HEADERS[0] else "started"
             log: dict[str, JSON] = {"eval": about.get("eval"), "status": status, "samples": []}
@@ -164,8 +164,8 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
                 yield Placed(name, log)
     except (*_ZIP_DAMAGE, NotImplementedError) as error:
         raise ConfigError(
-            f"{path} is a damaged zip archive: {error}",
-            hint="of an Inspect run that was cut short: inspect log recover",
+            f"the zip archive {path} is damaged: {error}",
+            hint="if it is an Inspect run that was cut short: inspect log recover",
         ) from error
 
 

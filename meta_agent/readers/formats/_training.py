@@ -129,7 +129,7 @@ _TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
 def _read_trl(row: Row, count: Count) -> Draft:
     prompt, completion = (_without_nulls(row.get(name)) for name in ("prompt", "completion"))
     if prompt is None or completion is None:
-        raise RowError("fields prompt and completion: expected both, got nothing in one")
+        raise RowError("fields prompt and completion: expected both, but one is empty")
     draft = _TRL.draft(row, count)
     draft.converse(*parse_exchange(prompt, completion, count))
     draft.messages, draft.turns = draft.messages or [], draft.turns or 0
@@ -189,7 +189,7 @@ _VERL: Final = Keys(skip="request_id uid index")
 def _read_verl(row: Row, count: Count) -> Draft:
     text, reply, step = row.text("input"), row.text("output"), row.integer("step")
     if text is None or reply is None:
-        raise RowError("fields input and output: expected text, got nothing in one")
+        raise RowError("fields input and output: expected text in both, but one is empty")
     draft = _VERL.draft(row, count)
     prompt: dict[str, Any] = {"role": "user", "content": text}
     draft.converse([prompt, {"role": "assistant", "content": reply}])

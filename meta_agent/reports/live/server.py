@@ -43,8 +43,8 @@ class PageServer(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), _Handler)
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"cannot listen on port {port}: {error}",
-                hint="leave --port out: a free one is taken",
+                f"the live page cannot listen on port {port}: {error}",
+                hint="leave --port out, and a free port is used",
             ) from error
         self.site, self.token = site, token
 

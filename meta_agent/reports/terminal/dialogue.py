@@ -92,7 +92,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
     if not chosen:
         some = ", ".join(_agents(every)[:12]) or "none: no model was asked in this run"
         raise ConfigError(
-            f"no conversation of run {state.run} is called {name!r}", hint=f"there are: {some}"
+            f"run {state.run} has no conversation {name!r}", hint=f"its conversations: {some}"
         )
     return chosen
 

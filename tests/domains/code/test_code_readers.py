@@ -128,11 +128,11 @@ def test_mbpp_calls_what_its_tests_use_of_the_solution(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"input_output": ""}, "input_output is empty: no tests"),
+        ({"input_output": ""}, "input_output is empty, so there are no tests"),
         ({"input_output": "{broken"}, "input_output is not JSON"),
-        ({"input_output": '{"inputs": [], "outputs": []}'}, "no tests in inputs and outputs"),
+        ({"input_output": '{"inputs": [], "outputs": []}'}, "inputs and outputs hold no tests"),
         ({"input_output": '{"inputs": ["1"], "outputs": []}'}, "inputs and outputs differ"),
-        ({"checker": "#include <testlib.h>"}, "its set judges it by a checker"),
+        ({"checker": "#include <testlib.h>"}, "its data set judges it by a checker"),
     ],
 )
 def test_rows_that_cannot_be_graded_are_refused_by_line(
@@ -187,7 +187,7 @@ def test_a_pickled_string_is_read_in_every_protocol(protocol: int) -> None:
 
 def test_packed_data_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meta_agent.domains.formats._pickled.UNPACKED_LIMIT_BYTES", 1000)
-    with pytest.raises(PackedError, match="packed data above"):
+    with pytest.raises(PackedError, match="packed data is over"):
         unpacked(packed("x" * 100_000))
 
 
@@ -198,5 +198,5 @@ def test_what_is_neither_json_nor_packed_is_refused(text: str) -> None:
 
 
 def test_a_file_of_another_kind_is_refused_with_its_fields(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no known code data set; it has the fields colour"):
+    with pytest.raises(ConfigError, match="no known code data set has the fields colour"):
         read_code(write(tmp_path / "set.jsonl", {"colour": 1}))

@@ -81,11 +81,11 @@ def test_one_file_is_dealt_by_hash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("gsm8", "no public set is called gsm8; the nearest is gsm8k", "tasks list"),
-        ("gsm8k=nowhere", "there is nothing there", ""),
-        ("gsm8k={given}", "no file of its split test", "test.jsonl"),
-        ("terminal-bench", "is not on the hub", "git clone"),
-        ("reasoning-gym", "names no generator", "reasoning-gym:NAME"),
+        ("gsm8", "a public set gsm8; the nearest set is gsm8k", "tasks list"),
+        ("gsm8k=nowhere", "does not exist", ""),
+        ("gsm8k={given}", "no file for the split test", "test.jsonl"),
+        ("terminal-bench", "is not on the Hugging Face hub", "git clone"),
+        ("reasoning-gym", "does not name a generator", "reasoning-gym:NAME"),
     ],
 )
 def test_what_cannot_be_taken_is_a_sentence(
@@ -152,7 +152,7 @@ def test_a_set_of_the_hub_is_fetched_once(
 def test_without_a_network_the_next_command_is_named(ask: Callable[[str], None]) -> None:
     with refused_url() as url:
         ask(url.removesuffix("/v1"))
-        with pytest.raises(ConfigError, match="the hub does not answer") as error:
+        with pytest.raises(ConfigError, match="the Hugging Face hub is out of reach") as error:
             named("humaneval")
     assert "--tasks humaneval=PATH" in str(error.value.hint)
 

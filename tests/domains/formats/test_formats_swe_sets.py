@@ -245,7 +245,7 @@ def test_a_bad_row_names_its_file_line_field_and_value(
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"question": "1 + 1", "answer": "2"}, "this is no repository task"),
+        ({"question": "1 + 1", "answer": "2"}, "this row is no repository task"),
         ({"org": "a", "repo": "b", "number": 1, "fix_patch": FIX}, "a Multi-SWE-bench row"),
     ],
 )

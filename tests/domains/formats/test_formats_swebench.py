@@ -121,7 +121,7 @@ def test_a_file_that_only_looks_like_parquet_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r":2: field instance_id: 'o__r-1' was already used"):
+    with pytest.raises(ConfigError, match=r":2: field instance_id: line 1 already has 'o__r-1'"):
         read_swebench(write(tmp_path, ROW, ROW))
 
 

@@ -85,7 +85,7 @@ class Coin:
     ("brain", "words"),
     [
         (Coin(), r"agrees with itself on 0% of 16 answers"),
-        (lambda call: verdict(True), r"is right on 50%; it may decide from 90%"),
+        (lambda call: verdict(True), r"is right on 50%; at least 90% of each is needed"),
         (lambda call: Say("It is fine."), r"gave no verdict: 'It is fine.'"),
     ],
     ids=["a coin", "a yes-sayer", "no verdict"],
@@ -103,7 +103,7 @@ def test_a_judge_has_a_cap_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_nobody_named_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="asks a judge, and none is named") as raised:
+    with pytest.raises(ConfigError, match="asks a judge model, but none is set") as raised:
         run(tmp_path, fair, models={})
     assert "--model judge=" in str(raised.value.hint)
 
@@ -112,7 +112,7 @@ def test_a_judge_that_nobody_asks_is_a_sentence(tmp_path: Path) -> None:
     def grade(task: Any, answer: Any) -> bool:
         return bool(answer)
 
-    with pytest.raises(ConfigError, match="asks no judge: --model judge=openai/judge"):
+    with pytest.raises(ConfigError, match="asks no judge"):
         run(tmp_path, fair, grade=grade)
 
 
@@ -122,5 +122,5 @@ def test_without_a_run_nobody_is_asked(tmp_path: Path) -> None:
     with opened(asked) as domain:
         key = next(iter(domain.rows))
         assert domain.regrade(key, {"answer": ""}).success is False
-        with pytest.raises(InfrastructureError, match="only a run has one"):
+        with pytest.raises(InfrastructureError, match="which needs a run"):
             domain.regrade(key, {"answer": "yes"})

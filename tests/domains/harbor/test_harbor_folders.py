@@ -46,7 +46,10 @@ REFUSED = {
         {"files": {"environment/docker-compose.yaml": "services: {main: {build: .}}\n"}},
         "docker-compose.yaml is not supported",
     ),
-    "no image": ({"dockerfile": None}, "neither a Dockerfile, nor [environment] docker_image"),
+    "no image": (
+        {"dockerfile": None},
+        "has no Dockerfile, and task.toml sets no [environment] docker_image",
+    ),
     "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md is empty"),
     "not toml": ({"version": "schema_version = "}, "cannot read"),
     "services of artifacts": (
@@ -68,19 +71,19 @@ def test_what_cannot_be_kept_is_refused_by_name(tmp_path: Path, case: str) -> No
 def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None:
     folder = write_task(tmp_path, "one")
     (folder / "tests" / "test.sh").unlink()
-    with pytest.raises(ConfigError, match=r"has no tests/test\.sh, so nothing can grade it"):
+    with pytest.raises(ConfigError, match=r"has no tests/test\.sh, so it cannot be graded"):
         read_task(folder)
     with pytest.raises(ConfigError, match=r"no task\.toml in it"):
         task_folders(tmp_path / "one" / "tests")
-    with pytest.raises(ConfigError, match="is no folder of Harbor tasks"):
+    with pytest.raises(ConfigError, match="is not a folder of Harbor tasks"):
         task_folders(tmp_path / "nowhere")
     write_task(tmp_path / "again", "one")
-    with pytest.raises(ConfigError, match="two task folders are called one"):
+    with pytest.raises(ConfigError, match="two task folders have the name one"):
         task_folders(tmp_path)
 
 
 def test_without_containers_it_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Harbor tasks are containers"):
+    with pytest.raises(ConfigError, match="Harbor tasks run in containers"):
         open_domain(DomainOptions("harbor", write_ten(tmp_path)))
 
 

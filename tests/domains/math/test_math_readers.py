@@ -102,8 +102,11 @@ def test_one_problem_with_two_golds_is_no_task(tmp_path: Path) -> None:
 def test_a_row_without_a_gold_is_refused_by_line(tmp_path: Path) -> None:
     rows = [MATH, {"problem": "B", "solution": "no box"}, {"problem": "C", "solution": "x"}]
     found = read_math(write(tmp_path / "set.jsonl", *rows))
-    assert found.refused == {2: "no gold answer in it", 3: "no gold answer in it"}
-    assert found.notes == ("2 rows refused: no gold answer in it (first lines: 2, 3)",)
+    assert found.refused == {
+        2: "the row has no reference answer",
+        3: "the row has no reference answer",
+    }
+    assert found.notes == ("2 rows refused: the row has no reference answer (first lines: 2, 3)",)
 
 
 def test_a_split_is_of_the_problem_and_not_of_its_place(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_lists_and_gzip_and_parquet_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"colour": 1}', "no known math data set; it has the fields colour"),
+        ('{"colour": 1}', "no known math data set has the fields colour"),
         ("{", "not JSON"),
         ("[1]", "expected an object"),
         ("", "no task: it is empty"),

@@ -88,7 +88,7 @@ def test_code_that_wants_no_tests_resolves_nothing(
 
 def test_a_parser_that_nobody_has_is_refused_while_loading(own_command: Any) -> None:
     own_command.row["install_config"]["log_parser"] = "parse_log_cobol"
-    with pytest.raises(ConfigError, match="'parse_log_cobol', which is none of ours") as caught:
+    with pytest.raises(ConfigError, match="the unknown log parser 'parse_log_cobol'") as caught:
         own_command.load()
     assert caught.value.hint and "parse_log_django" in caught.value.hint
 

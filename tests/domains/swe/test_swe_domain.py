@@ -210,7 +210,9 @@ def test_a_tree_may_come_from_the_image(shelf: Any) -> None:
 def test_an_image_without_the_tree_is_a_clear_error(shelf: Any) -> None:
     shelf.row["source"] = {"image_path": "/no/such/place", "python": sys.executable}
     domain = shelf.load()
-    with pytest.raises(ConfigError, match="no readable directory /no/such/place"):
+    with pytest.raises(
+        ConfigError, match="the directory /no/such/place of the image cannot be read"
+    ):
         domain.regrade("shelf-1", {"patch": ""})
 
 

@@ -186,7 +186,7 @@ def test_what_does_not_hold_is_dropped_and_counted(
 ) -> None:
     broken = answer(new=OLD.replace("if best", "if (best"))
     tested, out = bench(purse), tmp_path / "tasks.jsonl"
-    with pytest.raises(ConfigError, match=r"no task came of 1 .*does not parse"):
+    with pytest.raises(ConfigError, match=r"all 1 candidates .*does not parse"):
         list(made_by(lambda _: Say(broken), tested, out))
     # The journal holds what the tests of the sound source say, so the rest of this costs little.
     declined = tmp_path / "tasks.asked"

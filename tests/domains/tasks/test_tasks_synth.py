@@ -195,7 +195,7 @@ def test_settings_that_ask_for_absent_plugins_are_left_out(
 @pytest.mark.parametrize("name", ["pytest", "pluggy", "json"])
 def test_what_tests_run_on_cannot_be_tested(tmp_path: Path, bench: Benches, name: str) -> None:
     files = {path.replace("purse", name): text for path, text in FILES.items()}
-    with pytest.raises(ConfigError, match=f"tests run on {name}"):
+    with pytest.raises(ConfigError, match=f"pytest needs {name}"):
         synthesize(bench(written(tmp_path / name, files)), tmp_path / "o", Plan(count=1), quiet)
 
 

@@ -60,7 +60,7 @@ def by_command(row: SweRow) -> bool:
 def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
     """Runs a task's test command in a fresh sandbox, within these limits, and reads its output."""
     if row.run is None:
-        raise ValueError(f"{row.instance_id} names no command")
+        raise ValueError(f"the task {row.instance_id} has no test command")
     result = sandbox.exec(
         ["bash", "-c", script(row)],
         cwd="repo",
@@ -86,7 +86,7 @@ def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report 
 def script(row: SweRow) -> str:
     """Returns the shell script that sets up a task's environment and runs its test command."""
     if row.run is None or row.source is None:
-        raise ValueError(f"{row.instance_id} names no command")
+        raise ValueError(f"the task {row.instance_id} has no test command")
     lines = ["exec 2>&1", 'work="$PWD"', row.run.prelude]
     if row.source.archive is not None:  # nothing of it is installed
         paths = ":".join(f"$work/{path}" for path in row.source.pythonpath)

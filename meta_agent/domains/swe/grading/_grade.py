@@ -185,7 +185,7 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
         _place(sandbox, row, tree)
     except SandboxError as problem:
         sandbox.close()
-        raise SandboxError(f"cannot stage {row.instance_id}: {problem}", kind="start") from problem
+        raise SandboxError(f"cannot copy {row.instance_id}: {problem}", kind="start") from problem
     except BaseException:
         sandbox.close()
         raise
