@@ -167,7 +167,7 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
 
     if len(names) != 2:
         raise ConfigError(
-            f"two runs are compared, and {len(names)} are named: {' '.join(names)}",
+            f"meta-agent compare takes two runs, but {len(names)} were given: {' '.join(names)}",
             hint="meta-agent compare RUN RUN, each an id in this workspace or another workspace",
         )
     first, second = (_recorded(here, name) for name in names)

@@ -50,7 +50,7 @@ def test_a_filter_remembers_and_goes_on_from_what_was_saved(sandbox: Sandbox) ->
     [
         ("{1: object()}", "must be plain JSON"),
         ("{'x': float('nan')}", "must be plain JSON"),
-        ("'x' * 99999", "of at most 65536"),
+        ("'x' * 99999", "the limit is 65536"),
         ("None", "characters as JSON"),
     ],
 )

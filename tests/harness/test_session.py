@@ -156,7 +156,7 @@ GROUP_RETURNS = {
         "harness_reward_failed",
         r"reward_group\(\) returned 1 values for 2",
     ),
-    "nan": ("[{'x': float('nan')}] * 2", "harness_reward_failed", r"rollout 0 gave x = nan"),
+    "nan": ("[{'x': float('nan')}] * 2", "harness_reward_failed", r"x = nan"),
     "missing": ("[{'x': 1.0}, {}]", "bad_keys", "the components none for rollout 1"),
     "of reward": ("[{'solved': 1.0}] * 2", "bad_keys", "none that reward"),
     "no dict": ("[3, 4]", "bad_value", r"reward_group\(\) of rollout 0"),

@@ -243,7 +243,7 @@ def test_a_missing_main_is_found_when_opening(repo: HarnessRepo) -> None:
 def test_a_main_that_a_power_cut_took_is_named(repo: HarnessRepo, left: str | None) -> None:
     ref = repo.path / ".git" / "refs" / "heads" / "main"
     ref.unlink() if left is None else ref.write_text(left)
-    with pytest.raises(IntegrityError, match="has no refs/heads/main"):
+    with pytest.raises(IntegrityError, match="lacks the branch refs/heads/main"):
         repo.head()
 
 

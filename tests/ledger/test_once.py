@@ -59,7 +59,7 @@ def test_a_key_that_comes_back_as_other_work_is_refused(
     ledger: Ledger, kind: str, intent: dict[str, int]
 ) -> None:
     ledger.once("k", "measure", {"n": 1}, lambda: 1)
-    with pytest.raises(IntegrityError, match="step k is recorded as measure"):
+    with pytest.raises(IntegrityError, match="records step k as measure"):
         ledger.once(
             "k", kind, intent, lambda: pytest.fail("work of a contradicting step must not run")
         )
