@@ -54,7 +54,7 @@ _WITH_DETAIL: Final = ("verifiers",)
 
 
 def load_domain(name: str) -> Domain:
-    """Returns a built-in nano suite: swe, math or code. Raises ConfigError for another name."""
+    """Returns the built-in nano domain `name`: swe, math or code. Raises ConfigError for others."""
     if name not in _NANO:
         names = ", ".join(sorted(_NANO))
         raise ConfigError(f"there is no nano domain {name!r}", hint=f"choose one of: {names}")
@@ -63,9 +63,9 @@ def load_domain(name: str) -> Domain:
 
 
 def kind_of(name: str) -> tuple[DomainKind, str]:
-    """Returns the kind of domain that a value of `--domain` names, and what follows its colon.
+    """Returns the kind of domain that a value of `--domain` (`name`) means, and the text after `:`.
 
-    A user's own domain gives its whole name instead. Raises ConfigError if there is none.
+    For a user's own domain the text is the whole name. Raises ConfigError if there is none.
     """
     first, colon, rest = name.partition(":")
     if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):

@@ -35,7 +35,7 @@ Progress = Callable[[str], None]
 
 
 def repeated_tasks(request: DomainOptions, domain: Domain) -> str:
-    """Returns text on how many tasks repeat others, with the first one; empty if none does."""
+    """Returns a sentence on how many tasks repeat others, with an example; empty if none does."""
     repeats = repetitions(_subjects(request.name, domain).tasks)
     if not repeats:
         return ""

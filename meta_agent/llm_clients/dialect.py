@@ -44,7 +44,7 @@ class Dialect:
         )
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns the dialect without the part that the error `refusal` names; None without one."""
+        """Returns a dialect without the request part that the error `refusal` names, or None."""
         text = refusal.lower()
         for part, words in _WORDS_OF_PART:
             if any(word in text for word in words) and self._has(part, request):
@@ -52,7 +52,7 @@ class Dialect:
         return None
 
     def omitted(self, request: ChatRequest) -> frozenset[str]:
-        """Returns which of temperature, top_p, seed and tools `adapt` removes from the request."""
+        """Returns which of temperature, top_p, seed and tools the server refuses in a request."""
         adapted = self.adapt(request)
         names = ("temperature", "top_p", "seed", "tools")
         return frozenset(n for n in names if getattr(request, n) != getattr(adapted, n))

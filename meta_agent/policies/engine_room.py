@@ -33,10 +33,7 @@ _CPU_CACHE_VARIABLE: Final = "VLLM_CPU_KVCACHE_SPACE"
 
 
 class Seats(NamedTuple):
-    """The GPUs of a run's engines (its vLLM servers) and trainings, and an engine's memory there.
-
-    Without `devices` the engines run on the CPU.
-    """
+    """The GPUs of a run's engines (vLLM servers) and of its trainings; empty means the CPU."""
 
     devices: tuple[str, ...] = ()  # one value of CUDA_VISIBLE_DEVICES for each engine
     for_trainings: tuple[str, ...] = ()
@@ -45,7 +42,7 @@ class Seats(NamedTuple):
 
 
 def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> Engines | None:
-    """Returns the settings that start a run's engines, or None if it uses none.
+    """Returns the settings that start a run's engines (vLLM servers), or None if it uses none.
 
     Raises ConfigError if the engines do not fit the visible GPUs, their memory or the policy.
     """
@@ -72,7 +69,7 @@ def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> E
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Returns which GPUs engines and trainings use: engines the last ones, trainings the others.
+    """Returns which GPUs a run's engines (vLLM servers) use, the last ones, and which train.
 
     A single GPU is shared by both. Raises ConfigError if there are too few GPUs.
     """

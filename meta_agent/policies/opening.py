@@ -27,7 +27,7 @@ from meta_agent.policies.training.serving.publishing import EngineChild
 
 
 class ChildTrainer:
-    """Trains the weights that a child process holds; implements `core.lab.training.Trainer`."""
+    """Trains a policy whose weights a child process holds."""
 
     def __init__(
         self, child: PolicyChild, path: str, gateway: Gateway, publisher: Publisher | None

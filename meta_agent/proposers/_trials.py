@@ -41,7 +41,8 @@ Clean = Mapping[str, bool]  # by task
 class Result(NamedTuple):
     """The result of trying one edit (`mutant`) and the current harness on the same search tasks.
 
-    `wins` counts tasks that only the edit solved cleanly, `losses` those that only the version did.
+    `wins` counts tasks that only the edited harness solved cleanly, `losses` those that only the
+    current one did.
     """
 
     mutant: Mutant
@@ -51,7 +52,7 @@ class Result(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Returns the edit's clean success minus the version's, as a share of the tasks."""
+        """Returns how much larger the edited harness's share of cleanly solved tasks is."""
         return (self.wins - self.losses) / self.tasks
 
     @property
@@ -70,7 +71,7 @@ def small_edits(
 ) -> list[Proposal]:
     """Returns scaffold edits that beat the current version in a sign test over tasks, best first.
 
-    All run with the policy before training. `sample` measures harnesses, `attempts` limits the
+    The untrained policy makes all attempts. `sample` measures harnesses, `attempts` limits the
     rollouts, `tried` holds ideas to skip. Returns [] if `attempts` is too small for one round.
     """
     candidates = _neighbours(tree, {trial.rule for trial in tried})

@@ -133,7 +133,7 @@ class CodingAgent(Proposer):
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Runs one session of the agent for each candidate; it sees the candidates before it."""
+        """Runs one session of the agent for each candidate; each sees the earlier candidates."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):

@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program of `agent:NAME` or `agent:COMMAND`, or raises ConfigError."""
+    """Returns the coding agent of `agent:NAME` or `agent:COMMAND`. Raises ConfigError on others."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]

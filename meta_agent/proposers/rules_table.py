@@ -49,7 +49,7 @@ class Proposal:
 
     @property
     def proven_before(self) -> bool:
-        """Returns True if a skill (a past lesson) supports what the evidence suggests anyway."""
+        """Returns True if a skill supports a proposal that was worth trying without it."""
         return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
@@ -82,15 +82,14 @@ def _unsettled_sentences(case: Case, history: Sequence[TriedIdea]) -> list[Rule]
 
 
 def place(proposal: Proposal) -> tuple[bool, float, str]:
-    """Returns a sort key: proposals proven by a skill, a past lesson, come before stronger ones."""
+    """Returns a sort key: proposals that a skill supports come first, then by falling strength."""
     return not proposal.proven_before, -proposal.strength, proposal.hypothesis.rule
 
 
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
-    """Returns the first `k` proposals that are worth trying.
+    """Returns the first `k` proposals that are strong enough to try.
 
-    A proposal may be among them only because a skill (a past lesson) warns of another one. Then it
-    names that skill.
+    A proposal that is among them only because a skill warned of another one names that skill.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

@@ -33,7 +33,7 @@ _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "
 def open_workbench(
     host: HostServices, index: int, evidence: Mapping[str, bytes]
 ) -> Iterator[Workbench]:
-    """Yields a sandbox with a clone of the current version and the evidence in it."""
+    """Yields candidate `index`'s sandbox, with a clone of the current harness and the evidence."""
     with host.sandbox(index) as source:
         sandbox, repo, base, when = source
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)

@@ -203,9 +203,9 @@ class CandidateView(Recorded):
 
     @property
     def share(self) -> Effect | None:
-        """Returns how much of the gain of candidates trained together is this one's, or None.
+        """Returns the candidate's share of the gain of the candidates trained together, or None.
 
-        The gain is that on the search split. This share is an explanation and no proof.
+        The gain is that on the search split. The share is an explanation and no proof.
         """
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None

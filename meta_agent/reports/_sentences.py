@@ -43,7 +43,7 @@ def sentences(state: RunState) -> list[Sentence]:
 def progress(state: RunState) -> str:
     """Returns a running run's progress, empty if no plan was recorded.
 
-    It reads `generation 2 of 3, step 12 of v0, 43 % of 108,800 attempts, about 5 min left`.
+    Example: `generation 2 of 3, step 12 of v0, 43 % of 108,800 attempts, about 5 min left`.
     """
     if state.share is None:
         return ""
@@ -125,7 +125,7 @@ def wait_note(wait: Wait) -> str:
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns in words what a run waits for, since when, and the longest such silence before."""
+    """Returns in words what a run waits for, since when, and how long such waits took at most."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"

@@ -23,9 +23,9 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """Returns the evidence of all versions: a table of a few metrics, and rows that show all.
+    """Returns the evidence of all versions: a table of few metrics, and foldable rows with all.
 
-    A terminal opens these rows with `every_metric`; then the line on hidden metrics is left out.
+    With `every_metric`, the line that says how to see other metrics is left out.
     """
     if not every:
         return Section([])

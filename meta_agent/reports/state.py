@@ -185,9 +185,9 @@ class RunState:
         return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:
-        """Returns the first set of merged candidates that this one was trained in, or None.
+        """Returns the first cell (candidates trained together) that a candidate was in, or None.
 
-        An invalid set comes before valid ones.
+        An invalid cell comes before valid ones.
         """
         cells = [cell for cell in self.cells if candidate.id in cell.members]
         return max(cells, key=lambda cell: not cell.valid, default=None)

@@ -43,8 +43,8 @@ def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | N
     """Returns the program that is sent into a container and becomes its worker, as source bytes.
 
     Untrusted code runs as the user id `stranger`. `contained` says that the visible control group
-    is the container's own. If the engine sets no limits, `limits` hold for each process by resource
-    name, and that user owns the work folder.
+    is the container's own. `limits`, by resource name, are set for each process if the engine sets
+    none; then the user `stranger` owns the work folder.
     """
     return _program(
         WORKER,

@@ -58,7 +58,7 @@ def build_base_image(
 
 
 def check_needs() -> None:
-    """Raises PreflightError if the base image cannot be built here; its hint is the remedy."""
+    """Raises PreflightError if this machine cannot build the base image; its hint is the remedy."""
     if shutil.which("debootstrap") is None:
         raise PreflightError(
             "debootstrap is not installed; the base image needs it",

@@ -189,7 +189,8 @@ def open_container(
 ) -> WorkerSandbox:
     """Starts a container of a local image and returns the sandbox in it.
 
-    `backend` is `docker` or `podman`; `run` is part of its name. Raises SandboxError.
+    `backend` is `docker` or `podman`; `run` becomes part of the container's name. Raises
+    SandboxError if it cannot be started.
     """
     on = engine(backend)
     name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
@@ -234,7 +235,7 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 
 
 def usable_image(name: str, on: Engine) -> Image:
-    """Returns a local image. Raises SandboxError if it is missing or declares volumes."""
+    """Returns the engine's image `name`. Raises SandboxError if missing or declaring volumes."""
     image = on.find_image(name)
     if image is None:
         hint = IMAGE_HINTS[on.name]

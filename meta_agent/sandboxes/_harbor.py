@@ -38,7 +38,7 @@ _MAPPED: Final = range(1 << 14, 1 << 15)  # users that also a container with few
 
 
 class Remote:
-    """A sandbox at a service, with the socket through which the bridge passes its bytes."""
+    """A sandbox at a cloud service, with a socket to the process that relays its bytes."""
 
     def __init__(self, service: str, image: str, run: str, limits: SandboxLimits) -> None:
         self._service, self._name = service, f"ma-{run}-{uuid.uuid4().hex[:12]}"
@@ -80,7 +80,10 @@ class Remote:
 
 
 def open_remote(backend: str, run: str, limits: SandboxLimits, image: str | None) -> WorkerSandbox:
-    """Starts a sandbox at the service in `backend` (`harbor:SERVICE`). Raises SandboxError."""
+    """Starts a sandbox at a cloud service. `backend` is `harbor:SERVICE` or `harbor:SERVICE@IMAGE`.
+
+    Raises SandboxError if it does not start.
+    """
     service, _, image_of_service = backend.removeprefix(SERVICE_PREFIX).partition("@")
     remote = Remote(service, image or image_of_service or IMAGE, run, limits)
     program = worker_program(

@@ -193,7 +193,7 @@ def _choose_service(
 
 
 def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> str:
-    """Returns the name of the sandbox backend that `choose_backend` chooses; raises as it does."""
+    """Returns the name of the sandbox backend to use. Raises PreflightError if none is safe."""
     return choose_backend(requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe).name
 
 

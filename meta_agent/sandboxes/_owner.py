@@ -53,14 +53,14 @@ def _read_or_make(path: Path) -> str:
 
 
 def holder_mark() -> str:
-    """Returns a text that identifies this process for ever, also after its id is used again."""
+    """Returns a text that identifies this process even after its process id is used again."""
     return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
 
 
 def holder_is_dead(mark: str) -> bool:
-    """Returns True only if the process of a `holder_mark` is surely gone.
+    """Returns True if the process that `mark` identifies is surely gone.
 
-    It returns False if the process was in another PID namespace.
+    Returns False if in doubt, for example if it was in another PID namespace.
     """
     try:
         boot, namespace, pid, started = mark.split(":")

@@ -40,7 +40,7 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """Where an image holds git history that an agent could read, as absolute paths."""
+    """An image's repository and the git history that an agent could read, as absolute paths."""
 
     place: str  # the repository's folder, links followed
     names: tuple[str, ...]  # of the files and folders in it
@@ -90,7 +90,7 @@ def seal_image(
     left_in_place: Sequence[str] = (),
     hidden: Sequence[str] = (),
 ) -> str:
-    """Builds an image without the git history that `scan_image` found, once; returns its id.
+    """Builds an image without the git history that `sealing` lists, once; returns its id.
 
     `left_in_place` names files of the repository that stay in the image. `hidden` names
     further paths that no agent may see.

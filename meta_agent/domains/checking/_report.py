@@ -33,7 +33,7 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """Why this trial makes its task unfit; empty if it does not."""
+        """Returns why the trial makes its task unfit for use, or an empty text if it does not."""
         if self.ok:
             return ""
         if self.resolved is None:
@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def cell(self) -> str:
-        """The trial's text in the table: yes, no or infra, with `!` if the grader got it wrong."""
+        """Returns the trial's table cell: yes, no or infra, with `!` if the grade was wrong."""
         if self.resolved is None:
             return "infra"
         return ("yes" if self.resolved else "no") + ("" if self.ok else "!")
@@ -104,7 +104,7 @@ class CheckReport:
 
     @property
     def totals(self) -> dict[str, Totals]:
-        """The counts of trials over all tasks, by the trial's name (such as gold or empty)."""
+        """Returns the counts of trials over all tasks, by the trial's name (such as gold)."""
         totals = {}
         for name in self.columns:
             trials = [trial for task in self.tasks for trial in task.trials if trial.name == name]
@@ -192,5 +192,5 @@ def _near(report: CheckReport) -> list[str]:
 
 
 def trial_of(name: str, resolved: bool | None, verdict: str, **more: JSON) -> Trial:
-    """Returns a trial. By its name it must resolve the task (gold, again) or must not (others)."""
+    """Returns the trial `name`. Only those called gold or again must resolve the task."""
     return Trial(name, name in RIGHT, resolved, verdict, **more)

@@ -30,7 +30,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A task to check, with attempts to grade. Tasks with a mark (a text) in common are equal."""
+    """A task to check, with attempts to grade. Tasks that share one of their `marks` are equal."""
 
     key: str
     split: str
@@ -46,7 +46,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """What a check of a domain does: its tasks, with the attempts to grade at each."""
+    """The tasks that a check of a domain goes through, with the attempts to grade at each."""
 
     domain: Domain
     noun: str
@@ -89,7 +89,7 @@ def _repetition(task: Subject, earlier: Subject) -> str:
 
 
 def near_pairs(tasks: Sequence[Subject]) -> list[tuple[str, str, float]]:
-    """Returns keys and overlap (0.8 to 1) of similar tasks in different splits, highest first."""
+    """Returns keys and overlap (0.8 to 1) of pairs of tasks with similar text in two splits."""
     runs = {task.key: _runs(task.text) for task in tasks}
     split = {task.key: task.split for task in tasks}
     pairs = []

@@ -168,7 +168,7 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
-    """Returns a grader of programs. Its sandboxes are of the backend `sandbox`, for run `run`."""
+    """Returns a grader of programs. Its sandboxes, of backend `sandbox`, belong to run `run`."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(memory_mb: int) -> Sandbox:

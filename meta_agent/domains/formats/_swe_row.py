@@ -38,7 +38,7 @@ class OfficialRun:
     """The test command of a task set's own evaluator, and the name of the parser of its log.
 
     `prelude` has shell lines to run first. With `only_passed` a skipped or expected failure is no
-    pass; with `whole` all statuses must equal `SweRow.expected`.
+    pass; with `whole` the status of every test must be the expected one.
     """
 
     command: str
@@ -73,7 +73,7 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """The ids of the tests that grade an attempt: FAIL_TO_PASS, PASS_TO_PASS or `expected`."""
+        """Returns the ids of the grading tests: FAIL_TO_PASS, PASS_TO_PASS or `expected`."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 

@@ -79,7 +79,7 @@ Own = dict[str, Any]
 
 
 def own_fields(fields: Fields) -> Own:
-    """Returns the `SweRow` fields that depend on a row's data set, such as image and test command.
+    """Returns those fields of a repository task that depend on its row's data set, such as image.
 
     Raises `ConfigError` for an unknown set, or if a field that the set needs is missing.
     """

@@ -33,7 +33,7 @@ def last_box(text: str) -> str | None:
 
 
 def last_boxes(text: str) -> Box | None:
-    r"""Returns the last `\boxed{...}`; of two joined by "or", with both contents and a comma."""
+    r"""Returns the last `\boxed{...}` of a text, or None; "box or box" gives "content, content"."""
     box = _last(text)
     if box is None or not box.content:
         return box

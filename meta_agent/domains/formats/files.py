@@ -172,7 +172,7 @@ def _limit(path: Path, plain: int) -> int:
 
 
 def parsed(line: bytes, *, halves: bool = True) -> JSON:
-    """Returns the JSON value of a line, or a `BadLine`. `values` explains `halves`."""
+    """Returns a line's JSON value, or a `BadLine`; `halves` allows half a surrogate pair."""
     try:
         return _loads(line, halves)
     except UnicodeDecodeError:
@@ -190,7 +190,10 @@ def _loads(text: bytes, halves: bool) -> JSON:
 
 
 def read_document(path: Path, *, halves: bool = True) -> JSON:
-    """Returns a file that is one JSON document. Raises `ConfigError` if it is none or too large."""
+    """Returns the value of a JSON file. Raises `ConfigError` if it is not JSON or too large.
+
+    Without `halves`, text with half a surrogate pair is no JSON.
+    """
     limit = _limit(path, DOCUMENT_LIMIT_BYTES)
     with _opened(path) as file:
         try:

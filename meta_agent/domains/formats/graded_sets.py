@@ -46,9 +46,9 @@ class GradedRow:
 def read_graded(
     path: Path, mapping: Mapping[str, str], rows: Iterable[Fields] | None = None
 ) -> TaskFile[GradedRow]:
-    """Returns the tasks of a file or, if given, of `rows`; `mapping` renames fields to ours.
+    """Returns the tasks of a file or, if given, of `rows`; `mapping` renames their fields.
 
-    Raises `ConfigError` if there are none, or if two have one key.
+    Raises `ConfigError` if there are no tasks, or if two share a key.
     """
     rows = stream_rows(path, mapping) if rows is None else (row.renamed(mapping) for row in rows)
     task_file = collected(path, rows, _row, lambda row: digest(_content(row.row)))

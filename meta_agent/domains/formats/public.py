@@ -31,7 +31,7 @@ _SUFFIXES: Final = (".parquet", ".jsonl", ".json", ".csv", ".gz", ".zst")
 
 
 class Part(NamedTuple):
-    """A published split of a data set: its files, and our splits that its rows are dealt to.
+    """A published split of a data set: its files, and the splits (such as train) for its rows.
 
     Without `splits`, a hash of each row decides its split.
     """
@@ -133,7 +133,10 @@ def made_of(
     origin: str,
     sources: Sequence[Path] = (),
 ) -> TaskSet:
-    """Writes `rows` to the cache as a task file named `stem`, and a record of their `origin`."""
+    """Writes the rows that `rows()` yields to the cache, as a task file named `stem`.
+
+    A record beside it holds their `origin` in words and hashes of the files `sources`.
+    """
     target = _place(stem, ".jsonl")
     target.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows())
@@ -149,7 +152,7 @@ def made_of(
 
 
 def made_before(stem: str) -> TaskSet | None:
-    """Returns the task file that `made_of` wrote to the cache, or None if missing or changed."""
+    """Returns the cached task file named `stem` and its origin; None if missing or changed."""
     target = _place(stem, ".jsonl")
     try:
         record = document(_place(stem, ".json").read_text("utf-8"))

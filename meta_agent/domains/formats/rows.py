@@ -40,7 +40,7 @@ class Fields:
 
     @property
     def names(self) -> str:
-        """The names of the row's first few fields, for an error message."""
+        """Returns the names of the row's first few fields, for an error message."""
         return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
     def error(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
@@ -97,7 +97,7 @@ class Fields:
         return None if value is None else Fields(self.path, self.line, value)
 
     def renamed(self, mapping: Mapping[str, str]) -> Fields:
-        """Returns the row plus fields under our names, by `mapping` of the file's names to ours."""
+        """Returns the row with fields under more names; `mapping` maps old names to new ones."""
         ours = {our_name: self._at(name) for name, our_name in mapping.items()}
         return Fields(self.path, self.line, {**self.row, **ours}, frozenset(ours))
 
@@ -115,7 +115,7 @@ class Fields:
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
-    """Yields every row of a task file; `mapping` renames fields from the file's names to ours.
+    """Yields every row of a task file; `mapping` maps the file's field names to the usual ones.
 
     Raises `ConfigError` at the first row that is no object. Only a JSON list is held whole.
     """
@@ -164,7 +164,7 @@ def hashed_split(key: str) -> Split:
 
 
 def split_of(fields: Fields, key: str) -> Split:
-    """Returns the split that a row names if it is one of our four, else the split of hash `key`."""
+    """Returns the split that a row names (such as train), else the split of the hash `key`."""
     return next((split for split in SPLITS if fields.row.get("split") == split), hashed_split(key))
 
 
@@ -197,7 +197,7 @@ class TaskFile(Generic[Row]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on the rows that were left out, with counts and first lines."""
+        """Returns sentences on the rows that were left out: reasons, counts and the first lines."""
         notes = []
         if self.duplicates:
             notes.append(f"{self.duplicates} of {self.read} rows repeat an earlier problem")

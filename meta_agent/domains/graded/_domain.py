@@ -170,7 +170,7 @@ class GradedDomain(FileTasks):
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
-        """Tries a model as judge on known answers, lets it judge, and returns how it did."""
+        """Tests a model on known answers, makes it the judge, and says how often it was right."""
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])

@@ -192,9 +192,9 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 
 
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
-    """Returns the regular files of a sandbox's `repo/` by path, the smallest first, up to 4 MiB.
+    """Returns the regular files of a sandbox's `repo/` by path, at most 4 MiB of the smallest ones.
 
-    Text is a string, other content base64. Nothing is returned if a file grows meanwhile.
+    Text is a string, other content base64. Returns {} if a file grows meanwhile.
     """
     listed = sandbox.exec(
         ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)],

@@ -45,7 +45,7 @@ _SYSTEM: Final = (
 
 
 class Case(NamedTuple):
-    """An answer to a task, and whether a judge has to pass it: to try a judge on."""
+    """A test case for a judge: a task, an answer to it, and whether the judge has to pass it."""
 
     row: Mapping[str, JSON]
     answer: str
@@ -53,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def submission(self) -> dict[str, JSON]:
-        """The answer in the form in which an attempt submits it."""
+        """Returns the answer in the form in which an attempt submits it."""
         return {"answer": self.answer}
 
 
@@ -118,7 +118,7 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """Says how often a judge is right on known answers. Raises ConfigError if below 90 %."""
+    """Says in a sentence how often a judge is right. Raises ConfigError if in less than 90 %."""
     ruled = [(case, rule) for case in cases if isinstance(rule := rule_of(case), str)]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"

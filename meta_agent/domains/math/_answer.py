@@ -166,7 +166,7 @@ def exact(value: str) -> str | None:
 def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
     """Splits an answer into value and unit. Returns None if the words after the value are no unit.
 
-    `nouns`: things that the problem counts. `letters`: variables of the gold, which are no units.
+    `nouns`: things that the problem counts. `letters`: variables of the gold answer, not units.
     """
     money = _MONEY.match(text)
     text = money[1] + text[money.end() :] if money else text

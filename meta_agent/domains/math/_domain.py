@@ -85,7 +85,7 @@ class MathDomain(FileTasks):
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from its `text` or `answer`."""
+        """Grades a stored attempt again, from the reply or the bare answer that it submitted."""
         return graded(self._golds[task_key], verifier_inputs, self._verifier)
 
     def gold(self, key: str) -> Gold:
@@ -160,7 +160,7 @@ class MathEnvironment:
 
 
 def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Outcome:
-    """Grades a submitted reply (`text`) or `answer`. If both are missing, there is no answer."""
+    """Grades a submitted reply (`text`) or `answer`. If both are missing, the attempt failed."""
     text, answer = submitted.get("text"), submitted.get("answer")
     if isinstance(answer, str):
         outcome = grade_text(gold, answer, verifier)

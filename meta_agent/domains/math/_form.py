@@ -59,7 +59,7 @@ def asked_form(problem: str) -> str:
 
 
 def is_finished(value: str, gold: str) -> bool:
-    """Returns whether a LaTeX answer is worked out, given the symbols and commands of `gold`."""
+    """Returns whether a LaTeX answer has only simple forms, and symbols and commands of `gold`."""
     if literal(value) is not None:
         return True
     if _MATRIX.search(value):

@@ -45,7 +45,7 @@ def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
 
 
 def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Returns the parameters, with defaults, of every task generator of the library by name."""
+    """Returns the parameters, with defaults, of every task generator of reasoning-gym by name."""
     names: Mapping[str, Mapping[str, JSON]] = _answer(
         _spec(listed=True), python, lambda worker: worker.facts["about"]["generators"]
     )

@@ -93,7 +93,7 @@ class RealSwe(FileTasks):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know about this file before trusting numbers from it."""
+        """Returns warnings on the task file: too few tasks, or tests that the agent can see."""
         return tuple(note for note in (self._size_note(), self._shown_note()) if note)
 
     def _size_note(self) -> str:
@@ -196,10 +196,10 @@ def load_tasks_domain(
     images: Path | None = None,
     seconds: float = 0.0,
 ) -> RealSwe:
-    """Opens a file of repository tasks. Its sandboxes belong to `run`, for attempts of `seconds`.
+    """Opens a file of repository tasks, for attempts of `seconds` in sandboxes of the run `run`.
 
-    Images come from this machine or from tar files (`image_folders`). `meta-agent tasks images
-    --pull` fetches them from registries.
+    Images come from this machine, or from tar files in the folder `images` or beside the file.
+    `meta-agent tasks images --pull` fetches them from registries.
     """
     from meta_agent.sandboxes import CONTAINERS, Images, WorkerSandbox, open_sandbox
 

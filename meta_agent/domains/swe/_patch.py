@@ -73,7 +73,7 @@ def parse(text: str) -> list[FilePatch]:
 
 
 def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
-    """Returns the contents, by path, that patches give to files of `tree`. Raises PatchError."""
+    """Returns the new contents of the patched files, by path. Raises PatchError on a misfit."""
     changes: Changes = {}
     for patch in patches:
         before = _content(tree, changes, patch.old)

@@ -24,11 +24,11 @@ from meta_agent.domains.swe._tree import SUITES, Tree, read_archive, read_from_i
 
 
 class ImageFinder(Protocol):
-    """Finds the id of a container image by its name, as `meta_agent.sandboxes.Images` does."""
+    """Finds the id of a container image by the image's name."""
 
     @property
     def engine(self) -> str:
-        """The container engine that has the images, such as docker."""
+        """Returns the name of the container engine that has the images, such as docker."""
 
     def find(self, name: str) -> str: ...
 

@@ -78,7 +78,10 @@ class ListingError(RuntimeError):
 
 
 def read_archive(path: Path, sha256: str) -> Tree:
-    """Returns a tar archive's files by path below its top folder. Raises ConfigError if unfit."""
+    """Returns a tar archive's files by path below its top folder, without git history.
+
+    Raises ConfigError if the archive is missing, damaged or has another hash than `sha256`.
+    """
     if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
         raise ConfigError(f"the source archive {path} is not a regular file")
     try:

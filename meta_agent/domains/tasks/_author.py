@@ -75,7 +75,7 @@ class Author:
     model: str
 
     def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
-        """Returns the model's next message about a function. Raises what a `ModelClient` raises."""
+        """Returns the model's reply to `messages` about a function, as turn number `turn`."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message

@@ -56,7 +56,7 @@ print("\\0" + json.dumps(end))
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a test failed: the exception, the lines of its file on the way, and its parameters."""
+    """How a test failed: exception, message, lines reached in the test's file, and parameters."""
 
     kind: str  # the exception's name
     message: str
@@ -94,7 +94,7 @@ class Bench:
     in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """Checks the image, and returns this bench with `in_image` filled in.
+        """Returns this bench with the names of the package that the image contains as well.
 
         Raises `ConfigError` if the image lacks pytest or a plugin, or if pytest needs the package.
         """
@@ -129,7 +129,7 @@ class Bench:
 
     @property
     def warning(self) -> str:
-        """What a user should know if the image holds the package too; else an empty text."""
+        """Returns a warning if the image contains the package too, else an empty text."""
         if not self.in_image:
             return ""
         names = ", ".join(self.in_image)

@@ -78,7 +78,7 @@ class Made:
 
     @property
     def lacks(self) -> str:
-        """What the set lacks for a run, such as tasks of a split; empty if nothing."""
+        """Returns what the task set lacks for a run, such as tasks of a split; empty if nothing."""
         return lacking(self.manifest["splits"], trainable=False, pooled=True)
 
     def to_json(self) -> dict[str, JSON]:
@@ -181,7 +181,7 @@ class Search:
         return ""
 
     def write(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the task file, its archives and its manifest, which says the `method`.
+        """Writes the task file, its archives and its manifest, which records how tasks were made.
 
         Raises `ConfigError` if there is no task.
         """

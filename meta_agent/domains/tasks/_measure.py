@@ -112,5 +112,5 @@ def without_results(verdict: str) -> str:
 
 
 def evidence(report: Report) -> str:
-    """Returns the last 200 characters of a report's evidence, as one line."""
+    """Returns the last 200 characters of what a test report quotes as evidence, as one line."""
     return " ".join(" ".join(report.evidence).split())[-WHY_CHARS:]

@@ -61,7 +61,7 @@ class Package:
     """Patterns of test files and of sources, if a user gave some."""
 
     def at(self, tree: Tree, commit: str) -> Package:
-        """Returns the package as of another commit, with the files `tree`. Raises `ConfigError`."""
+        """Returns the package at another commit. Raises ConfigError if `tree` lacks tests."""
         return package_of(tree, self.name, commit, *self.patterns)
 
     @property

@@ -22,7 +22,7 @@ class UnreachableError(ValueError):
 
 
 def parsed(source: bytes) -> ast.Module | None:
-    """Returns a file's syntax tree; None if the file is not Python that we can read."""
+    """Returns the syntax tree of a Python file, or None if it cannot be parsed."""
     try:
         return parse_python(source)
     except (SyntaxError, ValueError):

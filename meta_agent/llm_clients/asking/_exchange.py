@@ -102,7 +102,7 @@ def to_line(exchange: Exchange, before: Exchange | None) -> str:
 
 
 def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | None) -> Exchange:
-    """Returns the exchange of a line that `to_line` wrote for the same exchange `before` it.
+    """Returns the exchange that a parsed transcript line records; `before` is the one before it.
 
     Raises ValueError, KeyError or TypeError if the line has another form or digest.
     """
@@ -133,7 +133,7 @@ def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
     """Returns a reply as JSON, without the first prompt token ids that it shares with `before`.
 
-    `before` is the reply before it in the conversation.
+    `before` is the previous reply of the same conversation.
     """
     value: dict[str, JSON] = {
         "content": reply.content,
@@ -163,7 +163,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Parses JSON that `reply_to_json` wrote with the same earlier reply `before`."""
+    """Returns a reply from its JSON form; `before` is the previous reply of the conversation."""
     tokens = value.get("tokens")
     if tokens is not None:
         prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])

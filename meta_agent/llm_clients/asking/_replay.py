@@ -143,7 +143,7 @@ class Replay:
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """Returns the recorded reply of that turn, or raises the recorded ProviderError.
+        """Returns the recorded reply of turn `turn`, or raises the ProviderError recorded there.
 
         Raises IntegrityError if none is recorded, or in exact mode if the request differs.
         """

@@ -68,7 +68,7 @@ class Breaker:
         self._last_error = ""
 
     def require_closed(self) -> None:
-        """Raises ProviderError of kind `breaker` if the server must not be asked now."""
+        """Raises ProviderError of kind `breaker` while the breaker keeps calls from the server."""
         with self._lock:
             now = self._clock()
             if self._failures < self.FAILURES or now - self._first_at < self.LASTING_SEC:

@@ -38,7 +38,7 @@ class Script:
 
     @classmethod
     def load(cls, path: Path) -> Script:
-        """Reads a file of JSON lines. Raises ConfigError if the file or a line is unreadable."""
+        """Reads scripted replies from a file of JSON lines. Raises ConfigError if unreadable."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

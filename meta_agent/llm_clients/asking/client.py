@@ -56,10 +56,7 @@ from meta_agent.llm_clients.providers._connection import Timeouts
 
 
 class Client:
-    """Asks the models of one run, records the replies and pays; implements `chat.ModelClient`.
-
-    `open_client` makes one. Any thread may use it.
-    """
+    """Asks the models of one run, records the replies and pays for them. Any thread may use it."""
 
     def __init__(
         self,
@@ -132,13 +129,13 @@ def open_client(
     """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks models.
 
     Args:
-        config: the run's settings; for a replay those that `Recording.effective` returns.
+        config: the run's settings; for a replay, the recorded ones in place of defaults.
         ledger: where money is reserved and settled; the caps of `config` are set there.
         run_id: the run that pays.
-        transcripts: the record of this run (`Transcripts(workspace.transcripts / run_id)`).
+        transcripts: the record of this run's conversations.
         environment: variables that may hold keys; None: those of this process.
         clock: returns the Unix time in seconds.
-        started_at: Unix time of the run's start; None: as the ledger's step `clock` says.
+        started_at: Unix time of the run's start; None: the time that the ledger records.
         servers: servers that the run started itself, by role (`vllm:PATH`).
         labels: facts about the record for people, e.g. `{"model": "...", "relayed": "..."}`.
         timeouts: the time limits of one request.

@@ -50,7 +50,7 @@ class Range:
 class Detectable(NamedTuple):
     """The smallest true gain in clean success that a run proves with a probability of 80 %.
 
-    `effect` is a share of 1, or None if no gain is proven so often. `basis` says what it assumes.
+    `effect` is a share of 1, or None if no gain is proven so often. `basis` states assumptions.
     """
 
     effect: float | None
@@ -131,7 +131,7 @@ def estimate(
     Args:
         config: the run's settings.
         plan: the run's sizes, with the task counts that the domain really has.
-        prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
+        prices: the price of each role that asks a model; None if it is unknown.
         least: the minimum detectable effect.
         taken: calls, tokens and cost of recorded conversations, by role.
     """
@@ -270,7 +270,7 @@ def _of_agent(config: RunConfig, planned: int) -> list[str]:
 
 
 def too_coarse(effect: float | None) -> bool:
-    """Returns True if a minimum detectable effect is None, or so large that a warning is due."""
+    """Returns True if a minimum detectable effect, a share of 1, is None or above 0.2."""
     return effect is None or effect > TOO_COARSE
 
 

@@ -40,9 +40,10 @@ class Taken(NamedTuple):
 def conversations_of(
     root: Path, model_of: Callable[[Role], str], prices: Mapping[Role, Price | None]
 ) -> dict[Role, list[Taken]]:
-    """Returns what the recorded conversations of each role took, over all runs below `root`.
+    """Returns calls, tokens and cost of recorded conversations by role, from transcripts in `root`.
 
-    A run counts only if its role had the model `model_of(role)`. `root` holds transcripts.
+    Only runs count whose role had the model `model_of(role)`, and only some conversations of each.
+    Roles with too few conversations are left out.
     """
     taken: dict[Role, list[Taken]] = {role: [] for role in prices}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():

@@ -94,8 +94,8 @@ FREE: Final = Price((Rates(0.0, 0.0, 0.0, 0.0),), "nothing is asked")
 def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = False) -> Price | None:
     """Returns the price of a model string, or None if it is unknown.
 
-    `stated` holds the user's prices by model. On a user's own server (`own_server`) only they
-    count.
+    `stated` holds the user's prices by model. For the user's own server (`own_server`) no other
+    price counts.
     """
     if model.startswith("scripted:"):
         return FREE

@@ -80,7 +80,7 @@ class Transcripts:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """Returns the first failed request of a turn, or None. If given, `digest` is its hash."""
+        """Returns a turn's first failed request, or None; `digest` selects by request hash."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure

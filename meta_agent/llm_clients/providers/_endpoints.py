@@ -159,7 +159,7 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
 def sdk_of(model: str, base_url: str | None) -> str:
     """Returns which SDK serves a model: `openai`, `anthropic` or `litellm`.
 
-    Raises ConfigError if the model asks for litellm although its provider has an SDK here.
+    Raises ConfigError if the model string asks for litellm although its provider's SDK is used.
     """
     maker, _, name = model.partition("/")
     if maker == LITELLM:

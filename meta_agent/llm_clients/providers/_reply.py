@@ -145,7 +145,10 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
 def usage_of(
     *, input_tokens: Any, output_tokens: Any, cached: Any = 0, written: Any = 0, reasoning: Any = 0
 ) -> Usage:
-    """Returns token counts as a `Usage`. Raises ProviderError if one is no plausible count."""
+    """Returns token counts as a `Usage`. Raises ProviderError if one is no plausible count.
+
+    `cached` counts input tokens read from the provider's cache, `written` those put into it.
+    """
     figures = [input_tokens, output_tokens, cached or 0, written or 0, reasoning or 0]
     for figure in figures:
         whole = isinstance(figure, int) and not isinstance(figure, bool)

@@ -74,7 +74,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if `NanoNet` computes models of this transformers config exactly."""
+    """Returns True if the forward pass in this module is exact for a transformers model config."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"

@@ -102,9 +102,9 @@ class Draws:
         return list(zip(self._ids, self._logprobs, strict=True))
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
-        """Samples one token for each live row and returns the tokens.
+        """Samples one token for each live row from its logits, and returns the token ids.
 
-        Sets `going`: True for each live row that samples on.
+        Afterwards the array attribute `going` says of each live row whether it needs more tokens.
         """
         self._watch(len(self.rows), self.step)
         tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
@@ -117,7 +117,7 @@ class Draws:
         return tokens.ids
 
     def keep(self, order: NDArray[np.int64]) -> torch.Tensor:
-        """Keeps the live rows at the places `order`, in that order. Returns `order` as a tensor."""
+        """Drops all live rows but those at the indices `order`; returns `order` as a tensor."""
         index = torch.from_numpy(order).to(self._knobs.top_p.device)
         self.rows, self._keys = self.rows[order], self._keys[order]
         self._budgets, self._knobs = self._budgets[order], self._knobs.rows(index)

@@ -143,7 +143,7 @@ class Rendering:
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
-        """Parses sampled ids into a reply: its text, and its tool calls if their form is known."""
+        """Parses ids sampled after `prompt_ids` into a reply: its text and known tool calls."""
         text_ids = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)

@@ -48,7 +48,7 @@ def new_nano_model(seed: int) -> Any:
 
 
 def nano_fast_tokenizer() -> Any:
-    """Returns a transformers tokenizer with the ids of `nano_tokenizer`."""
+    """Returns the character tokenizer of the tiny nano policies as a transformers tokenizer."""
     vocabulary = {PAD: nano.PAD_ID} | dict(nano.ID_OF)
     spare = range(len(vocabulary), nano.VOCAB_SIZE)
     vocabulary |= {f"<unused{index}>": index for index in spare}

@@ -52,7 +52,7 @@ def decode(ids: Iterable[int]) -> str:
 
 
 def render(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a conversation as the policy reads it: one line per message.
+    """Returns a conversation as the text that a nano policy reads: one line per message.
 
     A newline inside a message becomes a space, so that it cannot end the line early.
     """

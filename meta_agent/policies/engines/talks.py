@@ -19,14 +19,14 @@ from meta_agent.policies.engines.conversation import Rendering, Talk
 
 
 class Asked(NamedTuple):
-    """The token ids that an engine reads for one call, and how many it may sample."""
+    """The context (token ids) that an engine reads for one call, and the most tokens to sample."""
 
     ids: list[int]  # the whole context of the call
     budget: int  # the most tokens to sample
 
 
 class Talks(Protocol):
-    """All conversations in progress with one policy: it says what to sample, and reads replies."""
+    """Builds prompts and parses replies of all conversations in progress with one policy."""
 
     stops: frozenset[int]
     """The token ids that end a reply."""

@@ -68,7 +68,7 @@ class Patience(NamedTuple):
 class Replica:
     """Keeps one engine (a vLLM server) running, replaces it if it fails, and sends calls to it.
 
-    `start` starts an engine; `join` loads the current version into it and calls `serve`.
+    The given functions are `start`, which starts an engine, and `join`, which loads the weights.
     """
 
     def __init__(
@@ -282,9 +282,9 @@ class Replica:
 
 
 def next_window(window: int, load: Load, preempted: float) -> int:
-    """Returns how many calls an engine may have at once, by its last load report.
+    """Returns how many calls an engine may have at once, from its newest load report.
 
-    `window` is the number so far; `preempted` is the counter in the report before.
+    `window` is the limit so far. `preempted` is the count of preempted calls one report earlier.
     """
     running = max(1, int(load.running))
     if load.preempted > preempted or load.cache > FULL_CACHE:

@@ -92,7 +92,7 @@ class Routes:
     ) -> Drawn:
         """Samples one reply with the served model named `model`; `stops` are ids that end a reply.
 
-        Its seed depends on the request alone, not on the order of calls. Raises ProviderError.
+        The seed follows from the request alone. Raises ProviderError without a valid reply in time.
         """
         body = {
             "model": model,

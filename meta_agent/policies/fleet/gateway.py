@@ -22,10 +22,7 @@ _MAX_THREADS: Final = 64
 
 
 class EngineGateway:
-    """One policy on a fleet of engines (vLLM servers); implements `protocols.Gateway`.
-
-    `policy` names the version that is served now.
-    """
+    """Samples a policy's replies on vLLM servers; `policy` names the version that they serve."""
 
     lock_step = False
 

@@ -61,10 +61,9 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Returns the environment variable that gives each engine its share of the CPU's cores.
+    """Returns the environment variable that gives each of the engines its share of the CPU cores.
 
-    There is none for a single engine, or if the user set OMP_NUM_THREADS. If every engine used all
-    cores, waiting for one another would cost more than the work (`docs/log/`).
+    Returns {} for a single engine, or if the user set OMP_NUM_THREADS.
     """
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}

@@ -26,7 +26,7 @@ POLL_SEC = 0.2
 
 
 def main(argv: list[str]) -> int:
-    """Runs a server's command until it ends or the starter's pipe does; returns an exit code."""
+    """Runs the server command `argv` until it ends or the starter dies; returns an exit code."""
     guard = os.fork()
     if guard:
         return os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) & 0xFF
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Returns True if the starter closed its pipe or died; waits for that `POLL_SEC` at most."""
+    """Returns True if the starting process closed its pipe or died; waits up to 0.2 seconds."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 

@@ -38,7 +38,7 @@ _MAX_THREADS: Final = 32
 
 
 class ApiGateway:
-    """Asks a frozen model for replies and records the calls under a label; implements `Gateway`.
+    """Asks a frozen model for the replies of rollouts, and records the calls under a label.
 
     Args:
         client: sends requests, records and pays them.
@@ -216,7 +216,7 @@ class TokenRows:
 
     The server reports for every call which ids it read and which it sampled. A call whose prompt
     begins with all ids of the call before it extends the rollout's row of tokens. Any other call
-    opens a new segment, as in `_sessions`. After one call without ids the whole rollout has no row.
+    starts the row anew, without the earlier tokens. A rollout with a call without ids has no row.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ _NO_LIMIT: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a model server, its name for the model, and its key."""
+    """A model server's URL, the name under which it serves its model, and its API key."""
 
     base_url: str
     model: str
@@ -98,10 +98,10 @@ def start(
     healthy: Callable[[], bool],
     start_sec: float = START_SEC,
 ) -> ServerProcess:
-    """Starts a model server and returns it once it is healthy.
+    """Starts the model server `argv` and returns it once the function `healthy` returns True.
 
-    Raises ProviderError with the end of the server's log if it ends or
-    takes longer than `start_sec`.
+    `variables` are added to its environment. Raises ProviderError with the end of the server's log
+    if it ends or takes longer than `start_sec`.
     """
     process = ServerProcess(argv, variables, log)
     try:
@@ -156,7 +156,7 @@ def require_vllm() -> str:
 
 
 def served_name(path: Path) -> str:
-    """Returns the server's name for the model: the folder's name in plain characters."""
+    """Returns a folder's name as a model name on a server, with `-` for unusual characters."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.name) or "model"
 
 
@@ -193,7 +193,7 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 
 
 def window_of(config: JSON) -> int:
-    """Returns a model's context length in tokens from its `config.json`; huge if it has none."""
+    """Returns a model's context length in tokens from its `config.json`, or 2**30 by default."""
     text = config.get("text_config")
     window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None

@@ -62,7 +62,7 @@ TRL_NAMES: Final[Mapping[str, str]] = {
 
 
 def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
-    """Returns TRL's logged metrics under our names; a missing or infinite value is left out."""
+    """Returns TRL's logged metrics under this package's names; infinite values are left out."""
     return {
         ours: float(logs[theirs])
         for theirs, ours in _FROM_TRL.items()
@@ -71,9 +71,9 @@ def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
 
 
 def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
-    """Returns the metrics (such as `dead_group_ratio`) of the rows, rollouts that a step trains on.
+    """Returns metrics of a step's rows (rollouts), such as the share of groups with equal rewards.
 
-    `rows` holds the groups one after another.
+    `rows` holds the groups one after another, each of `group_size` rows.
     """
     groups = [rows[start : start + group_size] for start in range(0, len(rows), group_size)]
     sampled = [

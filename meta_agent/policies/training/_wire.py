@@ -58,7 +58,7 @@ class TrainJob:
     def seals_at(self, step: int) -> bool:
         """Returns True if the training saves its state (a seal) after this step.
 
-        A step that does not ask for rollouts next has no seal.
+        Steps before another step on the same rollouts have no seal, and neither has the last one.
         """
         if not self.seal_every or not 0 < step < self.steps:
             return False
@@ -104,7 +104,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """The metrics of one optimiser step; `_metrics` explains their names."""
+    """The metrics of one optimiser step by name, such as `loss` and `reward_mean`."""
 
     step: int
     values: Mapping[str, float]
@@ -152,7 +152,7 @@ def request_to_json(request: GenerateRequest) -> JSON:
 
 
 def request_from_json(value: JSON) -> GenerateRequest:
-    """Returns the request that `request_to_json` wrote."""
+    """Returns a model call's request from its JSON form."""
     return GenerateRequest(**value)
 
 
@@ -164,7 +164,7 @@ def reply_to_json(reply: GenerateReply) -> JSON:
 
 
 def reply_from_json(value: JSON) -> GenerateReply:
-    """Returns the reply that `reply_to_json` wrote."""
+    """Returns an engine's reply to a model call from its JSON form."""
     content, finish_reason, prompt_tokens, completion_tokens, calls, failed = value
     return GenerateReply(
         str(content),
@@ -177,14 +177,14 @@ def reply_from_json(value: JSON) -> GenerateReply:
 
 
 def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
-    """Returns as JSON the tokens that an engine samples from, or the finished reply."""
+    """Returns an engine's prompt as JSON, or the finished reply if nothing is left to sample."""
     if isinstance(prompt, GenerateReply):
         return {"reply": reply_to_json(prompt)}
     return {"ids": prompt.ids, "budget": prompt.budget}
 
 
 def prompt_from_json(value: JSON) -> Asked | GenerateReply:
-    """Returns the tokens or the reply that `prompt_to_json` wrote."""
+    """Returns an engine's prompt, or a finished reply, from its JSON form."""
     if "reply" in value:
         return reply_from_json(value["reply"])
     return Asked(_ints(value["ids"]), int(value["budget"]))
@@ -212,7 +212,7 @@ def record_to_json(record: TokenRecord | None) -> JSON:
 
 
 def record_from_json(value: JSON) -> TokenRecord | None:
-    """Returns the tokens that `record_to_json` wrote. Raises ValueError if lengths differ."""
+    """Returns a rollout's tokens from their JSON form. Raises ValueError if list lengths differ."""
     if value is None:
         return None
     record = TokenRecord(
@@ -231,7 +231,7 @@ def record_from_json(value: JSON) -> TokenRecord | None:
 
 
 def job_to_json(job: TrainJob) -> JSON:
-    """Returns a training job as JSON, with an absolute path since the child may run elsewhere."""
+    """Returns a training job as JSON, with its output folder as an absolute path."""
     return {
         "recipe": dict(job.recipe),
         "steps": job.steps,
@@ -244,7 +244,7 @@ def job_to_json(job: TrainJob) -> JSON:
 
 
 def job_from_json(value: JSON) -> TrainJob:
-    """Returns the training job that `job_to_json` wrote."""
+    """Returns a training job from its JSON form."""
     return TrainJob(**{**value, "output": Path(value["output"])})
 
 
@@ -254,7 +254,7 @@ def row_to_json(row: Row) -> JSON:
 
 
 def row_from_json(value: JSON) -> Row:
-    """Returns the row that `row_to_json` wrote."""
+    """Returns one row (a rollout to train on) from its JSON form."""
     reward = value["reward"]
     return Row(
         reward=None if reward is None else float(reward),

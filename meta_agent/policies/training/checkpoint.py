@@ -60,8 +60,8 @@ def write_checkpoint(
 ) -> Checkpoint:
     """Writes a checkpoint: `write_files` fills a fresh directory, which then moves to `path`.
 
-    `trained` is the policy that the training started from. Its hashes are reused for an adapter's
-    base model. Raises IntegrityError if `path` exists.
+    `notes` go into its manifest. `trained` is the policy that the training started from; its hashes
+    are reused for an adapter's base model. Raises IntegrityError if `path` exists.
     """
     if path.exists():
         raise IntegrityError(

@@ -27,7 +27,7 @@ _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class Device(NamedTuple):
-    """One device for one training, with its free memory in bytes."""
+    """A GPU, or the CPU if the name is empty, with its free memory in bytes."""
 
     name: str  # as in CUDA_VISIBLE_DEVICES; empty: the CPU
     free_bytes: int

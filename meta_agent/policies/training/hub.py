@@ -26,7 +26,7 @@ _CONFIG: Final = "config.json"
 def hf_place(name: str) -> Path:
     """Returns a model's folder and fetches it first if it is on the Hugging Face hub.
 
-    `name` is a folder, a name in `PRETRAINED`, or ORG/NAME[@REVISION]. Raises
+    `name` is a folder, ORG/NAME[@REVISION], or a name that `meta-agent models get` takes. Raises
     ConfigError if there is no such model.
     """
     folder = Path(name).expanduser()

@@ -114,7 +114,7 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     """Returns the peak memory of a training on one device; a row has at most `row` tokens.
 
     If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
-    says that the weights came out of a training of ours, so that they are in float32.
+    says that the weights come from an earlier training, so that they are in float32.
     """
     tokens = max(settings.tokens_per_pass, row)
     short = _short(settings)

@@ -178,14 +178,11 @@ class PolicyChild:
                         return self._trained(frame, job)
 
     def seal(self) -> None:
-        """Saves the trainer's state after the last step, in the folder of `TrainJob.sealed_at`.
-
-        Only `provide_rows` may call it.
-        """
+        """Saves the trainer's state to resume from; for use only while `train` waits for rows."""
         self._ask({"op": "seal"}, self._timeouts.train_step_sec)
 
     def write(self, path: Path) -> None:
-        """Writes a checkpoint of the current weights. Only `provide_rows` may call it."""
+        """Writes a checkpoint of the weights; for use only while `train` waits for rows."""
         command = {"op": "write", "path": str(path.absolute())}
         self._ask(command, self._timeouts.train_step_sec)
 

@@ -64,7 +64,7 @@ MIN_EXACT = 0.95
 
 
 def never() -> bool:
-    """Returns False: the default for `stopping`, with which nobody can stop a training."""
+    """Returns False always; as a callback that asks whether to stop, it never stops a training."""
     return False
 
 
@@ -96,16 +96,16 @@ def train_policy(
         child: the policy child; left with the trained policy loaded.
         runner: makes rollouts through `child`, or through what `publisher` publishes to.
         session: the harness that decides rewards, groups and tasks.
-        recipe: a `harness.Recipe`, or a mapping with the same names.
+        recipe: the harness's training settings, as an object or as a mapping.
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
-        keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
+        keep_every: steps between intermediate checkpoints, kept beside `out_dir`; 0: none.
         seal_every: steps between seals from which a killed training resumes; 0: none.
         min_exact: raises CandidateError if a smaller share of the sampled tokens is trained on.
         on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals makes one and raises Interrupted. It
         drops rollouts in progress and finishes a step in progress.
-        publisher: serves weights if the runner's gateway is not `child`. Then the child's
-        `max_staleness` says whether rollouts are made ahead.
+        publisher: serves weights if the runner's gateway is not `child`. Then the settings of
+        `child` say whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
     base = child.load(base_policy)

@@ -32,7 +32,7 @@ _ROLLOUTS: Final = "rollouts"
 
 
 class Sealed(NamedTuple):
-    """The saved state from which a training resumes."""
+    """The saved state from which a training resumes: step, state of the loop, and rollouts."""
 
     step: int
     state: Mapping[str, JSON]
@@ -62,7 +62,7 @@ class Seals:
         self._keep_only(step)
 
     def newest(self) -> Sealed | None:
-        """Returns the newest whole seal (saved state) or None. Removes others; logs a fault."""
+        """Returns the newest complete seal (saved state), or None. Removes all other seals."""
         for step in sorted(self._steps(), reverse=True):
             try:
                 sealed = self._open(step)

@@ -91,12 +91,12 @@ class Case:
 
     @property
     def flagged(self) -> float:
-        """Returns the larger share of attempts flagged for misconduct: evaluation or training."""
+        """Returns the larger share of flagged attempts: of those in evaluation or in training."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the version's attempts; none for the tiny policy nano, which reads letters."""
+        """Returns the attempts that were measured with this version; none if the policy is nano."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:

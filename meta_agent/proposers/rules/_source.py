@@ -135,7 +135,7 @@ class PythonFile:
     # --- places, in bytes -----------------------------------------------------------------------
 
     def source_of(self, node: ast.AST) -> str:
-        """Returns the text of a syntax node, or "" if the node has no place in the file."""
+        """Returns the source text of a syntax node, or "" if the node has no position in it."""
         if getattr(node, "end_lineno", None) is None:
             return ""
         start, end = self.span(node)
@@ -263,7 +263,7 @@ def literal(value: Any) -> str:
 
 
 def renewed(file: PythonFile, text: str | None) -> PythonFile:
-    """Returns the file with this text; the same file if `text` is None."""
+    """Returns a copy of the file with a new text, or the same file if `text` is None."""
     return file if text is None else PythonFile(file.path, text)
 
 

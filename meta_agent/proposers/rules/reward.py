@@ -218,7 +218,7 @@ def outcome_first(case: Case) -> Diagnosis | None:
 
 @rule("pay-outcome", "reward", repairs=True)
 def pay_outcome(case: Case) -> Diagnosis | None:
-    """Suggests a reward for little but the grader's outcome, if the reward does not follow it."""
+    """Suggests paying mostly for the grader's outcome if the reward hardly depends on it."""
     rewards, short, pays = reward_file(case), case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
     broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
     if rewards is None or (short <= _SLACK and broken < 0.02 and pays <= _WORTH):

@@ -100,7 +100,7 @@ def _longer(
 
 @rule("look-first", "scaffold")
 def look_first(case: Case) -> Diagnosis | None:
-    """Suggests the scaffold option that shows files at first, if attempts edit unseen files."""
+    """Suggests switching on an option of the scaffold that shows files before the first turn."""
     option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
     blind = case.short("behaviour.view_before_edit", 1.0)
     if option is None or option.value:
@@ -119,7 +119,7 @@ def look_first(case: Case) -> Diagnosis | None:
 
 @rule("other-option", "scaffold")
 def other_option(case: Case) -> Diagnosis | None:
-    """Suggests another scaffold option if the untrained policy solves too little with this one."""
+    """Suggests another value of a scaffold option if the untrained policy solves too little."""
     worse = 0.0 if case.trained else case.short("score.clean_success", 0.0)
     option = _option(case) if worse > 0.05 else None
     if option is None:

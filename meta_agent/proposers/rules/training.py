@@ -117,7 +117,7 @@ def _looks_beyond_rewards(file: PythonFile) -> bool:
 
 @rule("broaden-curriculum", "data")
 def broaden_curriculum(case: Case) -> Diagnosis | None:
-    """Suggests a mixed curriculum of all tasks if the present one omits tasks or narrows a step."""
+    """Suggests a mixed curriculum of all tasks if the present one omits, repeats or sorts tasks."""
     file = case.defining("data", "order")
     if file is None:
         return None

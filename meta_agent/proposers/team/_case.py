@@ -48,10 +48,7 @@ class Case:
         return {**self.brief.tree.files, **evidence}
 
     def keep(self, path: str, text: str) -> str:
-        """Adds a page to the evidence and returns a phrase with its path.
-
-        Only the analyst may call it, because it works alone.
-        """
+        """Adds a page to the evidence and returns a phrase that names its path. Not thread-safe."""
         self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
 

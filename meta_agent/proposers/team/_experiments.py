@@ -51,7 +51,7 @@ _EDITS: Final[JSON] = {
 
 @dataclass(slots=True)
 class Experiments:
-    """The experiment tools of one dialogue, and the attempts that they have used."""
+    """The tools with which a model tries edits in one dialogue, and the attempts they have used."""
 
     host: HostServices
     grant: Grant
@@ -78,7 +78,7 @@ class Experiments:
         )
 
     def values(self) -> dict[str, object]:
-        """Returns the prompt's variables on experiments: attempts left, and if training fits."""
+        """Returns variables for the prompt: the attempts left, and if a training can be paid."""
         return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:
@@ -156,7 +156,7 @@ class Experiments:
 
 
 def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
-    """Returns a function that applies a tool call's argument `edits` to a copy of `tree`."""
+    """Returns a function that applies the edits in a tool call's arguments to a copy of `tree`."""
 
     def edited_tree(arguments: Arguments) -> HarnessTree:
         rows = arguments.get("edits")
@@ -211,7 +211,7 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
 
 
 def given_inline() -> Mapping[str, JSON]:
-    """Returns the JSON schema of the tool argument `edits`, which `inline` applies."""
+    """Returns the JSON schema of a tool's argument `edits`: a list of changes to harness files."""
     return {"edits": _EDITS}
 
 

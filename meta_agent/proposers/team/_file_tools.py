@@ -84,17 +84,20 @@ class Files:
         return sorted(path for path in self.files if path.startswith(prefix))
 
     def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
-        """Returns at most `count` numbered lines of a file, and where to read on."""
+        """Returns at most `count` numbered lines of a file, and the line to read on from.
+
+        Raises ToolError if there is no such file.
+        """
         lines = self._lines(path.strip().removeprefix("./"))
         return page(lines, start, count)
 
     def count(self, text: str, under: str = "") -> str:
-        """Returns in a sentence how many lines hold the text, in how many files below `under`."""
+        """Returns in a sentence how many lines below `under` hold one of the texts in `a|b|c`."""
         hits = [path for path, _, _ in self._hits(_words(text), under)]
         return f"{len(hits)} lines in {len(set(hits))} of {len(self._below(under))} files"
 
     def search(self, text: str, under: str = "") -> str:
-        """Returns lines below `under` that hold the text in either case, with path and number."""
+        """Returns the lines below `under` that hold one of the texts in `a|b|c`, in either case."""
         hits = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
         rows = list(islice(hits, SEARCH_HITS + _COUNTED))
         if (more := len(rows) - SEARCH_HITS) > 0:

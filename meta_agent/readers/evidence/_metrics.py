@@ -13,7 +13,7 @@ from meta_agent.core.evidence import Alert, Level
 
 
 class Meaning(NamedTuple):
-    """What a metric is, with advice and a command if it can alert; `pattern` matches its name."""
+    """The explanation of metrics that `pattern` matches, with advice and a command for alerts."""
 
     pattern: str
     what: str
@@ -22,7 +22,7 @@ class Meaning(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What a metric is a share of (`unit`), and the rollout fields that it needs."""
+    """The unit that a metric is a share of, such as calls, and the rollout fields it needs."""
 
     unit: str
     needs: tuple[str, ...]
@@ -71,13 +71,13 @@ def is_share(name: str) -> bool:
 
 @cache
 def meaning_of(name: str) -> Meaning:
-    """Returns the row of a metric by its full name. It is empty if the table has none."""
+    """Returns the explanation of a metric by its full name; an empty one if there is none."""
     return next((row for row in MEANINGS if re.fullmatch(row.pattern, name)), Meaning("", ""))
 
 
 @cache
 def basis_of(name: str) -> Basis:
-    """Returns what a metric is a share of and which fields it needs, by its full name."""
+    """Returns the unit that a metric is a share of and the fields it needs, by its full name."""
     return next(basis for pattern, basis in BASES.items() if re.fullmatch(pattern, name))
 
 
@@ -87,7 +87,7 @@ def rests_on(name: str) -> tuple[str, ...]:
 
 
 def threshold_alerts(metrics: Mapping[str, float]) -> list[Alert]:
-    """Returns an alert for each metric beyond its limit in `metrics.toml`, in the table's order."""
+    """Returns an alert for each metric beyond its limit, in the order of the table of limits."""
     alerts = []
     for row in THRESHOLDS:
         names = [name for name in sorted(metrics) if re.fullmatch(row.pattern, name)]

@@ -33,10 +33,7 @@ _FAILED: Final = re.compile(
 
 @cache
 def role_of(tool: str) -> Role | None:
-    """Returns a tool's role (edit, test ...) by the words of its name; None if it has none.
-
-    If several roles fit, the order of `ROLE_WORDS` decides.
-    """
+    """Returns a tool's role (edit, test ...) by the words of its name, or None if it has none."""
     words = set(re.findall(r"[a-z]+", tool.lower()))
     if words & _ANYTHING:
         return None
@@ -44,10 +41,7 @@ def role_of(tool: str) -> Role | None:
 
 
 def passed_tests(event: ToolEvent) -> bool | None:
-    """Returns whether a test run reports success. Returns None if it reports neither.
-
-    A script that prints a number and ends was no failing test.
-    """
+    """Returns True if a test run passed, False if it failed, None if its output tells neither."""
     if not event.ok or _FAILED.search(event.result):
         return False
     return True if _PASSED.search(event.result) else None

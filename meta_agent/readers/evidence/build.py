@@ -66,11 +66,11 @@ def build_evidence(
     Args:
         rollouts: any splits, in any order, read once.
         train_metrics: one row per training step, in order.
-        measured: by diagnostic, what it measured. Untrusted: numbers that are not finite are left
-            out and counted.
+        measured: the metrics of each diagnostic, by its name. Untrusted: numbers that are not
+            finite are left out and counted.
         baseline: the version to report changes against.
-        probed: what filter and curriculum did when they were asked (`probe`).
-        tasks: what each task gives the agent, by key, where it is at hand.
+        probed: metrics of the harness's filter and curriculum, from calls of these functions.
+        tasks: the inputs that each task gives the agent, by task key; may lack tasks.
     """
     trained = _Side(conversation=Conversation(tasks or {}))
     evaluated = _Side(conversation=Conversation(tasks or {}))

@@ -103,7 +103,7 @@ def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, st
 
 @dataclass(slots=True)
 class Conversation:
-    """Counts disagreements of policy, scaffold and environment over model calls, with examples."""
+    """Counts where a scaffold distorts the exchange of policy and environment, with examples."""
 
     tasks: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)  # key -> view
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -259,7 +259,7 @@ class Conversation:
         return metrics
 
     def quoted(self) -> dict[str, tuple[str, ...]]:
-        """Returns a few examples of each kind of disagreement, each with its task and turn."""
+        """Returns examples by kind of distortion (such as `forgotten`), with task and turn."""
         return {
             kind: tuple(lines[:EXAMPLES]) for kind, lines in sorted(self.examples.items()) if lines
         }

@@ -82,7 +82,7 @@ def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, li
 
 
 def failure_mode(rollout: Rollout) -> str:
-    """Returns the name of the first failure mode that fits the rollout."""
+    """Returns the name of the first kind of failure (or `solved`) that fits the rollout."""
     story = story_of(rollout)
     return next(mode for mode, fits in MODES if fits(rollout, story))
 

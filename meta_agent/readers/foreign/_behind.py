@@ -28,7 +28,7 @@ Degree = Callable[[Rollout, Story], float]
 
 
 class Attempt(NamedTuple):
-    """An attempt: its name and place, how it went, and its first lines."""
+    """An attempt in a report: its name, its place in a file, its outcome and its first lines."""
 
     name: str
     place: str

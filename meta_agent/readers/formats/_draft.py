@@ -82,7 +82,7 @@ class Draft:
         self.tool_events, self.tool_ok = calls_in(messages[first:])
 
     def absent(self) -> list[str]:
-        """Returns the names, out of `ABSENCES`, of the fields that the row did not hold."""
+        """Returns the names of the rollout fields that the row did not hold."""
         known_fields = {
             "messages": self.messages is not None,
             "tool_events": self.tool_events is not None,
@@ -99,10 +99,7 @@ class Draft:
         return [name for name in ABSENCES if not known_fields[name]]
 
     def replies_cut(self) -> int | None:
-        """Returns how many replies ended at their token limit, or None if that is not known.
-
-        The stop reason of an attempt with a single reply says it too.
-        """
+        """Returns how many replies ended at their token limit, or None if that is not known."""
         if self.cut_replies is None and self.turns == 1 and self.stop_reason is not None:
             return int(self.stop_reason == "length")
         return self.cut_replies
@@ -164,13 +161,13 @@ def to_rollout(
 
 
 def origin(rollout: Rollout) -> Mapping[str, JSON]:
-    """Returns the format and place that a rollout was imported from; empty for our own rollouts."""
+    """Returns the format and place that a rollout was imported from; empty if not imported."""
     imported = rollout.outcome_detail.get(IMPORTED)
     return imported if isinstance(imported, Mapping) else {}
 
 
 def absent(rollout: Rollout) -> frozenset[str]:
-    """Returns the fields that an imported rollout's data lacked; empty for our own rollouts."""
+    """Returns the fields that an imported rollout's data lacked; empty if not imported."""
     names = origin(rollout).get("absent")
     return frozenset(names) & frozenset(ABSENCES) if isinstance(names, list) else frozenset()
 

@@ -55,7 +55,7 @@ class Keys:
 
     `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
     `tokens` are added up. `inputs` are what the verifier was given. `stops` maps a tool's stop
-    reasons to ours. `skip` lists fields that are ignored.
+    reasons to those of a rollout. `skip` lists fields that are ignored.
     """
 
     task: str = ""
@@ -117,7 +117,7 @@ class Keys:
         return draft
 
     def stop_of(self, row: Row, count: Count) -> StopReason | None:
-        """Returns the row's stop reason as one of ours, or None. Counts unknown reasons."""
+        """Returns a row's stop reason in a rollout's terms, or None. Counts unknown reasons."""
         words = [word for name in self.stop.split() if (word := row.text(name))]
         for word in words:
             if word in self.stops:
@@ -143,16 +143,16 @@ def numbers_of(row: Row, count: Count) -> dict[str, float]:
 
 
 def having(*names: str, claim: int = CERTAIN) -> Callable[[JSON], int]:
-    """Returns a format's `claims` function: `claim` for an object with all these fields, else 0."""
+    """Returns a function that gives `claim` for an object with all the fields `names`, else 0."""
     return lambda value: claim if has(value, *names) else 0
 
 
 def rows_under(
     name: str, beside: str = "", field_name: str = ""
 ) -> Callable[[Placed], Iterator[Placed]]:
-    """Returns a format's `expand` function: it yields the items of the list `name` as rows.
+    """Returns a function that yields the items of the list `name` in a file's value as rows.
 
-    Each row also gets the file's field `beside`, as `field_name`.
+    Each row also gets the value's field `beside`, as `field_name`.
     """
 
     def expand(placed: Placed) -> Iterator[Placed]:
@@ -169,7 +169,7 @@ def rows_under(
 
 
 def identity_by(*names: str) -> Callable[[Row, Path], JSON]:
-    """Returns a format's `identity` function: these fields' values, or None if all are empty."""
+    """Returns a function that gives a row's values of the fields `names`; None if all are empty."""
 
     def identity(row: Row, path: Path) -> JSON:
         values = [Row(row.values).get(name) for name in names]

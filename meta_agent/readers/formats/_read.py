@@ -194,7 +194,7 @@ def read_rollouts(
     """Returns the rollouts of files or folders, as an iterable that reads them when it is used.
 
     Each file's format is recognised unless `format_name` names it. `fields` maps fields of other
-    rows: "input=prompt,score=reward". Raises `ConfigError` if one of them is wrong.
+    rows: "input=prompt,score=reward"; a wrong one raises `ConfigError`. `over` wraps the iteration.
     """
     format_ = format_named(format_name) if format_name else None
     mapping = parse_map(fields) if fields is not None else None

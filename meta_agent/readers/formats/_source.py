@@ -91,7 +91,7 @@ def _beside(path: Path, paths: set[Path], pairs: list[Attached]) -> tuple[str, P
 def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator[Placed]:
     """Yields every value of the file in order, with its place. Text that is no JSON is a `BadLine`.
 
-    `mapping` maps the file's fields to ours; with it, the values are rows under our names.
+    With `mapping`, from the file's field names to a rollout's, the values are renamed rows.
     """
     if mapping is not None:
         yield from _mapped(source, mapping)
@@ -111,7 +111,7 @@ def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Returns our field names by the file's, from text such as "input=prompt,score=reward".
+    """Maps a file's field names to a rollout's, from text such as "input=prompt,score=reward".
 
     Raises `ConfigError` if the text is malformed or names a field that no rollout has.
     """

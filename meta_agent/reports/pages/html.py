@@ -45,7 +45,7 @@ _PATCH_CLASSES: Final = {"+": "add", "-": "del", "@": "hunk"}
 
 
 class Live(NamedTuple):
-    """What a page needs to follow a run while it is served: the run's state in words."""
+    """The state of a run that a live page shows: in words, and whether its process died."""
 
     word: str = ""  # how the run stands
     dead: bool = False  # the run should be at work, and no process is
@@ -88,7 +88,7 @@ def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
 
 
 def document(title: str, *parts: Markup, live: Live | None = None) -> str:
-    """Returns an HTML document with the style of our pages; with `live`, it loads one script."""
+    """Returns an HTML document of these parts with the reports' style; `live` adds a script."""
     policy = _POLICY + (_LIVE_POLICY if live else "")
     head = [
         element("meta", charset="utf-8"),

@@ -93,7 +93,10 @@ def listed(
     cut: bool = False,
     limit: int = _LONGEST_CELL,
 ) -> RenderableType:
-    """Returns a table for the terminal; the arguments are the fields of `sections.Table`."""
+    """Returns a table for the terminal; `numbers` are columns aligned right, `whole` never wrapped.
+
+    With `cut`, long cells are cut and not wrapped. `limit` is the most characters of a cell.
+    """
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
         stiff = column in numbers or column in whole

@@ -49,7 +49,7 @@ class Report:
 
 
 def by_command(row: SweRow) -> bool:
-    """Returns whether a task is graded by its data set's own test command, not by our runner."""
+    """Returns True if a task's own test command grades it, False if this package's runner does."""
     if row.run is None:
         return False
     parser = PARSERS.get(row.run.parser)
@@ -164,7 +164,7 @@ def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
 
 
 def statuses_of(row: SweRow, test: str, results: Mapping[str, str]) -> list[str]:
-    """Returns the statuses of a test of `deciding_tests`, one for each set of its parameters."""
+    """Returns the statuses in `results` of a test `file::name`, one for each parameter set."""
     name = ".".join(test.split("::")[1:]) if row.expected else _plain(test)
     base = name.split("[")[0]
     return [

@@ -45,12 +45,12 @@ def pytest(log: str) -> Statuses:
 
 
 def pytest_options(log: str) -> Statuses:
-    """As `pytest`, but a parameter that is an absolute path is cut to its last part."""
+    """Returns statuses by test from pytest's log; absolute paths in ids are cut to file names."""
     return {_short_option(name): status for name, status in _pytest_words(log.split("\n"))}
 
 
 def matplotlib(log: str) -> Statuses:
-    """As `pytest`, but Matplotlib's named mouse buttons are written as numbers in ids."""
+    """Returns statuses by test from pytest's lines; named mouse buttons in ids become numbers."""
     plain = log.replace("MouseButton.LEFT", "1").replace("MouseButton.RIGHT", "3")
     return dict(_pytest_words(plain.split("\n")))
 

@@ -51,7 +51,7 @@ _WORDS: Final = ("other", "value", "name", "first")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in a test (byte offsets) where it expects something, and how to change it."""
+    """A piece of test source (byte offsets) that states an expectation, and how to alter it."""
 
     start: int
     end: int
@@ -78,13 +78,13 @@ class Text:
         return self.source[start:end].decode()
 
     def literal(self, node: ast.expr, sure: bool) -> Site:
-        """Returns the site (a place to alter) of a literal; `sure` if the test must reach it."""
+        """Returns a literal as a site (source to alter); `sure`: the test surely reaches it."""
         token = self.of(node)
         return Site(*self.span(node), lambda: another(token), VALUE, sure)
 
 
 def sites_of(test: Function, text: Text) -> list[Site]:
-    """Returns every place at which a test function expects something."""
+    """Returns the sites of a test function: pieces of source that state what it expects."""
     return list(_Finder(test, text).sites())
 
 

@@ -37,9 +37,9 @@ class Twin:
 
 
 def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool, anywhere: bool = False) -> Twin:
-    """Returns a copy of `tree` in which as many of these tests as possible expect something else.
+    """Returns a copy of `tree` in which as many of these tests as possible expect wrong values.
 
-    With `only_sure`, only places are altered that surely make a test fail. Of unsure places the
+    With `only_sure`, only source is altered that surely makes a test fail. Of unsure pieces the
     first is altered, or a random one if `anywhere` is set.
     """
     by_path: dict[str, dict[str, _Names]] = {}

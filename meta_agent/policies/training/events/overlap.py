@@ -128,9 +128,9 @@ class Overlap:
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
-        """Returns the age of these rollouts: how many events old the weights are that sampled each.
+        """Returns which rollouts are too old to train on, and metrics of their age in events.
 
-        For a rollout whose policy is not in `versions`, `version` is the step of its weights.
+        `version` is the step of the weights of rollouts from a policy that was never served.
         """
 
         def age(rollout: Rollout) -> int:

@@ -70,7 +70,7 @@ class Ranks:
         dist.destroy_process_group()
 
     def say(self, value: Any) -> None:
-        """Sends a value from rank 0 to the other ranks, which wait in `hear`."""
+        """Sends a value from rank 0 to all other ranks, which wait for it."""
         if self.count > 1:
             dist.broadcast_object_list([value], src=0, device=torch.device("cpu"))
 
@@ -112,7 +112,7 @@ class Ranks:
 
     @staticmethod
     def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Returns a context that leaves gradients on this rank if more passes follow (`still`)."""
+        """Returns a context in which, if `still` is True, gradients are not averaged over ranks."""
         if still and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

@@ -34,9 +34,10 @@ _UNSERVED: Final = (
 
 
 def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Served:
-    """Returns a policy's folder as a version for engines: an adapter, or whole weights.
+    """Returns a policy's folder as a version that vLLM servers can serve under the name `name`.
 
-    `scratch` is a folder for rewritten files. Raises ConfigError if engines cannot serve it.
+    `adapters` says whether the servers take adapters; `scratch` is a folder for rewritten files.
+    Raises ConfigError if they cannot serve it.
     """
     rank = require_servable(folder, adapters=adapters)
     if rank:
@@ -47,7 +48,7 @@ def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Serv
 def require_servable(folder: Path, *, adapters: bool) -> int:
     """Returns the rank that engines reserve for the folder's adapter, or 0 for a whole model.
 
-    Raises ConfigError if vLLM cannot serve the adapter, or without `adapters` if it is one.
+    Raises ConfigError if vLLM cannot serve the adapter, or if `adapters` is False for an adapter.
     """
     if not adapter.is_adapter(folder):
         return 0
@@ -70,7 +71,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
 
 
 class EnginePublisher:
-    """Makes a fleet of vLLM servers serve the weights that `child` trains; a `Publisher`."""
+    """Makes a fleet of vLLM servers serve the current weights of a policy in training."""
 
     def __init__(
         self, child: PolicyChild, fleet: Fleet, gateway: EngineGateway, output: Path
@@ -130,12 +131,11 @@ class EnginePublisher:
 
 
 class EngineChild:
-    """A publisher: makes a second child process, `engine`, sample from the weights in training.
+    """Makes a second child process sample from the weights of a policy in training.
 
     The second child loads a checkpoint that the trained child writes between two steps, and
     checks its hash. The last published weights stay until the training is done, so a stopped
     training can repeat dropped rollouts under the same weights.
-    Not covered: many requests at once, and weights that fill a device twice.
     """
 
     def __init__(self, trained: PolicyChild, engine: PolicyChild, output: Path) -> None:

@@ -20,7 +20,7 @@ from meta_agent.policies.training.policy import PolicyChild, place_of
 
 
 class Speaker(PolicyChild):
-    """A policy child that has a tokenizer and chat template but no weights; implements `Talks`."""
+    """A child process that holds a policy's tokenizer and chat template, but no weights."""
 
     stops: frozenset[int] = frozenset()
 

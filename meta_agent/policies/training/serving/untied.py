@@ -27,9 +27,9 @@ _CHUNK: Final = 16 << 20
 
 
 def untied(folder: Path, target: Path) -> Path:
-    """Writes a copy of the model in `folder` to `target`, whose output head has its own weights.
+    """Writes a copy of a model to `target`, in which the output head has weights of its own.
 
-    Returns its folder, or `folder` itself if the head shares no weights with the embedding.
+    Returns `target`, or `folder` itself if the head shares no weights with the embedding.
     """
     config = document((folder / "config.json").read_bytes())
     if not isinstance(config, dict) or not _ties(config):
