@@ -82,12 +82,12 @@ def _root(
 
 @cache
 def command() -> Any:
-    """Returns the parser. It is cached, because Typer takes 40 ms to build it."""
+    """Returns the command-line parser. It is cached, because Typer takes 40 ms to build it."""
     return typer.main.get_command(app)
 
 
 def main() -> None:
-    """Runs the command line and exits."""
+    """Runs the command line and exits, with a sentence and an exit code for every error."""
     try:
         command()()
     except Interrupted as error:

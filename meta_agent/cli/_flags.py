@@ -22,7 +22,7 @@ _OF_ROLE: Final = re.compile(r"([A-Za-z_-]+)=(.*)", re.DOTALL)
 
 
 class Flag(NamedTuple):
-    """One setting as a flag."""
+    """The declaration of a setting's command-line flag: type, help text, help group and names."""
 
     type: Any
     group: str
@@ -31,7 +31,7 @@ class Flag(NamedTuple):
     metavar: str | None = None
 
     def parameter(self, field: str) -> inspect.Parameter:
-        """Returns the flag as a parameter for Typer. Its value is None if it is not given."""
+        """Returns the flag as a parameter for Typer, whose value is None if it is not given."""
         names = self.names or ("--" + field.replace("_", "-"),)
         option = typer.Option(
             *names,
@@ -230,7 +230,7 @@ FLAGS: Final[dict[str, Flag]] = {
 
 
 class Grouped(TyperCommand):
-    """Shows help with one list per group of options, because one long list is hard to read."""
+    """A command whose help shows one list per group of options."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -248,7 +248,7 @@ PANELS: Final = ("Run", "Look", "Take over", "Tasks and models", "Maintain")
 
 
 class Paneled(TyperGroup):
-    """Shows the commands under the headings of their panels."""
+    """A group of commands whose help shows them under the headings of their panels."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
@@ -261,7 +261,10 @@ class Paneled(TyperGroup):
 
 
 def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds these settings to a command as flags. It is called with the resolved `config`."""
+    """Returns a decorator that adds the flags of these settings to a command.
+
+    The command is called with `config`, the run's settings as found from flags, files and defaults.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # `RunConfig` is not imported here at run time: `--help` would become slow.
@@ -289,7 +292,7 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def resolve_flags(**flags: Any) -> Any:
-    """Returns a `RunConfig`: flags win over variables, the workspace's file and defaults."""
+    """Returns a run's settings: flags win over variables, the workspace's file and defaults."""
     from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))

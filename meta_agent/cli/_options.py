@@ -30,7 +30,7 @@ EngineOption = Annotated[
 
 
 def completer(of: str) -> Callable[[typer.Context, str], list[str]]:
-    """Returns a shell completion of the present `names` (candidates, versions) or `runs`."""
+    """Returns a shell completion of a workspace's "runs" or "names" (of candidates, versions)."""
 
     def complete(context: typer.Context, begun: str) -> list[str]:
         try:
@@ -66,6 +66,6 @@ MaybeName = Annotated[str | None, NAME]
 
 
 def workspace_root(folder: Path | None) -> Path:
-    """Returns the workspace directory in use."""
+    """Returns the directory of the workspace: `folder`, or else the one that the settings name."""
     root: Path = resolve_flags(workspace=folder).workspace
     return root

@@ -26,7 +26,7 @@ _PIPE_WIDTH = 120  # columns of a table where there is no terminal to ask
 
 
 def emit_json(document: Any) -> None:
-    """Prints the one document. Characters that no reader sees are spelled as JSON spells them."""
+    """Prints a JSON document on stdout. Invisible characters are written as JSON escapes."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     if not text.isascii():
         text = "".join(
@@ -43,7 +43,7 @@ def emit(
     *,
     paged: bool = False,
 ) -> None:
-    """Prints a result as JSON or for people; only the wanted one is made."""
+    """Prints a result: `document` as JSON if `as_json`, else `drawing`. The other is not made."""
     if as_json:
         emit_json(document())
     else:
@@ -51,7 +51,7 @@ def emit(
 
 
 def draw(drawing: RenderableType, *, paged: bool = False) -> None:
-    """Prints for people, on stdout; long texts on a terminal through a pager, as git does."""
+    """Prints text for people on stdout; with `paged`, long text on a terminal through a pager."""
     from rich.console import Console, Group
 
     terminal = sys.stdout.isatty()
@@ -68,7 +68,7 @@ def draw(drawing: RenderableType, *, paged: bool = False) -> None:
 
 
 class Pulse:
-    """How many things were read so far, on a terminal's stderr, a line at most each second."""
+    """Prints on a terminal, at most once a second, how many items were read so far."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Pulse:
         self._began = self._said
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The items as they are; silent where nobody sits before it."""
+        """Yields the items unchanged and counts them. Prints nothing if stderr is no terminal."""
         if not self._stream.isatty():
             yield from items
             return
@@ -97,7 +97,7 @@ class Pulse:
 
 @contextmanager
 def stdout_for_data() -> Iterator[None]:
-    """Sends whatever writes to stdout meanwhile to stderr."""
+    """Sends what is written to stdout in the `with` block, even by child processes, to stderr."""
     sys.stdout.flush()
     saved = os.dup(1)
     os.dup2(2, 1)
@@ -110,7 +110,7 @@ def stdout_for_data() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """A line of progress, on stderr."""
+    """Prints a line of progress on stderr."""
     from meta_agent.reports import visible
 
     typer.echo(visible(line), err=True)

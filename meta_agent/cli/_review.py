@@ -158,7 +158,7 @@ def verify(
 
 @contextmanager
 def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
-    """Opens a workspace and its ledger read-only, so that a live run is not disturbed."""
+    """Opens a workspace and its ledger read-only, so that a run in progress is not disturbed."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
 

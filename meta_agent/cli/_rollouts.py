@@ -53,7 +53,10 @@ def report_on_files(
     fields: str | None = None,
     format_name: str | None = None,
 ) -> None:
-    """Runs `meta-agent report --rollouts`: the health of rollouts of other tools."""
+    """Prints what is wrong with the rollouts in some files, or writes it to `page` as HTML.
+
+    `solved_at` is the least reward that means solved. `fields` maps fields of an unknown format.
+    """
     import shlex
 
     from meta_agent.readers.formats import read_rollouts

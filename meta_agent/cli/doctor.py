@@ -51,7 +51,7 @@ _REACH = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.arg
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One need."""
+    """One thing that a run needs of this machine: whether it is there, details, and a remedy."""
 
     name: str
     level: Level
@@ -61,17 +61,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All rows."""
+    """What `meta-agent doctor` found: one row for each thing that a run needs."""
 
     needs: tuple[Row, ...]
 
     @property
     def ok(self) -> bool:
-        """Nothing that a run needs is missing."""
+        """Returns True if nothing that a run needs is missing."""
         return all(row.level != "fail" for row in self.needs)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """For a table: level, name, detail, fix."""
+        """Returns rows for a table: level (such as fail), name, detail and fix."""
         return [(row.level, row.name, row.detail, row.fix) for row in self.needs]
 
     def to_json(self) -> dict[str, JSON]:
@@ -83,7 +83,7 @@ class Health:
 
 
 def examine(config: RunConfig, *, live: bool = False) -> Health:
-    """Looks at everything that a run with these settings needs; `live` may use the network."""
+    """Checks all that a run with these settings needs; with `live`, servers and cluster too."""
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),

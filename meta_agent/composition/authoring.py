@@ -31,8 +31,8 @@ def asked_folder(out: Path) -> Path:
 def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> Iterator[Author]:
     """Yields the model that writes tasks, which `config.meta_model` names.
 
-    Its calls are recorded in a ledger beside `out`. Raises ConfigError before the first call if it
-    is not a model that can write tasks.
+    Its calls are recorded in a ledger beside `out`. Raises ConfigError before the first call if the
+    named model cannot write tasks.
     """
     model = config.meta_model
     if not config.team_is_asked or model.startswith("replay:"):

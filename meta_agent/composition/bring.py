@@ -61,7 +61,7 @@ Choose = Callable[[list["Start"]], "Start | None"]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A user's description of an agent. An empty field is guessed from the agent's files."""
+    """What a user said about an agent. An empty field is guessed from the agent's files."""
 
     command: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Answers:
 
     @property
     def about_contract(self) -> bool:
-        """Returns True if an answer belongs into harness.toml, the description of a harness."""
+        """Returns True if an answer has to be written into the harness's `harness.toml`."""
         return bool(self.command or self.editable or self.protected or self.image)
 
 
@@ -101,7 +101,7 @@ class Brought(NamedTuple):
 
 
 def is_brought(harness: str) -> bool:
-    """Returns True if `--harness` names an agent to import and not a built-in harness."""
+    """Returns True if `harness` (the setting) names an agent to import and no built-in harness."""
     return harness not in BUILT_IN_HARNESSES
 
 
@@ -114,9 +114,9 @@ def bring(
 ) -> Brought:
     """Reads an agent's files and returns them as a harness.
 
-    If `training` is given and the agent does not say how a policy is trained, those files of a
-    shipped harness are added. Raises ConfigError if flags contradict its harness.toml, or if no
-    command to start it is chosen.
+    `choose` picks one of several possible start commands. `training` holds files of a shipped
+    harness, which are added if the agent does not say how a policy is trained. Raises ConfigError
+    if flags contradict its harness.toml, or if no command is chosen.
     """
     foreign = read_foreign(source, leave_out=answers.leave_out)
     files = dict(foreign.files)
@@ -154,7 +154,8 @@ def create_brought(
 ) -> HarnessRepo:
     """Creates the harness repository at `path` from the agent at `source`, and returns it.
 
-    `tell` receives each note for the user. The other arguments are those of `bring`.
+    `choose` picks one of several possible start commands, and `tell` receives notes for the user.
+    `training` holds files to add if the agent does not say how a policy is trained.
     """
     brought = bring(source, answers, choose=choose, training=training)
     for note in brought.notes:
@@ -280,7 +281,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Returns the results of a harness's contract tests and, if they pass, of its own check."""
+    """Returns the results of a harness's contract tests, then of the check command that it has."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

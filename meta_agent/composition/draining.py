@@ -30,7 +30,7 @@ _STOPPING: Final = (
 def draining() -> Iterator[threading.Event]:
     """Yields an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once.
 
-    Outside the main thread it does not touch signals.
+    Outside the main thread signals are left alone.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

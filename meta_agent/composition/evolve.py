@@ -24,7 +24,7 @@ from meta_agent.strategies.strategies import STRATEGIES
 
 
 def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> RunState:
-    """Starts or resumes the run of these settings and returns its state.
+    """Starts or resumes the run that has these settings and returns its state.
 
     A finished run is only read.
     """
@@ -43,10 +43,10 @@ def _evolve(run: Run) -> None:
 
 
 def train_alone(config: RunConfig, display: Display) -> JSON:
-    """Trains the harness on `main` for `config.train_steps` steps, without a search.
+    """Trains the harness on `main` for the configured number of steps, without a search.
 
-    Returns a report. The policy is measured before and after on the same search tasks. The gain is
-    that of a single training seed: it describes these weights and proves nothing about others.
+    Returns a report with the policy's clean success on the same search tasks before and after. The
+    gain is that of a single training seed: it proves nothing about other trainings.
     """
     with open_run(config, display, purpose="train") as run:
         version = first_version(run)

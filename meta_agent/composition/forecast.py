@@ -44,7 +44,7 @@ from meta_agent.policies.training.devices import Device
 
 
 class Work(NamedTuple):
-    """Upper bounds of a run: its attempts outside the vault split, and the tokens of those.
+    """Upper bounds of a run: its attempts outside the vault split, and their tokens.
 
     They predict no duration: most conversations stay far below the largest length allowed.
     """
@@ -55,7 +55,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A run's effective settings, the sizes that follow from them, and its estimated cost."""
+    """What a run would do: its settings, the sizes that follow from them, its estimated cost."""
 
     config: RunConfig
     plan: Plan

@@ -51,9 +51,9 @@ def config_of(
     workspace: Path | str | None = None,
     **settings: Any,
 ) -> RunConfig:
-    """Returns the settings for these Python arguments, and writes objects among them to files.
+    """Returns the settings for the arguments of `meta_agent.optimize`; writes objects to files.
 
-    Raises ConfigError if an object cannot be written.
+    Raises ConfigError if an object, such as a function, cannot be written.
     """
     root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
     flags: dict[str, Any] = {**settings, "workspace": root}
@@ -156,7 +156,7 @@ def _prompted(prompt: str) -> dict[str, str]:
 
 
 def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:
-    """Returns the source of a module with these functions and everything that they use.
+    """Returns the source of a module with the given functions and everything that they use.
 
     Raises ConfigError if a function's source cannot be read or a value has no literal.
     """

@@ -24,8 +24,7 @@ def headline(
 ) -> list[str]:
     """Returns the lines that a run prints at its start: its command, tasks, policy and sizes.
 
-    `purpose` is the name of another command than `evolve`, such as
-    "train". Its lines describe no search.
+    `purpose` names another command than `evolve`, such as "train", which does not search.
     """
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"
@@ -47,7 +46,7 @@ def headline(
 
 
 def cautions(plan: Plan, domain: Domain) -> list[str]:
-    """Returns warnings about what this run's measurements cannot show."""
+    """Returns warnings about what the measurements of a plan cannot show."""
     lines = list(Capabilities.of(domain).notes)
     if plan.halved:
         lines.append(

@@ -30,10 +30,10 @@ def open_or_create(
     choose: Choose = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Workspace:
-    """Opens the workspace of these settings, or creates it, and returns it.
+    """Opens the workspace that the settings name, or creates it, and returns it.
 
-    `answers`, `choose` and `tell` are for an agent that is imported. Raises
-    ConfigError if the domain is unknown.
+    `answers` describe an agent to import, `choose` picks its start command, and `tell` receives
+    notes for the user. Raises ConfigError if the domain is unknown.
     """
     kind_of(config.domain)  # raises before a folder is created
 
@@ -76,7 +76,7 @@ def first_harness(config: RunConfig) -> HarnessTree | None:
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
-    """Returns the tasks and grader of these settings. Their sandboxes are labelled with `run`.
+    """Returns the tasks and grader that the settings name. Sandboxes are labelled with `run`.
 
     Raises ConfigError if a split lacks tasks or a task occurs twice.
     """
@@ -105,8 +105,8 @@ def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
 def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: None) -> RunConfig:
     """Returns the settings with a task file in place of the name of a public task set.
 
-    It makes that file. The set's domain becomes that of the settings, unless they name one. The
-    source of the rows is recorded in `origin`.
+    The file is made, and the source of its rows recorded. The domain becomes that of the set,
+    unless the settings name one.
     """
     task_set = named_tasks(str(config.tasks), config.python, tell) if config.tasks else None
     if task_set is None:
@@ -134,9 +134,6 @@ def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
 
 
 def base_policy(config: RunConfig) -> str:
-    """Returns the name of the policy before training.
-
-    The tiny policy `nano` has weights of its own for each built-in task suite.
-    """
+    """Returns the name of the untrained policy. `nano` has weights for each built-in suite."""
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

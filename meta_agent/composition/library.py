@@ -42,8 +42,7 @@ Grade = Callable[..., Any]
 class Result:
     """The outcome of a run. Rates are shares from 0 to 1, or None if not measured.
 
-    `before` and `after` are clean success on the vault split, which no search sees, with the
-    trainings of this run.
+    `before` and `after` are clean success on the vault split, which no search sees.
     """
 
     run: str
@@ -61,7 +60,7 @@ class Result:
     state: RunState = field(repr=False)
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the document that `evolve --json` prints."""
+        """Returns the result as the JSON document that `meta-agent evolve --json` prints."""
         return self.state.to_json()
 
     def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
@@ -163,7 +162,7 @@ def optimize(
 
 
 async def optimize_async(**arguments: Any) -> Result:
-    """Does what `optimize` does, in async code.
+    """Runs `optimize` with the same arguments in async code.
 
     If cancelled, the run stops after its current step.
     """

@@ -21,7 +21,7 @@ def apparatus(run_settings: Mapping[str, JSON]) -> Apparatus:
     """Returns what a cluster node needs to train and evaluate in a run, opened on that node.
 
     `run_settings` holds the settings, the run's name, the sandbox backend and the image ids. Raises
-    ConfigError if a training does not fit into the memory of this node.
+    ConfigError if a training does not fit into the node's memory.
     """
     config = RunConfig.from_json(run_settings["config"])
     run, backend = run_settings["run"], run_settings["backend"]

@@ -72,8 +72,8 @@ def open_run(
 ) -> Iterator[Run]:
     """Yields an opened run with everything it needs. On exit, closes it and records why it ended.
 
-    `purpose` separates the runs of other commands from those of `evolve` with the same settings.
-    `stop` stops several runs at once; without it, this run handles signals itself.
+    `purpose` names another command than `evolve`, whose runs are kept apart. `stop` is an event
+    that stops the run; without it, the run handles signals itself.
     """
     requested, recording = _requested(config)
     config = _effective(requested, recording)
@@ -117,7 +117,7 @@ def _backend(config: RunConfig) -> str:
 
 
 def name_of(config: RunConfig, purpose: str = "") -> str:
-    """Returns a run's name. Equal settings give equal names, so that they resume the same run."""
+    """Returns the name of the run with these settings, for `evolve` or the command `purpose`."""
     return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
 
 
@@ -174,7 +174,7 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
     """Returns a run's effective settings and its name.
 
-    A replay takes its settings, the names of its models and its name from its recording.
+    A replay takes its settings, its models' names and its own name from the recording.
     """
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
@@ -235,7 +235,7 @@ def _models(
 
 
 def first_version(run: Run) -> Version:
-    """Returns the version that `main` held when the run first started, even in a resumed run."""
+    """Returns the version that `main` held when the run was first started."""
     start: Start = {"commit": run.repo.head(), "rules": run.plan.rules}
     outcome = run.once("start", "start", {}, lambda: start)
     return Version("v0", outcome["commit"])

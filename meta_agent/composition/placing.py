@@ -45,7 +45,7 @@ class Placing(NamedTuple):
 
 
 def train_settings(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings:
-    """Returns how a child process loads and trains the policy of these settings.
+    """Returns how a child process loads and trains the policy.
 
     `gpus` are the devices to plan for; None means those of this machine.
     """
@@ -77,14 +77,14 @@ def _alone(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings
 
 
 def threads_of(config: RunConfig) -> int:
-    """Returns the CPU threads of one training and of the child process that samples ahead of it."""
+    """Returns the CPU threads of one training, and also of the process that samples ahead of it."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
 def gpus_of(config: RunConfig) -> int:
     """Returns how many GPUs one training takes with its vLLM servers; 0 without an `hf:` policy.
 
-    A single server shares the only GPU of a training.
+    A training with only one GPU shares it with a single server.
     """
     if not config.policy.startswith(_HF):
         return 0

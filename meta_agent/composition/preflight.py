@@ -33,7 +33,7 @@ _JUDGE: Final = re.compile(rb"^def judge\(", re.MULTILINE)
 
 
 def preflight(config: RunConfig) -> None:
-    """Raises ConfigError or PreflightError if these settings cannot run on this machine."""
+    """Raises ConfigError or PreflightError if a run with these settings cannot start here."""
     _require_installed(config)
     if config.agent_is_asked:
         cli = agent_cli(config.meta_model)
@@ -123,7 +123,7 @@ def _require_own_caps(config: RunConfig) -> None:
 
 
 def require_limits(config: RunConfig, domain: Domain) -> None:
-    """Raises ConfigError if the policy cannot work with a limit of `--limits`."""
+    """Raises ConfigError if the policy cannot work with a limit that the user set."""
     ceilings, window = domain.ceilings, None
     if config.limits.max_context_tokens:
         window = _window(config)
@@ -203,7 +203,7 @@ def _says_how(config: RunConfig) -> bool:
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the ConfigError to raise if a harness cannot attempt the built-in suites."""
+    """Returns the ConfigError for a harness that cannot attempt the built-in task suites."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the built-in nano suites work only with a "
         f"harness that has an entry in its {CONTRACT_FILE}",
@@ -212,10 +212,10 @@ def needs_tasks(config: RunConfig) -> ConfigError:
 
 
 def backend_of(config: RunConfig) -> str:
-    """Returns the name of the sandbox backend for these settings.
+    """Returns the name of the sandbox backend, such as docker, in which a run's code is executed.
 
     Code counts as untrusted if a model edits the harness or agents act on the user's own tasks.
-    Raises PreflightError if untrusted code cannot run safely here.
+    Raises PreflightError if untrusted code cannot run safely on this machine.
     """
     return resolve_backend(
         config.sandbox,

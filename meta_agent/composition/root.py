@@ -36,7 +36,7 @@ def sandboxes_of(
 ) -> SandboxOpener:
     """Returns a function that opens a run's sandboxes.
 
-    `images` maps names of images to their ids at the start of the run; sandboxes use these ids.
+    `images` maps names of images to the ids that they had when the run started, which are used.
     """
 
     def opened(*, limits: SandboxLimits, image: str | None = None) -> Sandbox:
@@ -51,7 +51,7 @@ def extensions_of(
 ) -> Extensions:
     """Returns a run's proposer, evidence reader and note writer, as its settings name them.
 
-    `ledger` records what a coding agent reports that it spent.
+    `ledger` records what a coding agent says that it spent.
     """
     return Extensions(proposer_of(config, run, models, ledger), evidence, proposers, reports)
 

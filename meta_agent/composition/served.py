@@ -40,7 +40,7 @@ built-in policies.
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises PreflightError or ConfigError if a model server or a script of replies is unusable."""
+    """Raises PreflightError or ConfigError if a model server or reply file cannot be used."""
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -56,7 +56,7 @@ def open_models(
     started_at: int,
     tell: Callable[[str], None],
 ) -> Iterator[Client | None]:
-    """Starts a run's model servers and yields its client, or None if it calls no model."""
+    """Starts a run's model servers and yields its client, or None if the run calls no model."""
     if not asks_models(config):
         yield None
         return
@@ -80,7 +80,7 @@ def policies_of(
     devices: Sequence[str] = (),
     engines: Engines | None = None,
 ) -> Policies:
-    """Returns the policies that attempt a run's tasks. Child processes take turns on `devices`."""
+    """Returns the policies that attempt a run's tasks. Their processes take turns on `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)

@@ -75,7 +75,7 @@ USES: Final[Mapping[str, Use]] = {
 
 
 def require_used(config: RunConfig) -> None:
-    """Raises ConfigError for the first flag on the command line that has no effect here."""
+    """Raises ConfigError for the first flag on the command line that these settings ignore."""
     if config.meta_model.startswith("replay:"):
         return
     for field, use in USES.items():

@@ -44,7 +44,7 @@ _DRAWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The smallest gain that a run finds with 80 % probability, as a share from 0 to 1."""
+    """The smallest gain that a run detects with 80 % probability, and the basis of the estimate."""
 
     effect: float | None
     """None if no gain can be found."""
@@ -52,7 +52,7 @@ class Visible:
 
     @property
     def words(self) -> str:
-        """Returns the sentence about this gain that a run prints at its start and its end."""
+        """Returns the sentence on the smallest gain that a run prints at its start and its end."""
         if self.effect is None:
             text = "this budget cannot see any gain, so none will be claimed"
         else:
@@ -65,7 +65,7 @@ class Visible:
 
 
 def declare(run: Run) -> None:
-    """Shows and records the smallest gain that this run is likely to find."""
+    """Shows and records the smallest gain that a run would detect with 80 % probability."""
 
     def figure() -> JSON:
         return visible(run.config, held_claim(run) or run.plan).to_json()
@@ -74,7 +74,7 @@ def declare(run: Run) -> None:
 
 
 def visible(config: RunConfig, plan: Plan) -> Visible:
-    """Returns the smallest gain that a run of this plan finds with 80 % power."""
+    """Returns the smallest gain that a run of the given plan detects with 80 % power."""
     source, known_by = _assumptions(config, plan)
     effect = plan.gate().least(source) if plan.provable else None
     return Visible(effect, f"80 % power{known_by}")
@@ -119,9 +119,9 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """Returns the fewest confirm tasks, of the numbers tried, that detect a gain of `effect`.
+    """Returns the fewest confirm tasks that detect a gain of `effect`, a share from 0 to 1.
 
-    `effect` is a share from 0 to 1. Returns None if none of these numbers is enough.
+    Only the numbers of larger plans are tried. Returns None if none of them is enough.
     """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)

@@ -76,7 +76,7 @@ class WitnessEnvironment(Protocol):
     """A task's environment whose grader also reads the conversation of agent and model."""
 
     def saw(self, messages: Sequence[Message]) -> None:
-        """Receives the conversation as the policy saw it. Called once, before `grade`."""
+        """Receives the conversation as the policy saw it. Called once, before the grading."""
         ...
 
 
@@ -87,13 +87,13 @@ class StoppableGateway(Protocol):
     def generate_until(
         self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
     ) -> Sequence[GenerateReply]:
-        """Returns a reply to each request; raises Interrupted soon after `stopping` is True."""
+        """Returns a reply to each request. Raises Interrupted once `stopping` returns True."""
         ...
 
 
 @runtime_checkable
 class PatientGateway(Protocol):
-    """A gateway to engines that the run started. Their time does not count against an attempt."""
+    """A gateway to model servers that the run started. Their time is not charged to an attempt."""
 
     patience_sec: float
     """The longest time that one call may take."""

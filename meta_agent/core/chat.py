@@ -40,8 +40,7 @@ def ran_as_command(rollout: Rollout) -> bool:
 def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
     """Returns the tool calls of an attempt in order.
 
-    Those of an agent that ran as a command are read from its conversation: what the model wrote,
-    and what the agent says came of it.
+    If the agent ran as a command, they are read from its conversation with the model.
     """
     if not ran_as_command(rollout):
         return rollout.tool_events
@@ -107,7 +106,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The token counts of one model call, by the provider. `input_tokens` includes cached ones."""
+    """The token counts of one model call, as its provider reports them.
+
+    `input_tokens` includes the tokens that the provider read from its cache.
+    """
 
     input_tokens: int
     output_tokens: int
@@ -201,15 +203,15 @@ class Provider(Protocol):
 class ModelClient(Protocol):
     """Makes every call of a run to a model server. Any thread may use it.
 
-    It finds the role's model and base URL, reserves the highest price before the call and settles
-    it afterwards. It retries failed calls and records the exchange before it returns.
+    A request names a role, such as the policy; the settings name the role's model and base URL. The
+    highest price is reserved before the call and settled afterwards. Failed calls are retried.
     """
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         """Returns the model's reply, or the recorded one if this (conversation, turn) was asked.
 
-        `conversation` names a dialogue for the record, without the run's id: `g0/analyst`,
-        `g0/c1/proposer`, `policy/<measurement>/<task>/<sample>`. `turn` counts from 0.
-        Raises ProviderError, BudgetError, or (replaying, without a record) IntegrityError.
+        `conversation` names a dialogue for the record, such as `g0/analyst` or `g0/c1/proposer`;
+        `turn` counts its requests from 0. Raises ProviderError, BudgetError, or IntegrityError if a
+        replayed run has no record of the turn.
         """
         ...

@@ -116,7 +116,7 @@ def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
 
 
 def is_set_name(text: str) -> bool:
-    """Returns True if a value of `tasks` looks like a public task set's name and is no path."""
+    """Returns True if `text`, given as the tasks, looks like a public set's name and is no path."""
     return bool(SET_NAME.fullmatch(text)) and not Path(text).exists()
 
 
@@ -396,12 +396,12 @@ class RunConfig(BaseModel):
 
     @property
     def trainable(self) -> bool:
-        """Returns whether each generation trains the policy."""
+        """Returns whether each generation of the run trains the policy's weights."""
         return self.is_local and self.train_steps > 0
 
     @property
     def policy_is_plugged(self) -> bool:
-        """Returns whether the policy comes from an installed package."""
+        """Returns whether the policy comes from a plugin, a separately installed Python package."""
         return _is_plugged(self.policy, registry.POLICIES)
 
     @property
@@ -450,7 +450,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
-        """Returns the settings that a run stored. Former settings (`WITHDRAWN`) are ignored."""
+        """Returns the settings that a run stored. Settings that no longer exist are ignored."""
         settings = {name: setting for name, setting in value.items() if name not in WITHDRAWN}
         return cls.model_validate({"precision": _YOUNGER["precision"], **settings})
 

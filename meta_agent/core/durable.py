@@ -78,14 +78,14 @@ def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Returns the temporary path to which `write_whole` writes before it renames the file."""
+    """Returns the temporary path at which the file `path` is written before it gets its name."""
     return path.with_name(f".{path.name}.part")
 
 
 def hash_of(path: Path | None, whose: str) -> str | None:
     """Returns the SHA-256 of a file, or of all files in a folder; None if `path` is None.
 
-    Raises ConfigError, which calls it the `whose` file, if it cannot be read.
+    Raises ConfigError if the file cannot be read. Its message calls it the `whose` file.
     """
     if path is None:
         return None

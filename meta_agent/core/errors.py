@@ -78,7 +78,7 @@ class InfrastructureError(MetaAgentError):
 
 
 class SandboxError(InfrastructureError):
-    """The sandbox failed or broke its protocol. `kind` is one of `SANDBOX_ERROR_KINDS`."""
+    """The sandbox failed or broke its protocol. `kind` is a short code such as `oom`."""
 
     def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -106,10 +106,9 @@ class TrainingError(InfrastructureError):
 class ProviderError(InfrastructureError):
     """A model server failed, or its reply is not complete.
 
-    `kind` is one of `PROVIDER_ERROR_KINDS`. `retry_after_sec` is the delay that the server
-    asked for.
-    `billed` is `no` if nothing was generated. Else it is `unknown`, and the money that was reserved
-    for the call stays reserved.
+    `kind` is a short code, such as `timeout`. `retry_after_sec` is the delay that the server asked
+    for. `billed` is `no` if the server generated nothing. Else it is `unknown`, and the money that
+    was reserved for the call stays reserved.
     """
 
     def __init__(
@@ -195,10 +194,10 @@ class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
 
 
 class GuestError(MetaAgentError):
-    """Code inside a sandbox raised. Holds its exception's type and traceback.
+    """Code inside a sandbox raised an exception, whose type and traceback the error holds.
 
-    Raised by `Sandbox.request`. The caller decides whether that is a policy error in a rollout
-    record, a failed contract check, or a `CandidateError`.
+    The caller decides whether that is a policy error in a rollout record, a failed contract check,
+    or a refused candidate.
     """
 
     def __init__(self, kind: str, message: str, traceback: str = "") -> None:

@@ -60,11 +60,11 @@ class Evidence:
 
     @property
     def trained(self) -> bool:
-        """Returns True if the policy behind these metrics was trained under this version."""
+        """Returns True if the policy behind these metrics was trained with this harness version."""
         return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
-        """Returns a metric by full name, or by bare name from the first layer with it, or None."""
+        """Returns a metric by its full name, `layer.name`, or by its name in any layer, or None."""
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
             value: float | None = getattr(self, layer).get(rest)

@@ -54,10 +54,9 @@ def start(
 
     Args:
         argv: The program and its arguments.
-        variables: Set for the program, whatever this process has under these names.
+        variables: Environment variables set for it, whatever this process has under these names.
         also: Beginnings of the names of further variables that the program inherits.
         inherit: If false, the program sees `variables` alone.
-        options: Passed on to `subprocess.Popen`.
     """
     env = {**(inherited(also) if inherit else {}), **(variables or {})}
     return Popen(argv, env=env, **options)
@@ -68,8 +67,8 @@ def run(
 ) -> CompletedProcess[bytes]:
     """Runs a program with the input `data`; returns its exit code and output.
 
-    `options` are those of `start`. Raises TimeoutExpired, after the program was killed, if it takes
-    longer than `timeout_sec`.
+    `options` are those of `subprocess.Popen`. Raises TimeoutExpired, after the program was killed,
+    if it takes longer than `timeout_sec`.
     """
     with start(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, **options) as process:
         try:

@@ -46,10 +46,10 @@ class TriedIdea:
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """One earlier proposal of a change, and its verdict.
+    """One earlier proposal of a change, and what became of it.
 
-    `verdict` is `REFUSED` if no candidate came of it. Before a proof, it is `KEPT` if the next
-    version builds on it, else `TRIED`.
+    `verdict` is also `REFUSED` if no candidate came of it. Before the final test it is `KEPT` if
+    the next version builds on the change, else `TRIED`.
     """
 
     name: str
@@ -123,7 +123,7 @@ class EditTrial:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The number of attempts that one proposer may use for experiments, with what these cost."""
+    """How many attempts a proposer may use for experiments, and how many each experiment takes."""
 
     attempts: int = 0
     declared: int = 0
@@ -139,7 +139,7 @@ class Grant:
 
 
 class CloneSource(NamedTuple):
-    """A sandbox in which one candidate is made, and the repository to clone into it."""
+    """A sandbox in which one candidate is made, and the commit to clone into it."""
 
     sandbox: Sandbox
     repo: HarnessRepo
@@ -153,7 +153,7 @@ class HostServices(Protocol):
     """What a proposer may ask of the host, such as a sandbox. Any thread may call it."""
 
     def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
-        """Opens a sandbox for candidate `index`. It is closed when the context ends."""
+        """Opens a sandbox in which candidate `index` of the generation is made, for a block."""
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
@@ -161,17 +161,17 @@ class HostServices(Protocol):
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs static checks and contract tests of a changed harness in a fresh sandbox."""
+        """Returns the result of static checks and contract tests of a changed harness, as text."""
         ...
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Scores stored training rollouts again with a changed harness's reward and filter."""
+        """Returns how a changed harness's reward and filter score stored rollouts, as text."""
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Returns the attempts for experiments of the proposer `who`: its part of what is left.
+        """Returns how many attempts for experiments the proposer `who` gets of those left.
 
-        `sharing` is the number of proposers that share it equally.
+        `sharing` is the number of proposers that share them equally.
         """
         ...
 
@@ -183,7 +183,10 @@ class HostServices(Protocol):
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Runs an experiment (see `quote`). A repeated call returns the recorded result."""
+        """Runs an experiment with an edited harness; if `trial` is None, a short training.
+
+        A repeated call returns the recorded result.
+        """
         ...
 
     def sample(
@@ -237,7 +240,7 @@ class Brief:
 
     @property
     def invalid(self) -> bool:
-        """Returns True if the version's own score is invalid, so that a repair comes first."""
+        """Returns True if the score of the version to edit is invalid: a repair comes first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -286,10 +289,7 @@ RULES: Final = "rules"
 
 
 class Proposer(Protocol):
-    """Reads the metrics and attempts of a harness version and drafts changes of the harness.
-
-    A class that inherits from it needs only `author` and `propose`.
-    """
+    """Reads the metrics and attempts of a harness version and drafts changes of the harness."""
 
     author: str
     """The model that writes the edits, or `RULES`."""
@@ -308,8 +308,8 @@ class Proposer(Protocol):
     ) -> Draft | Refused:
         """Makes candidate `index` again, given a person's feedback on it; refuses by default.
 
-        `edits` is what the candidate changed, as content by path (None: removed). Never called if
-        the author is `RULES`.
+        `edits` is what the candidate changed, as content by path (None: removed). Not called for
+        rules.
         """
         return Refused(index, hypothesis.statement, f"{self.author} revises nothing", "unrevised")
 

@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Limits of one attempt, set by the sealed evaluator. A harness may only go below them."""
+    """Limits of one attempt, set by the sealed evaluator. A harness may only set lower ones."""
 
     max_turns: int
     max_tokens_per_turn: int
@@ -77,7 +77,7 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One attempt at one task: its tools and its grader. It must confine the policy's code."""
+    """One attempt at one task: its tools and its grader. It must confine code by the policy."""
 
     tools: Sequence[str]
 
@@ -146,10 +146,10 @@ class TokenRecord:
     """The tokens of a rollout. `mask` and `logprobs` have one value for each completion token.
 
     `mask` is 1 where the policy generated the token and 0 where the environment wrote it.
-    `logprobs` are natural logarithms at the sampling temperature. They are 0.0 where `mask` is 0
-    and None where the engine gave none.
-    `exact` is False if a model call did not extend the tokens of the call before. Then the record
-    holds the last segment only. `lost` counts the sampled tokens of the others; it is not stored.
+    `logprobs` are natural logarithms at the sampling temperature: 0.0 where `mask` is 0, and None
+    where the engine gave none. `exact` is False if a model call did not extend the tokens of the
+    call before. Then the record holds the last segment only, and `lost` counts the sampled tokens
+    of the others; it is not stored.
     """
 
     prompt_ids: list[int]
@@ -164,7 +164,7 @@ class TokenRecord:
 class ViewChange:
     """A model call for which the agent removed or changed earlier messages.
 
-    The conversation before it was `call[:unchanged] + removed`, with `call` the messages sent here.
+    The conversation before was `messages[:unchanged] + removed`, with `messages` as this call has.
     """
 
     turn: int  # model calls before this one
@@ -279,7 +279,7 @@ class Gateway(Protocol):
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]: ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends the rollouts with these keys. Returns the tokens of each, None where unknown."""
+        """Ends the rollouts with the given keys. Returns the tokens of each, None where unknown."""
         ...
 
 
@@ -299,7 +299,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """The result of a command in a sandbox. `truncated` says whether output was cut off."""
+    """The result of a command in a sandbox: exit code, output, and whether a limit cut it short."""
 
     exit_code: int
     stdout: bytes
@@ -315,7 +315,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends answers to calls into a sandbox, and gives the request `excused_sec` more time."""
+    """Sends an answer to a call from a sandbox, and can extend the time limit of its request."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -326,7 +326,7 @@ CallServer = Callable[[list[Call], Answerer], None]
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """One locked-down container or process group with a persistent worker behind a pipe."""
+    """One locked-down container or process group, with a worker process that answers requests."""
 
     backend: str  # "docker", "podman", "process" or "harbor:SERVICE"
 
@@ -349,11 +349,14 @@ class Sandbox(Protocol):
         ...
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Reads regular files, no links or devices. Returns those that exist, by path."""
+        """Returns the content of regular files by path, for those of `paths` that exist."""
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a module inside, which adds operations. It may import the standard library only."""
+        """Loads a Python module in the sandbox's worker, which adds operations to it.
+
+        The module may import the standard library only.
+        """
         ...
 
     def request(
@@ -364,7 +367,7 @@ class Sandbox(Protocol):
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls an operation inside and returns its result. Raises GuestError if its code fails."""
+        """Runs an operation in the sandbox; returns its result. Raises GuestError if it fails."""
         ...
 
     def begin(
@@ -375,10 +378,10 @@ class Sandbox(Protocol):
         timeout_sec: float,
         attached: Sequence[bytes] = (),
     ) -> Callable[[], JSON]:
-        """Sends a request and returns a function that waits for the reply.
+        """Sends a request to the sandbox; the returned function waits for the reply.
 
-        The function raises as `request` does. Requests are served in the order of sending.
-        The `attached` bytes arrive joined, as `args["attached"]`.
+        That function raises GuestError if the operation fails. Requests are served in the order of
+        sending. The `attached` bytes arrive joined, as `args["attached"]`.
         """
         ...
 
@@ -422,7 +425,7 @@ class Hypothesis:
 
     @property
     def label(self) -> str:
-        """Returns the factors it changes, for people: `a`, or `a+b` for a combined change."""
+        """Returns the factors that the change touches, for people: `a`, or `a+b` for two."""
         return "+".join(self.factors) or self.factor
 
 
@@ -470,7 +473,7 @@ class Effect:
 
     @property
     def selected(self) -> str:
-        """Returns a text with the gain corrected for selection, or "" if that changes nothing."""
+        """Returns a text with the gain corrected for selection (the winner's luck), or ""."""
         measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
         same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"

@@ -31,7 +31,7 @@ TRACKERS: Final = "meta_agent.trackers"
 
 
 def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
-    """Returns the entry points of a group, by name, from the packages that can be imported now."""
+    """Returns by name the entry points of a group that the packages installed now declare."""
     return dict(_entry_points(group, tuple(sys.path)))
 
 

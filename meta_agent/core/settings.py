@@ -69,7 +69,7 @@ MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any]) -> RunConfig:
-    """Returns a run's settings: flags first, then environment variables, file and defaults.
+    """Returns a run's settings: from flags, else environment variables, settings file, defaults.
 
     Flags that are None count as not given. Raises ConfigError for a wrong value or name.
     """
@@ -227,7 +227,7 @@ def _did_you_mean(name: str, choices: Iterable[str]) -> str | None:
 
 
 def flag_of(field: str) -> str:
-    """Returns the command-line flag of a setting."""
+    """Returns the command-line flag of a setting, such as `--budget`."""
     return BY_ROLE.get(field) or "--" + field.replace("_", "-")
 
 

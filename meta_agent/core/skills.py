@@ -36,17 +36,17 @@ class Skill:
     warnings: tuple[str, ...] = ()
 
     def get(self, key: str) -> str:
-        """Returns the metadata value under a key of this package, or the empty string."""
+        """Returns the metadata value under `key`, a key of this package, or the empty string."""
         return self.metadata.get(PREFIX + key, "")
 
     @property
     def kind(self) -> Kind:
-        """Returns `positive`, `negative` or `guide` (see `KINDS`); `positive` if none is stated."""
+        """Returns `positive` (what helped), `negative` or `guide`; `positive` if none is stated."""
         return next((kind for kind in KINDS if kind == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:
-        """Returns how far the skill is trusted, from `STATUSES`; `quarantine` if none is stated."""
+        """Returns how far the skill is trusted, in a word; `quarantine` if none is stated."""
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property
@@ -73,7 +73,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillDraft:
-    """A skill (a lesson as text) that has no folder yet. `files` are texts by relative path."""
+    """A skill (a lesson as text) that is not stored yet. `files` are texts by relative path."""
 
     title: str  # a slug; the library adds a part of the digest to make the name
     description: str
@@ -119,7 +119,7 @@ class SkillLibrary(Protocol):
     ) -> SkillDraft | None:
         """Returns a skill's draft from a candidate's verdict, or None if nothing was settled.
 
-        With `trusted_text` False a language model wrote the hypothesis: the skill is quarantined.
+        `trusted_text` is False if a model wrote the hypothesis; then the skill is quarantined.
         """
         ...
 

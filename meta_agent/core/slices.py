@@ -43,7 +43,7 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
     """Returns the group of related tasks (one repository, file ...) of each task, by task key.
 
-    It uses the first of the columns `GROUPS` that has more than one group, or returns nothing.
+    Returns nothing if no known label has more than one group.
     """
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)

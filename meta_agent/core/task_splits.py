@@ -53,7 +53,7 @@ class Resplit:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Returns the capabilities of the domain behind the new splits."""
+        """Returns the optional features of the domain behind the new splits."""
         return Capabilities.of(self._domain)
 
 
@@ -83,7 +83,7 @@ class Whole(Resplit):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Returns the capabilities of the domain, with a note on the sizes of the splits."""
+        """Returns the optional features of the domain, with a note on the sizes of the splits."""
         sizes = ", ".join(f"{split} {len(self._tasks[split])}" for split in _ALL_USED)
         note = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
         inner = super().capabilities
@@ -91,7 +91,7 @@ class Whole(Resplit):
 
 
 def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
-    """Parses `NAME=VALUE,...` into a dict. Raises ValueError, which states `form`, for others."""
+    """Parses `NAME=VALUE,...` into a dict. Raises ValueError, which quotes `form`, otherwise."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if not pairs or not all(name.strip() and value.strip() for name, _, value in pairs):
         raise ValueError(f"expected {form}")
@@ -99,7 +99,7 @@ def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
 
 
 class Limits(BaseModel):
-    """The limits of an attempt that a user sets. For each that is None, the domain decides."""
+    """The limits of an attempt that a user sets. The domain sets each one that is None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -125,12 +125,12 @@ class Limits(BaseModel):
 
     @model_serializer
     def to_json(self) -> dict[str, JSON]:
-        """Returns only the limits that are set."""
+        """Returns the limits that the user set, by name."""
         return {name: value for name, value in self if value is not None}
 
     @property
     def ceilings(self) -> dict[str, JSON]:
-        """Returns the limits that are set, by their names in `Ceilings`, without `reasoning`."""
+        """Returns the limits that the user set, by the names that a domain has for them."""
         names = {"seconds": "wall_sec"}
         return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
 
@@ -153,7 +153,10 @@ def _split_by_hash(key: str) -> Split:
 
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
-    """Returns the domain as a run uses it: without training, train tasks may join other splits."""
+    """Returns the domain as a run uses it: without training, train tasks join other splits.
+
+    They stay where they are if the task file states the splits.
+    """
     pools_training = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if pools_training else domain
 
@@ -166,8 +169,7 @@ def sizes(domain: Domain) -> dict[str, int]:
 def lacking(counts: Mapping[str, int], *, trainable: bool, pooled: bool) -> str:
     """Returns what a task set lacks for a run, to print after "it has", or "" for nothing.
 
-    `counts` are tasks by split. `pooled` says that a small set is used in halves, so that no split
-    needs tasks of its own.
+    `counts` are tasks by split. With `pooled` a small set is used in halves, without fixed splits.
     """
     rest = counts.get("search", 0) + counts.get("confirm", 0)
     if pooled and 0 < rest < SMALL:

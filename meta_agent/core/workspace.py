@@ -79,7 +79,7 @@ harness = "{harness}"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The paths of a workspace, from `init_workspace` or `open_workspace`."""
+    """The paths of a workspace, and what it was made from: domain, harness and seed."""
 
     root: Path
     domain: str
@@ -122,7 +122,7 @@ class Workspace:
 
 
 def find_workspace(chosen: Path | None, cwd: Path) -> Path:
-    """Returns the workspace's path: `chosen`, else `cwd` if it is one, else a folder in `cwd`."""
+    """Returns the workspace's path: `chosen`, else `cwd` if it is one, else a folder inside it."""
     if chosen is not None:
         return (cwd / chosen.expanduser()).absolute()
     return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
@@ -143,8 +143,8 @@ def init_workspace(
 ) -> Workspace:
     """Makes a workspace, completes an unfinished one, or opens the one that exists.
 
-    `create_repo(path)` must make the whole harness repository or nothing, as `HarnessRepo.create`
-    does. Raises ConfigError if `root` holds other files or is for another domain or harness.
+    `create_repo(path)` must make the whole harness repository or nothing. Raises ConfigError if
+    `root` holds other files or is for another domain or harness.
     """
     if is_workspace(root):
         return _same(open_workspace(root), domain=domain, harness=harness)

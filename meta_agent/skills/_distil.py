@@ -44,8 +44,8 @@ def distil(
     """Returns the lesson of a verdict as a skill, or None if the verdict settles nothing.
 
     Args:
-        diff: the candidate's change, as `HarnessRepo.diff(base, commit)` returns it.
-        evidence: the evidence that the proposal read, as JSON; its numbers go into a table.
+        diff: the candidate's change as a patch.
+        evidence: the evidence that the proposer read, as JSON; its numbers go into a table.
         trusted_text: False if a language model wrote the hypothesis; the skill is then quarantined.
     """
     kind = lesson_kind(verdict)
@@ -166,7 +166,7 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 
 def tried(statement: str) -> str:
-    """Returns the part of a hypothesis that says what the edit does, without hope and reason."""
+    """Returns the part of a hypothesis's statement that says what the edit does."""
     match = _HYPOTHESIS.fullmatch(_sentence(statement))
     return match["does"].rstrip(",") if match else _sentence(statement)
 

@@ -24,7 +24,7 @@ CLIENTS: Final = (".agents/skills", ".claude/skills")
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
     """Copies skills into both skill folders of a project and returns the copies' paths.
 
-    Without `names`, it copies all that are not quarantined. Raises ConfigError if one cannot be
+    Without `names`, copies all that are not quarantined. Raises ConfigError if one cannot be
     copied.
     """
     if not project.is_dir():
@@ -37,7 +37,7 @@ def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[P
 def handed_on(skill: Skill, place: Path) -> Path:
     """Copies a skill into a folder of skills and returns the copy's path.
 
-    Raises ConfigError if the skill is invalid, or if another skill has that place.
+    Raises ConfigError if the skill is invalid, or if the folder has another skill of its name.
     """
     if problems := validate(skill.path):
         raise ConfigError(

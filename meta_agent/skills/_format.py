@@ -24,7 +24,7 @@ _BARE_HASH = re.compile(r"^description: +([^\"'\[{|>#&*!].*?[ \t]#.*)$", re.MULT
 
 
 class Parsed(NamedTuple):
-    """The fields and the body of a SKILL.md, with warnings about its form."""
+    """The fields and the text of a SKILL.md file, with warnings about its form."""
 
     fields: Mapping[str, Any]
     body: str
@@ -32,7 +32,7 @@ class Parsed(NamedTuple):
 
 
 class UnreadableError(ValueError):
-    """Raised when a SKILL.md has no usable frontmatter; such a skill is skipped."""
+    """Raised for a SKILL.md file without usable fields at its head; such a skill is skipped."""
 
 
 class _Strings(yaml.BaseLoader):
@@ -58,7 +58,7 @@ def render(
     body: str,
     extra: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the text of a SKILL.md that both public validators accept.
+    """Returns the text of a SKILL.md file in the strict form that Agent Skills validators accept.
 
     `extra` holds further optional fields, such as the license.
     """

@@ -50,7 +50,7 @@ class SkillLibrary:
         return [by_folder[name] for name in sorted(by_folder)]
 
     def offered(self, domain: str) -> list[Skill]:
-        """Returns the skills that a run on this domain may use (see `in_scope`)."""
+        """Returns the skills (lessons) that a run on the domain may use."""
         return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def distil(
@@ -91,14 +91,14 @@ class SkillLibrary:
         limit: int = MOST_SHOWN,
         evidence: JSON = None,
     ) -> list[Skill]:
-        """Returns at most `limit` skills that fit a situation, best first (see `rank`).
+        """Returns at most `limit` skills that fit a situation, best first.
 
-        `text` describes the situation. The same library always gives the same answer.
+        `text` describes the situation. The same library always gives the same result.
         """
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson as a skill and returns the skill. One of the same edit stays as it is.
+        """Stores a lesson as a skill and returns the skill; one of the same edit stays as it is.
 
         If a skill holds nearly the same lesson, the new outcome is added to it.
         """
@@ -134,7 +134,7 @@ class SkillLibrary:
         return _loaded(skill.path)
 
     def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
-        """Sets a skill's metadata, and its text if `body` is given, on a copy if it is shipped."""
+        """Sets a skill's metadata, and its text if `body` is given; a shipped skill is copied."""
         place = self.path / skill.path.name
         if skill.path != place:
             shutil.copytree(skill.path, place)
@@ -147,10 +147,7 @@ class SkillLibrary:
         write_whole(place / "SKILL.md", rendered)
 
     def retire(self, name: str) -> Path:
-        """Moves a skill to the folder of retired skills and returns its new path.
-
-        No run is offered it, but no file is lost.
-        """
+        """Moves a skill to the folder of retired ones, which no run reads; returns its new path."""
         skill = self.skill(name)
         target = self.path / RETIRED / skill.path.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +181,7 @@ def _skills_in(place: Path) -> Iterator[Skill]:
 
 
 def load_skill(folder: Path) -> Skill | None:
-    """Reads a skill from a folder, also with formal mistakes. Returns None if it is unusable."""
+    """Returns the skill in a folder, even if its form has faults, or None if it is unusable."""
     file = folder / "SKILL.md"
     try:
         if file.stat().st_size > _MAX_BYTES:

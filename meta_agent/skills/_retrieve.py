@@ -54,7 +54,7 @@ def rank(
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
     """Returns True if a skill teaches what a draft does: the same rule, or nearly the same words.
 
-    Another edit does not make another lesson; another verdict, factor, domain or metric does.
+    They still differ if their verdict, factor, domain or metric does; the edit may differ.
     """
     metadata = draft.metadata
     same = ("kind", "domain", "factor", "metric")
@@ -71,8 +71,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 def in_scope(skill: Skill, domain: str) -> bool:
     """Returns True if a run on this domain may use the skill.
 
-    The skill must be of this domain, general or global. Quarantined skills from elsewhere, or with
-    trials behind them, and guides are excluded.
+    The skill must be of this domain, general or global. A guide is excluded, and a quarantined
+    skill if it is from elsewhere or has had trials.
     """
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:
@@ -81,7 +81,7 @@ def in_scope(skill: Skill, domain: str) -> bool:
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
-    """Returns by skill name how well its words match a text, for skills that match at all."""
+    """Returns how well each skill's words match a text, by skill name, if they match at all."""
     words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
     if not (words and skills):
         return {}

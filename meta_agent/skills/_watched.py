@@ -60,9 +60,9 @@ _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "m
 
 
 def check_script(watched: Sequence[Mapping[str, Any]], beside: Sequence[str] = ()) -> str:
-    """Returns the text of a skill's check script, which looks for the watched rows in a report.
+    """Returns the text of a skill's check script, which looks for `watched` metrics in a report.
 
-    `beside` names further metrics, which the script prints if a row is beyond its limit.
+    `beside` names further metrics, which the script prints if a watched one is beyond its limit.
     """
     more = _listed(f"    {json.dumps(name)},\n" for name in beside)
     return _SCRIPT.format(watched=_listed(map(_row, watched)), beside=more)
@@ -71,7 +71,7 @@ def check_script(watched: Sequence[Mapping[str, Any]], beside: Sequence[str] = (
 def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
     """Returns a row of a check script: a metric, side and limit, and the data that it needs.
 
-    `side` is above or below: where a value beyond the limit triggers the skill.
+    `side` is above or below: where a value beyond the limit means that the skill applies.
     """
     needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
@@ -87,7 +87,7 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
 
 
 def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[dict[str, Any]]:
-    """Returns rows for the metrics that the hypothesis cites and that are beyond their limit.
+    """Returns check-script rows for the metrics cited by a hypothesis that are beyond a limit.
 
     If there are none, returns a row for the hypothesis's own metric. Its limit is the usual one, or
     else the value that the evidence shows.
@@ -134,7 +134,7 @@ def _value(value: Any) -> str:
 def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the watched rows and further metrics of a skill's check script, without running it.
 
-    Both are empty if they cannot be read.
+    Both are empty if the script cannot be read.
     """
     try:
         body = parse_python((folder / CHECK).read_text("utf-8")).body

@@ -26,10 +26,7 @@ def metrics(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
-    """Returns the metrics beyond a watched row's limit, and why any could not be checked.
-
-    The reason is empty if all could be checked.
-    """
+    """Returns the metrics beyond a watched row's limit, and why they cannot be checked, or ""."""
     values = metrics(report)
     matching = {
         name: value for name, value in values.items() if metric_matches(name, row["metric"])
@@ -51,7 +48,7 @@ def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, f
 
 
 def metric_matches(name: str, metric: str) -> bool:
-    """Returns True if a metric's full name fits a row's metric part by part; `*` fits any part."""
+    """Returns True if the full name `name` fits the pattern `metric`, where `*` fits one part."""
     parts, pattern = name.split("."), metric.split(".")
     if len(parts) != len(pattern):
         return False
@@ -59,9 +56,9 @@ def metric_matches(name: str, metric: str) -> bool:
 
 
 def beyond(value: float, row: Mapping[str, Any]) -> bool:
-    """Returns True if a value has reached the row's limit, from the row's side (above, below).
+    """Returns True if a value has reached the row's limit, from the row's side (above or below).
 
-    A value of 0 at the limit 0 has not.
+    A value of 0 has not reached the limit 0.
     """
     limit = row["limit"]
     if limit is None or (value == limit == 0):
@@ -72,10 +69,10 @@ def beyond(value: float, row: Mapping[str, Any]) -> bool:
 def checked(
     watched: Sequence[Mapping[str, Any]], beside: Sequence[str], report: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    """Returns the exit status of a check, and the JSON document that it prints.
+    """Returns the exit status of a skill's check, and the JSON document that it prints.
 
-    The status is 0 if no watched metric is beyond its limit, 1 if one is. It is 3 if none is, but
-    one could not be checked: the report lacks it, or has too few attempts.
+    The status is 1 if a watched metric is beyond its limit, else 3 if one could not be checked
+    (missing, or too few attempts), else 0.
     """
     shows: dict[str, float] = {}
     cannot: list[str] = []
@@ -98,7 +95,7 @@ def main(
 ) -> int:
     """Checks the rollouts named on a command line, prints a JSON object, and returns the status.
 
-    The status is that of `checked`; a wrong command line exits with 2.
+    Status 1: a watched metric is beyond its limit; 3: not checked; 2: a wrong command line.
     """
     parser = argparse.ArgumentParser(description="Look for what this skill is about in rollouts.")
     parser.add_argument("files", nargs="+", type=Path, help="rollouts, of any known form")

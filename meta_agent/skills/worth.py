@@ -69,10 +69,7 @@ class Trial:
 
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
-    """Stores a trial of a skill and returns the skill's new status.
-
-    A harmful skill may be retired.
-    """
+    """Stores a trial of a skill and returns the skill's new status, which may be "retired"."""
     name = trial.skill
     with (library.path / FILE).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(trial), sort_keys=True) + "\n")
@@ -88,7 +85,7 @@ def record(library: SkillLibrary, trial: Trial) -> Standing:
 
 
 def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
-    """Returns a skill's status after its trials; `mine` holds the combined trial of each domain."""
+    """Returns a skill's status after its trials; `mine` holds one combined trial per domain."""
     conclusive = [
         trial for trial in mine.values() if trial.pairs >= ENOUGH and math.isfinite(trial.low)
     ]
@@ -108,7 +105,7 @@ def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
 
 
 def together(trials: Sequence[Trial], name: str) -> dict[str, Trial]:
-    """Returns the combined trial of a skill for each domain.
+    """Returns all trials of the skill `name` combined into one for each domain.
 
     Of trials with a seed in common, only the last one counts.
     """
@@ -145,7 +142,10 @@ def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
 
 
 def trials(library: Path) -> list[Trial]:
-    """Returns every trial in a library's file, oldest first. Raises IntegrityError on a bad one."""
+    """Returns every trial of skills that a library recorded, oldest first.
+
+    Raises IntegrityError if one cannot be read.
+    """
     path = library / FILE
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

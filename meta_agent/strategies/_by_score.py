@@ -36,7 +36,7 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 
 
 class ScoreOnly:
-    """A strategy that tries one edit at a time and keeps it if the raw score is higher."""
+    """A search that tries one edit at a time and keeps it if the score on search tasks rises."""
 
     one_at_a_time = True
 

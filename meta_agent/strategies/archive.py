@@ -37,7 +37,7 @@ MIGRATES: Final = 4
 
 
 def weight(nodes: Sequence[Node], node: Node) -> float:
-    """Returns a node's unnormalised probability of being drawn as a parent.
+    """Returns a node's weight in the random draw of a parent, not normalised.
 
     It rises with clean success and falls with the number of valid children.
     """

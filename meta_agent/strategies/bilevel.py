@@ -44,7 +44,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {
 
 
 def yields(nodes: Sequence[Node]) -> list[float]:
-    """Returns by how much the best clean success rose per attempt, by period of `PERIOD` trials."""
+    """Returns how much the best clean success rose per attempt, in each period of the search."""
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):
@@ -56,7 +56,7 @@ def yields(nodes: Sequence[Node]) -> list[float]:
 
 
 def schedule(nodes: Sequence[Node]) -> str:
-    """Returns the key in `MECHANISMS` of the rule that chooses the next trial's parent."""
+    """Returns the name of the rule that chooses the next trial's parent, such as "archive"."""
     trial = 1 + max(node.trial for node in nodes)
     rates, worth = yields(nodes), dict[str, float]()
     name = next(iter(MECHANISMS))

@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 class Branching(Full, ABC):
-    """The base class of tree searches over harness versions; the result is tested as in `full`."""
+    """The base class of tree searches over harness versions; only the choice of moves differs."""
 
     words: ClassVar[str]
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -120,7 +120,7 @@ class Branching(Full, ABC):
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
         """Returns the next step of the search, or None to end it.
 
-        It may depend only on `nodes` and `luck`, so that a resumed run makes the same moves.
+        It may depend only on the nodes and the random `luck`, so that a resumed run repeats it.
         """
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
@@ -136,7 +136,7 @@ class Branching(Full, ABC):
 
 
 def expandable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the valid nodes for which the proposer may still have an idea (`Node.open`)."""
+    """Returns the valid nodes on which the proposer may still have an idea to build."""
     return [node for node in nodes if node.valid and node.open]
 
 
@@ -151,7 +151,7 @@ def children(nodes: Sequence[Node], parent: Node) -> list[Node]:
 
 
 def ancestors(nodes: Sequence[Node], node: Node) -> frozenset[int]:
-    """Returns the numbers of the node and of all nodes that it builds on by its first parents."""
+    """Returns the numbers of the node and of all nodes that it builds on, by first parents only."""
     numbers = {node.number}
     while node.kind != "start":
         node = nodes[node.parent]
@@ -166,7 +166,7 @@ def drawn(luck: Random, nodes: Sequence[Node], weight: Callable[[Node], float]) 
 
 
 def cross(nodes: Sequence[Node], first: Node, second: Node) -> Move | None:
-    """Returns the step of a search that merges two nodes.
+    """Returns the step of a search that merges the candidates of two nodes.
 
     Returns None if one has all candidates of the other, or if the two were merged before.
     """

@@ -36,13 +36,13 @@ CROSSES: Final = 4
 
 
 def population(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the `POPULATION` valid nodes with the highest clean success, best first."""
+    """Returns the few valid nodes with the highest clean success, best first."""
     valid = [node for node in nodes if node.valid]
     return sorted(valid, key=lambda node: (-node.clean, node.number))[:POPULATION]
 
 
 def productivity(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the estimated chance that a child does better, by Laplace's rule of succession."""
+    """Returns the chance that a child of a node does better, by Laplace's rule of succession."""
     tries = children(nodes, node)
     return (1 + sum(child.clean > node.clean for child in tries)) / (2 + len(tries))
 
@@ -54,13 +54,13 @@ def distance(node: Node, other: Node) -> float:
 
 
 def novelty(elite: Sequence[Node], node: Node) -> float:
-    """Returns the mean `distance` of a node to its nearest nodes in the population `elite`."""
+    """Returns how different a node is, from 0 to 1: the mean distance to its nearest in `elite`."""
     distances = sorted(distance(node, other) for other in elite if other is not node)
     return fmean(distances[:NEIGHBOURS]) if distances else 0.0
 
 
 def coverage(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the share of a node's open factors (file groups) that none of its children edits."""
+    """Returns the share of a node's open factors (groups of files) that no child of it edits."""
     tried = {child.factor for child in children(nodes, node)}
     return len(node.open - tried) / len(node.open) if node.open else 0.0
 
@@ -68,7 +68,7 @@ def coverage(nodes: Sequence[Node], node: Node) -> float:
 def promise(nodes: Sequence[Node], elite: Sequence[Node], node: Node) -> float:
     """Returns how promising a node is: productivity + novelty + coverage, times clean success.
 
-    Clean success is taken relative to that of the best node, `elite[0]`.
+    Clean success is taken relative to that of the best node, which is the first of `elite`.
     """
     terms = productivity(nodes, node), novelty(elite, node), coverage(nodes, node)
     return sum(terms) * node.clean / (elite[0].clean or 1.0)

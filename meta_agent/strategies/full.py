@@ -39,9 +39,9 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The verdicts of a run's final tests: of its harness over new trainings, of its version.
+    """The verdicts of a run's final tests: one on the harness, one on the version with its weights.
 
-    A version is the harness with its weights. `harness` is None if that test was not made.
+    `harness` is None if the harness was not tested over new trainings.
     """
 
     harness: Judged | None
@@ -55,12 +55,12 @@ class Proof(NamedTuple):
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the verdict of a final test: "harness" (None if it was not made) or "version"."""
+        """Returns the verdict of the final test of `kind`: "harness" (or None) or "version"."""
         return self.harness if kind == "harness" else self.version
 
 
 class Full:
-    """The default strategy: it searches, tests the result, trains it further and hands it over."""
+    """The default strategy: searches, tests the result against the start, and trains it further."""
 
     def shows(self, reading: Reading) -> Reading:
         """Returns the part of the evidence that a proposer may see; here all of it."""
@@ -120,7 +120,10 @@ def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def deciding_claim(run: Run) -> str:
-    """Returns which final test moves `main`: "harness" (over pairs of trainings) or "version"."""
+    """Returns which final test decides what is merged into `main`: "harness" or "version".
+
+    The first tests the harness over pairs of trainings, the second the version with its weights.
+    """
     return run.config.prove or ("harness" if run.config.policy == "nano" else "version")
 
 

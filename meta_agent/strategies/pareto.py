@@ -48,7 +48,7 @@ def fronts(nodes: Sequence[Node]) -> list[frozenset[int]]:
 
 
 def wins(nodes: Sequence[Node]) -> Counter[int]:
-    """Returns, by node number, how many tasks a node solves. Dominated nodes are left out."""
+    """Returns by node how many tasks it solves, without nodes whose tasks others solve as well."""
     best_at = fronts(nodes)
     stays = {node.number for node in nodes if any(node.number in front for front in best_at)}
     for node in sorted(nodes, key=lambda node: (node.clean, -node.number)):
@@ -59,7 +59,7 @@ def wins(nodes: Sequence[Node]) -> Counter[int]:
 
 
 class Pareto(Branching):
-    """A search that draws parents from the Pareto front over tasks, and merges such versions."""
+    """A search that builds on versions that solve tasks no other does, and merges such versions."""
 
     words: ClassVar[str] = (
         "A parent is drawn from the versions that solve tasks which the others do not. A child "

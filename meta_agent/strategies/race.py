@@ -58,7 +58,7 @@ SEARCH: Final = "search"
 
 
 class Member(NamedTuple):
-    """A candidate after its checks, with the version and the evidence that its author was shown."""
+    """A candidate after its checks, with the version and the evidence that its author saw."""
 
     tested: Tested
     collected: Collected
@@ -66,14 +66,14 @@ class Member(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """A harness version of the search, and the edits merged into it, oldest first."""
+    """The harness version that a search has reached, and the edits merged into it, oldest first."""
 
     version: Version
     members: tuple[Member, ...] = ()
 
 
 def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
-    """Searches with a frozen policy, and screens each edit of the best version by few attempts.
+    """Searches with a frozen policy: tests each edit of the best version by few attempts.
 
     `shows` returns what a proposer may see of the evidence. The version found is not proven.
     """

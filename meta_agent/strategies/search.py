@@ -66,7 +66,7 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """What the next generation of a search starts from: a version, waiting ideas and evidence."""
+    """What the next generation of a search starts from: a version, its evidence, waiting ideas."""
 
     version: Version
     members: tuple[Candidate, ...] = ()
@@ -77,7 +77,7 @@ class Tip(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One generation's candidates after the checks before training, sorted by their outcome."""
+    """One generation's candidates after the checks that cost no training, sorted by the result."""
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -417,7 +417,7 @@ def _next_tip(
 def move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
-    """Records the new best version and moves the branch `lead` (unproven edits) to its commit.
+    """Records a new best version and moves the branch `lead` (unproven edits) to its commit.
 
     Returns the version.
     """
@@ -435,7 +435,7 @@ def move_lead(
 
 
 def with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
-    """Merges admitted diagnostics (metrics) onto the merge `onto`, except those that conflict."""
+    """Merges admitted diagnostics (metrics) onto `onto`, except those that conflict."""
     for candidate in admitted:
         try:
             more = mixed(run, onto.commit, onto.name, [candidate])

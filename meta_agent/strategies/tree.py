@@ -35,7 +35,7 @@ ABLATES: Final = 4
 
 
 def repairable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the failed nodes that no repair was tried on, fewer than `DEPTH` repairs deep."""
+    """Returns the failed nodes that no repair was tried on, unless many repairs led to them."""
     repaired = {node.other for node in nodes if node.kind == "repair"}
     return [
         node
@@ -67,7 +67,7 @@ def ablation(nodes: Sequence[Node]) -> Move | None:
 
 
 class Tree(Branching):
-    """A search that tries `DRAFTS` ideas first, then repairs failures or builds on the best node.
+    """A search that tries a few ideas first, then repairs failures or builds on the best node.
 
     Now and then it leaves one merged candidate out of the best node, to see what that adds.
     """

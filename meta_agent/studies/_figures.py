@@ -64,7 +64,7 @@ class Result:
 
     @property
     def lost(self) -> int:
-        """Returns the number of attempts that machines lost."""
+        """Returns the number of attempts on the vault tasks that machines lost."""
         return self.clean.count(None)
 
     @property
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def void(self) -> bool:
-        """Returns True if all attempts are lost, or over `LOST_SHARE` and more than one."""
+        """Returns True if machines lost so many attempts that the result says nothing."""
         tasks = len(self.clean)
         return self.lost > max(1, LOST_SHARE * tasks) or self.lost == tasks
 
@@ -90,7 +90,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """Returns one condition's figures over its runs, and its differences to `others` by name."""
+    """Returns the figures of one way to search over its runs, and how it differs from `others`."""
     if not results:
         return {"runs": 0}
     scores = _table([result.clean for result in results])

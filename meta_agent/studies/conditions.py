@@ -52,12 +52,12 @@ _FREE: Final = frozenset({"workspace", "jobs", "sandbox", "concurrency", "base_u
 
 
 def is_human(condition: str) -> bool:
-    """Returns True if a condition is a person's harness, which gets the budget as one training."""
+    """Returns True if `condition` names a person's harness, to be trained once at the budget."""
     return condition.startswith(HUMAN)
 
 
 def human_condition(arm: str, workspace: Path, folder: Path) -> str:
-    """Returns the condition `human:FOLDER` that an `--arm human:FOLDER|REF` stands for.
+    """Returns the condition that the flag `--arm human:FOLDER|REF` stands for, with a folder.
 
     A REF of the workspace's harness repository is written to a folder of the comparison first.
     Raises ConfigError if the arm is neither.
@@ -84,7 +84,7 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
 
 
 class Evolve(Protocol):
-    """A function that carries out one run from its settings, like `composition.evolve.evolve`."""
+    """A function that carries out one run from its settings and returns the run's state."""
 
     def __call__(self, config: RunConfig, display: Display, stop: threading.Event) -> object: ...
 
@@ -119,7 +119,7 @@ class Comparison:
     """Of a trial of skills: by condition, the library that each of its runs gets a copy of."""
 
     def runs(self) -> Iterator[ConditionRun]:
-        """Yields all runs, seed by seed, so that a comparison cut short has whole pairs."""
+        """Yields all runs, seed by seed, so that an interrupted comparison has whole pairs."""
         for seed in self.seeds:
             for condition in self.conditions:
                 yield ConditionRun(condition, seed, self._config(condition, seed))
@@ -138,7 +138,7 @@ class Comparison:
         return self.config.model_copy(update=changes)
 
     def library(self, condition: str, seed: int) -> Path:
-        """Returns the folder of the skills that one run of a trial of skills reads and writes."""
+        """Returns the folder of skills that one run reads and writes, if skills are compared."""
         return self.folder / "libraries" / f"{condition}-s{seed}"
 
     def to_json(self) -> dict[str, JSON]:
@@ -196,8 +196,8 @@ def carry_out(
 ) -> dict[str, MetaAgentError]:
     """Makes all runs of a comparison. Returns the errors of those that stopped, by run name.
 
-    `jobs` runs are made at a time, but only one if the policy is frozen. Ctrl-C drains all runs
-    under way and raises Interrupted.
+    Several runs are made at a time as configured, but only one if the policy is frozen. Ctrl-C lets
+    each finish its step and raises Interrupted.
     """
     config = comparison.config
     _lend(comparison)

@@ -51,7 +51,7 @@ def results_of(comparison: Comparison) -> list[Result]:
 
 
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """Returns the document of `compare --json`: declaration, figures by condition, and runs.
+    """Returns a comparison's report as JSON: declaration, figures by condition, and runs.
 
     Each condition is compared with the reference, and the first one with all others.
     """

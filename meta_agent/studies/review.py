@@ -181,7 +181,7 @@ def _whole(run: Run) -> None:
 
 @dataclass(slots=True)
 class Walk:
-    """A recorded run that is computed again, with the differences found."""
+    """The state of computing a recorded run again, with the values that differ from the record."""
 
     ledger: Ledger
     repo: HarnessRepo
@@ -198,7 +198,7 @@ class Walk:
         self.differences += compared(what, recorded, again)
 
     def hear(self, step: Step, recorded: JSON, again: JSON) -> None:
-        """Compares a recorded step with what was computed again.
+        """Compares a recorded step with what was computed again; keeps the values that differ.
 
         `recorded` holds the kind and intent as computed again, and `again` the outcome.
         """
@@ -216,7 +216,7 @@ class Walk:
             self.verdicts[step.outcome_as(Verdict)["candidate"]] = again
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
-        """Computes the run again by `carried_out`, then compares its ledger, refs and git notes."""
+        """Computes the run again by `carried_out`; compares its ledger, git refs and git notes."""
         retraced = cast("RetracedLedger", run.ledger)
         self.lab = cast("RecordedLab", run.lab)
         try:
@@ -313,7 +313,7 @@ class Walk:
 def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:
     """Raises ConfigError if none of the rollout files that the ledger names is stored.
 
-    If only some are missing, `verify` reports each of them as a difference.
+    It raises nothing if only some are missing.
     """
     shards = {
         str(part["name"])

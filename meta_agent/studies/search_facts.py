@@ -29,9 +29,9 @@ _CHECKS: Final = ("static.", "contract.", "replay.", "factor.")
 
 
 def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> dict[str, JSON]:
-    """Returns what a run's search did with its ideas, as counts by outcome.
+    """Returns counts of what became of the ideas that a run's search proposed, by name.
 
-    It includes the points of clean success on the vault gained per thousand attempts `spent`.
+    They include the points of clean success gained on the vault per thousand attempts `spent`.
     """
     candidates, verdicts, cells, proposals = (
         _outcomes(ledger, run, kind) for kind in ("candidate", "verdict", "cell", "proposal")
@@ -105,7 +105,7 @@ def _vault_gain(ledger: Ledger, run: str) -> float | None:
 
 
 def total(facts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Returns `search_facts` added up over several runs. The points per thousand are averaged."""
+    """Returns the counts of several runs' searches added up; points per thousand are averaged."""
     if not facts:
         return {}
     kinds = Counter[str]()

@@ -34,9 +34,9 @@ SIDES: Final = (WITH, WITHOUT)
 def declare_trial(
     config: RunConfig, skills: Sequence[Skill], seeds: int, folder: Path
 ) -> Comparison:
-    """Returns a comparison of runs with these skills and without any, for each of `seeds` seeds.
+    """Returns a comparison of runs with `skills` and without any, for each of `seeds` seeds.
 
-    Raises ConfigError if the rules agent proposes and no skill names a rule.
+    Raises ConfigError if rules propose the edits and no skill names a rule.
     """
     if config.meta_model == "rules" and not any(skill.rule for skill in skills):
         reason = f"{skills[0].name} names none" if skills else "there is no skill"
@@ -57,7 +57,7 @@ def declare_trial(
 def trial_of(
     skill: Skill, comparison: Comparison, results: Sequence[Result], document: JSON
 ) -> Trial:
-    """Returns the result of a skill's trial, from the comparison's report `document`.
+    """Returns the result of a skill's trial. `document` is the report on the comparison.
 
     Raises ConfigError if no seed has an ended run on both sides.
     """
@@ -81,9 +81,9 @@ def trial_of(
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """Returns how many attempts each run took until its claim was proven, as a JSON object.
+    """Returns how many attempts each run had made when its result was proven, as JSON by side.
 
-    Runs with and without the skill stand apart, by seed, with the mean paired difference.
+    Sides are runs with and without the skill; the mean paired difference is added.
     """
     of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]

@@ -33,7 +33,7 @@ class Named(NamedTuple):
     base: str | None = None  # of a candidate, and of a version the one before it
 
     def before(self, repo: HarnessRepo) -> str:
-        """Returns the commit to compare with: the base, else the first parent, else itself."""
+        """Returns the commit to compare with: the base, else the first parent, else its own."""
         return self.base or repo.parent(self.commit) or self.commit
 
 
@@ -41,9 +41,9 @@ class Named(NamedTuple):
 
 
 def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
-    """Returns the candidate, version (`v1`), branch (`main`, `lead`) or commit with this name.
+    """Returns the candidate, version (`v1`), branch (`main`, `lead`) or commit called `name`.
 
-    Of several candidates the newest is taken. Raises ConfigError if nothing has the name.
+    Of several candidates the newest is taken. Raises ConfigError if there is nothing of that name.
     """
     for step in reversed(ledger.steps(kind="candidate")):
         if not step.is_done:
@@ -110,8 +110,8 @@ def _order(step: Step) -> int:
 def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]:
     """Reverts on `main` what a candidate, version or commit brought, the newest commit first.
 
-    Returns a record of each revert. The caller must own the ledger. Raises ConfigError if `main`
-    does not contain it, or if a revert conflicts.
+    Returns a record of each revert. The caller must own the ledger. Raises ConfigError if the
+    change is not in `main`, or if a revert conflicts.
     """
     repo = HarnessRepo.open(place.harness_repo)
     what = resolve(repo, ledger, name)

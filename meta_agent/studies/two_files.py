@@ -48,7 +48,7 @@ class _Side(NamedTuple):
 
 
 def compare_files(paths: tuple[Path, Path], by: str = "task") -> dict[str, JSON]:
-    """Returns the difference in mean score of the second result file to the first, by task.
+    """Returns how the mean score of the second result file differs from the first's, by task.
 
     Raises ConfigError if `by` is unknown, a file cannot be read, or too few tasks are common.
     """

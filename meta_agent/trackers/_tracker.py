@@ -30,19 +30,19 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """Returns a run's place with the settings of `config` that hold no path or address."""
+        """Returns what a tracker is told about a run: `config` without paths and addresses."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """The interface of an experiment tracker, to which one run's numbers are sent by one thread."""
+    """An experiment tracker, to which one thread sends the numbers of one run."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
-        """Records the numbers of a step. `series` names a training; None stands for the search."""
+        """Records numbers of a step. `series` names a training; None stands for the search."""
         ...
 
     def close(self) -> None:
-        """Ends all runs that this object opened in the tracker."""
+        """Ends all runs that were opened in the tracker."""
         ...
 
 

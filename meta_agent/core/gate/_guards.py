@@ -31,7 +31,7 @@ Labels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """The settings of the check that blocks a candidate that harms a labelled group of tasks.
+    """The settings of the check for candidates that harm a labelled group of tasks.
 
     They are declared before any result. `margin` and `level` are shares of 1.
     """
@@ -77,10 +77,10 @@ class SliceEffect(NamedTuple):
 def guard_slices(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[Finding, ...]:
-    """Returns a `note` finding with the gain on each labelled group of tasks.
+    """Returns findings on a candidate's gain or loss in each labelled group of tasks.
 
-    A `harm` finding follows for each group on which the candidate is surely worse by more than the
-    margin. Returns nothing if no group is large enough.
+    The first is a table of all groups. A finding of harm follows for each group in which the
+    candidate is surely worse by more than the margin. Small groups are left out.
     """
     effects = slice_effects(baseline, candidate, labels, terms)
     if not effects:

@@ -93,7 +93,7 @@ def judge_diagnostics(
 class Standing(NamedTuple):
     """Whether an admitted diagnostic still separates later good harness versions from bad ones.
 
-    `stays` is None if there are too few. `share` is the AUC and `share_high` its upper bound.
+    `stays` is None if later versions are too few. `share` is the AUC, with bound `share_high`.
     """
 
     stays: bool | None
@@ -114,9 +114,9 @@ def still_discriminates(
 ) -> Standing:
     """Returns whether an admitted diagnostic still tells later good versions from bad ones.
 
-    `good` and `bad` hold the metric's values by version. The metric fails only if its AUC is surely
-    below `MIN_DISCRIMINATION`, or its share of false alarms surely above `MAX_FALSE_ALARMS`. Each
-    is tested one-sided at 10 %.
+    `good` and `bad` hold the metric's values, one per harness version. At `threshold` the metric
+    raises an alarm. It fails only if its AUC is surely too low or its share of false alarms surely
+    too high, each tested one-sided at 10 %.
     """
     if min(len(good), len(bad)) < MIN_VERSIONS:
         reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"

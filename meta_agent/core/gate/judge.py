@@ -175,10 +175,10 @@ def judge_live(
     candidate with fewer than `min_seeds` training seeds on either side is never promoted. With a
     `course` (a sequential test), this function is called after each pair of training runs.
 
-    `elsewhere` holds this change's differences over training seeds in other parts of the run, such
-    as a ranking. They prove nothing, but a collapse among them counts. `clusters` maps tasks to the
-    group that they name, such as a repository. `ties` is a salt that breaks ties of the exact test
-    over tasks. Without it, ties count against the candidate.
+    `elsewhere` holds differences that the same candidate showed in a search, one per training seed.
+    They prove nothing, but a collapse among them counts. `clusters` maps tasks to their group, such
+    as a repository. `ties` is a salt that breaks ties of the exact test over tasks. Without it,
+    ties count against the candidate.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -211,9 +211,10 @@ def kind_of_pairs(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> tuple[VerdictKind, bool]:
-    """Returns the verdict that `judge_live` gives on these pairs if there are no findings.
+    """Returns the verdict on paired differences without findings, and whether more data is needed.
 
-    The second value is True if more data is needed. For the parameters see `judge_live`.
+    `look` numbers the interim analysis, from 0; after a `final_look` no data is added. `course` is
+    a sequential test, `clusters` maps tasks to groups, and `ties` is a salt that breaks ties.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -427,7 +428,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
 
 
 def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
-    """Parses the JSON that `verdict_to_json` wrote."""
+    """Returns the verdict that the ledger or a git note stores as JSON."""
     return Verdict(
         kind=VerdictKind(data["kind"]),
         reasons=tuple(data["reasons"]),

@@ -105,7 +105,7 @@ class Buy(NamedTuple):
 class Chance(NamedTuple):
     """The estimate of a harness version's gain over its parent, as a share of attempts.
 
-    `worth` is the probability that the gain is large enough to be worth having.
+    `worth` is the probability that the gain is above the declared minimum.
     """
 
     gain: float
@@ -117,7 +117,7 @@ class Chance(NamedTuple):
 class Field:
     """A logistic model of whether a harness version solves a task, fitted to a race's attempts.
 
-    A race compares edits of the harness. The model counts attempts by task and version.
+    A race compares edits of the harness, each of which makes a version.
     """
 
     def __init__(self, tasks: int, terms: Terms = TERMS) -> None:
@@ -149,7 +149,7 @@ class Field:
         self._tried[:, version] = self._solved[:, version] = 0.0
 
     def comparable(self, version: int) -> bool:
-        """Returns True if the version's parent has attempts. The first version has no parent."""
+        """Returns True if attempts of the version's parent are recorded. Version 0 has none."""
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
@@ -290,8 +290,8 @@ def _density(value: float, variance: float) -> float:
 class Race:
     """Decides which edit of the harness gets the next block of attempts at search tasks.
 
-    Call `next`, make the attempts, pass the outcomes to `took`, and apply its decision with `go`.
-    If `next` returns None, add an edit of the newest accepted version with `enter`, unless `over`.
+    Call `next` for a block, make its attempts, pass their outcomes to `took`, and give its decision
+    to `go`. If `next` returns None and the race is not `over`, add an edit with `enter`.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class Race:
 
     @property
     def settled(self) -> bool:
-        """Returns True if the newest accepted version has had all its fresh attempts."""
+        """Returns True if the newest accepted version has had all attempts that confirm it."""
         return self._unsettled <= 0
 
     @property
@@ -349,7 +349,7 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records the outcomes of a block of attempts; returns its version's fate and gain.
+        """Records the outcomes of a block of attempts; returns "dropped" or another word, and gain.
 
         An attempt without an outcome (None) counts as made and says nothing else. The gain is None
         if the version's parent has no attempts to compare with.
@@ -366,7 +366,7 @@ class Race:
         return self._word(buy, chance.worth, done), chance
 
     def go(self, buy: Buy, word: Word) -> None:
-        """Applies the decision `word` that `took` returned for the attempts `buy`."""
+        """Applies a decision, such as "dropped", that `took` returned for the block `buy`."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":
@@ -407,7 +407,7 @@ class Race:
             self.trail.pop()
 
     def attempts(self, version: int) -> int:
-        """Returns how many attempts were made for a version."""
+        """Returns how many attempts the version has had in the race."""
         return self._made[version]
 
     def _word(self, buy: Buy, worth: float, done: bool) -> Word:
@@ -431,7 +431,7 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of all attempts are for comparing edits of the harness in a race.
+    """Returns how many of a budget of `attempts` are for comparing edits of the harness in a race.
 
     The rest is for the final comparison of the best version with the first one.
     """

@@ -39,9 +39,9 @@ _NORMAL_AT_POWER: Final = 0.8416
 
 
 class Look(NamedTuple):
-    """A declared moment at which a candidate is judged, and the data that there are by then.
+    """A declared moment at which a candidate is judged, and how much data there is by then.
 
-    `repeats` counts training seeds, or samples per task; `stage` is a number in the error budget.
+    `repeats` counts training seeds, or samples per task. After a `final` look no data is added.
     """
 
     stage: int
@@ -54,7 +54,7 @@ class Look(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The verdict on one simulated candidate, and the repeats and tasks that it took."""
+    """The verdict on one simulated candidate, after how many seeds (or samples) and tasks."""
 
     kind: VerdictKind
     repeats: int
@@ -91,7 +91,7 @@ class Gate:
         return max(look.tasks for look in self.looks)
 
     def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
-        """Returns the verdict on [repeat, task] differences, judged at each look until it is final.
+        """Returns the verdict on a [repeat, task] matrix of differences, judged look by look.
 
         `level` is the clean success of the baseline, as a share of 1.
         """
@@ -110,7 +110,7 @@ class Gate:
         return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
 
     def least(self, source: Modelled) -> float | None:
-        """Returns the least gain that is promoted with probability `POWER`, or None if none is.
+        """Returns the least gain that is promoted with a probability of 80 %, or None if none is.
 
         It is computed from the sequential test at its last pair; simulations agree within 10 %.
         """
@@ -138,7 +138,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The rule that promotes a harness for a frozen policy, by the mean of each task's attempts."""
+    """The rule that promotes a harness for a frozen policy, by the mean success at each task."""
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)
@@ -163,7 +163,7 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """A model of attempts: success rates by task, all shifted at random by each training seed."""
+    """A simulated population of tasks: success rates by task, all shifted by each training seed."""
 
     rates: Matrix  # [task], inside (0, 1)
     seed_sd: float = 0.0

@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One attempt at a task by an agent that is a command: what it sees, its files and limits."""
+    """One attempt at a task by an agent that is a command: the task as shown, files and limits."""
 
     key: str
     view: Mapping[str, JSON]
@@ -66,14 +66,14 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the problem as text: the first field of the task in `PROMPT_KEYS`, or JSON."""
+        """Returns the task's problem text, or all that the agent sees of the task as JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
 
     @property
     def shown_view(self) -> dict[str, JSON]:
-        """Returns what the agent sees of the task, without tools, which a command cannot call."""
+        """Returns the task as the agent sees it, without tools, which a command cannot call."""
         return {name: value for name, value in self.view.items() if name != "tools"}
 
 

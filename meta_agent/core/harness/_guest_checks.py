@@ -58,7 +58,7 @@ def check_agent() -> None:
 
 
 def takes(function: Callable[..., Any], count: int, form: str) -> None:
-    """Raises HarnessFault unless the function accepts `count` positional arguments."""
+    """Raises HarnessFault, which quotes `form`, if `function` does not take `count` arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as error:
@@ -97,7 +97,7 @@ def check_groups(samples: list[Json]) -> None:
 
 
 def check_keep() -> None:
-    """Checks that the filter's keep() returns one weight of at least 0 for each group."""
+    """Checks that the filter's function keep() returns one weight of at least 0 for each group."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         takes(function, 1, "keep(groups)")
@@ -139,14 +139,14 @@ def check_diagnostic(path: str, samples: list[Json]) -> None:
 
 
 def floats(values: Json, what: str) -> dict[str, float]:
-    """Returns a dict of finite numbers. Raises HarnessFault if the value is anything else."""
+    """Returns `values` if it is a dict of finite numbers, else raises HarnessFault about `what`."""
     if not isinstance(values, dict):
         raise code.HarnessFault(f"{what} must be a dict of floats, not {values!r:.200}")
     return {name: number(value, f"{what}[{name!r}]") for name, value in values.items()}
 
 
 def number(value: Json, what: str) -> float:
-    """Returns a finite number as a float. Raises HarnessFault if the value is anything else."""
+    """Returns `value` as a float if it is a finite number, else raises HarnessFault on `what`."""
     good = isinstance(value, int | float) and not isinstance(value, bool)
     if not good or not math.isfinite(value):
         raise code.HarnessFault(f"{what} is {value!r:.200}, not a finite number")

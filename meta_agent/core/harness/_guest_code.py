@@ -75,18 +75,18 @@ class Loaded:
             return home
 
     def module(self, path: str) -> ModuleType:
-        """Returns the Python module of a harness file such as `swe/reward.py`."""
+        """Returns the Python module of the harness file `path`, such as `swe/reward.py`."""
         dotted = path.removesuffix(".py").replace("/", ".")
         return importlib.import_module(f"{self.package}.{dotted}")
 
     def role(self, name: str) -> ModuleType:
-        """Returns the module of a role, such as `reward`. Raises HarnessFault without the file."""
+        """Returns the module of a role, such as `reward`. Raises HarnessFault without its file."""
         if name not in self.roles:
             raise HarnessFault(f"harness.toml lists no file under {name} in [factors]; add one")
         return self.module(self.roles[name])
 
     def function(self, role: str, name: str) -> Callable[..., Any]:
-        """Returns a function of a role's file. Raises HarnessFault if it is missing."""
+        """Returns a function of the file with `role`. Raises HarnessFault if either is missing."""
         return find_function(self.role(role), self.roles[role], name)
 
     def agent(self) -> Callable[..., Any]:
@@ -170,13 +170,13 @@ def optional(name: str) -> Callable[..., Any] | None:
 
 
 def declaration(module: ModuleType) -> Json:
-    """Returns the name, layer and thresholds that a diagnostic (a metric's module) declares."""
+    """Returns the name, layer and thresholds that the module of a diagnostic (metric) declares."""
     names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
     return {key: getattr(module, name, None) for key, name in names.items()}
 
 
 def stage(args: Args, channel: object) -> int:
-    """Keeps the request's rollout records for `measure` and returns how many are kept so far."""
+    """Keeps the rollout records of a request for a later `measure`; returns how many are kept."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)
@@ -184,7 +184,7 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Returns what each diagnostic (metric) measures on the rollouts that `stage` kept."""
+    """Returns what each diagnostic (metric) measures on all rollout records kept so far."""
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -198,7 +198,7 @@ def measure(args: Args, channel: object) -> Json:
 def reward(args: Args, channel: object) -> Json:
     """Returns the harness's reward components of each rollout record in the request.
 
-    If the harness has reward_group(), each is a pair with what that returns.
+    If the harness also has reward_group(), each entry pairs the components with its result.
     """
     function, together = HARNESS.function("reward", "reward"), optional("reward_group")
     if together is None:
@@ -213,7 +213,7 @@ def reward(args: Args, channel: object) -> Json:
 
 
 def judge(args: Args, channel: object) -> Json:
-    """Returns for each rollout record the text to ask a model, or None for no question."""
+    """Returns the question to a judging model for each rollout record, or None for no question."""
     return by_group(list(records(args)), "judge")
 
 
@@ -239,7 +239,7 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight for each group of rollouts and updates the filter's STATE."""
+    """Returns the filter's weight of each group of rollouts, and stores the filter's new state."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         return list(function(args["groups"]))
@@ -248,9 +248,9 @@ def keep(args: Args, channel: object) -> Json:
 
 
 def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[list[Json], Json]:
-    """Calls keep(groups, state). Returns the weights, and the new state as it would be saved.
+    """Calls the filter's `function` with groups and state. Returns the weights and the new state.
 
-    Raises HarnessFault if the state cannot be saved.
+    The new state is as it would be read back from JSON. Raises HarnessFault if it cannot be saved.
     """
     weights, state = function(groups, json.loads(json.dumps(state)))
     try:
@@ -265,7 +265,7 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns the filter's STATE, after setting it to the request's `state` if there is one."""
+    """Returns the state that the harness's filter keeps; first sets it if the request holds one."""
     HARNESS.filter_state = args.get("state", HARNESS.filter_state)
     return HARNESS.filter_state
 
@@ -276,7 +276,7 @@ def order(args: Args, channel: object) -> Json:
 
 
 def guarded(operation: Operation) -> Operation:
-    """Wraps an operation so that an EOFError of harness code becomes a HarnessFault."""
+    """Wraps an operation on the harness so that an EOFError of its code becomes a HarnessFault."""
 
     def run(args: Args, channel: object) -> Json:
         try:

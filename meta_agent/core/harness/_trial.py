@@ -46,7 +46,6 @@ def try_command(
     """Runs a harness's command on a trial task with a canned policy and returns check results.
 
     They cover the sandbox's image, the start of the command, its first model call and its end.
-    `open_agent` opens the sandbox.
     """
     for limit_sec in TRIAL_LIMITS_SEC:
         try:

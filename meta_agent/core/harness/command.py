@@ -90,7 +90,7 @@ class CommandSession(HarnessSession):
     ) -> None:
         """Runs the command on every item (task), each in its own sandbox, until all have ended.
 
-        `serve` answers the calls and gives each attempt its time limit. `timeout_sec` is not used.
+        `serve` answers the commands' calls. `timeout_sec` and `step_limit_sec` are not used.
         """
         Round(self, items, serve).run(ask_open=ask_open)
 
@@ -123,7 +123,10 @@ class CommandSession(HarnessSession):
         return run_errand(sandbox, self.tree, self.contract, errand, ask)
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """Starts to compute rewards as in `HarnessSession`; without a reward file each is empty."""
+        """Starts to compute the rewards of rollout records; call the result to get them.
+
+        `lines` are the records as JSON. Without a reward file each record's reward is empty.
+        """
         if self.has("reward"):
             return super().begin_reward(lines)
         return lambda: [{} for _ in lines]
@@ -131,14 +134,14 @@ class CommandSession(HarnessSession):
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Returns results of the contract tests; the command must start, ask its model and end."""
+        """Returns results of the contract tests and of a trial run of the command."""
         with_reward = samples if self.has("reward") else ()
         rows = super().check(with_reward, tasks)
         return [*try_command(self._open_agent, self.tree, self.contract), *rows]
 
 
 class Round:
-    """Runs the attempts of one request in threads; passes calls to the host and answers back."""
+    """The attempts of one request, run in threads that pass calls to the host and answers back."""
 
     def __init__(
         self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer
@@ -154,7 +157,7 @@ class Round:
     def run(self, *, ask_open: bool) -> None:
         """Runs all attempts to their end. With `ask_open` each asks the host before it starts.
 
-        Raises the first error that is neither the agent's nor a sandbox's.
+        Raises the first error that neither the agent nor a sandbox caused.
         """
         threads = max(1, min(MAX_THREADS, len(self._items)))
         with ThreadPoolExecutor(threads, thread_name_prefix="agent") as pool:

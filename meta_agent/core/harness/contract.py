@@ -132,7 +132,7 @@ class HarnessContract:
     def factors_matching(self, path: str) -> list[Factor]:
         """Returns all factors (groups of files) whose patterns cover `path`, in a fixed order.
 
-        A path in `TRAINING_FOLDER` is covered only by patterns that begin with that folder.
+        A path in the folder of the training files is covered only by patterns that begin with it.
         """
         home = f"{TRAINING_FOLDER}/"
         ours = path.startswith(home)

@@ -151,7 +151,7 @@ class Seat:
         self.coroutine: Coroutine[Any, Any, None] | None = None
 
     def begin(self, run: Agent, names: list[str]) -> Call | None:
-        """Starts the agent with tools of these names and returns its first call to the host."""
+        """Starts the agent with tools of the given names and returns its first call to the host."""
         task = Task(self.item["key"], self.item["view"])
         coroutine = run(task, Model(self), Tools(self, tuple(names)))
         if not inspect.iscoroutine(coroutine):
@@ -170,7 +170,7 @@ class Seat:
         return call
 
     def model_call(self, messages: list[Message], max_tokens: int | None, tools: Json) -> Call:
-        """Returns a call of the policy, with only the messages that the host does not have yet."""
+        """Returns a call of the policy with those of `messages` that the host does not have yet."""
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be a positive integer or None, not {max_tokens!r}")
         conversation = self.known
@@ -188,7 +188,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """Returns the call by which the host runs one of the task's tools."""
+        """Returns the call that asks the host to run the task's tool `name`."""
         if type(name) is not str:
             raise TypeError(f"a tool's name is a string, not {name!r}")
         for value in arguments.values():
@@ -249,7 +249,7 @@ def own_copy(message: Message) -> Message:
 
 
 def has_tool_calls_in_form(message: Message) -> bool:
-    """Returns whether a message's tool calls, if any, are objects that the host takes."""
+    """Returns whether a message's tool calls, if any, are objects with string ids."""
     calls = message.get("tool_calls") or []
     if type(calls) is not list or any(type(call) is not dict for call in calls):
         return False
@@ -259,7 +259,7 @@ def has_tool_calls_in_form(message: Message) -> bool:
 
 
 def as_json(value: Json, what: str) -> Json:
-    """Returns a deep copy of a JSON value. Raises TypeError, which names it `what`, for others."""
+    """Returns a deep copy of a plain JSON value, else raises TypeError; `what` names the value."""
     try:
         return json.loads(json.dumps(value, allow_nan=False), parse_int=number)
     except (TypeError, ValueError, RecursionError) as error:
@@ -267,14 +267,14 @@ def as_json(value: Json, what: str) -> Json:
 
 
 def number(text: str) -> int:
-    """Returns the integer that JSON text holds. Raises ValueError above `MAX_DIGITS` digits."""
+    """Returns the integer that JSON text holds. Raises ValueError if it has too many digits."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
     return int(text)
 
 
 class Scheduler:
-    """Runs the rollouts of one request together; one message to the host sends all new calls."""
+    """Runs the rollouts of one request together; each message to the host holds all new calls."""
 
     def __init__(self, run: Agent, seats: list[Seat], channel: Channel, watchdog: Watchdog) -> None:
         self.run = run
@@ -331,7 +331,7 @@ class Scheduler:
 
 
 class Watchdog:
-    """Raises `AgentHung` in an agent that computes too long; one alarm serves all rollouts.
+    """Raises AgentHung in an agent that computes too long; one alarm serves all rollouts.
 
     It works only on the main thread of a platform with alarms.
     """

@@ -152,8 +152,8 @@ class HarnessSession:
     ) -> None:
         """Runs the agent on tasks (`{"key", "view", "tools"}`); `serve` answers its calls.
 
-        `step_limit_sec` limits an agent's time between two calls. Raises `GuestError`, unlike other
-        methods, if code in the sandbox raised outside an agent.
+        `step_limit_sec` limits an agent's time between two calls. With `ask_open` each attempt asks
+        the host before it starts. Raises GuestError if code in the sandbox raised outside an agent.
         """
         args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
         self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
@@ -205,14 +205,14 @@ class HarnessSession:
         return self.begin_keep(groups)()
 
     def filter_state(self, restored: JSON = None) -> JSON:
-        """Returns the filter's `STATE` (None if it has none), first set to `restored` if given."""
+        """Returns the filter's stored state or None, first set to `restored` if that is given."""
         if not self._has_state:
             return None
         args = {} if restored is None else {"state": restored}
         return self._ask("harness.filter_state", args)
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
-        """Starts the filter on groups of rollouts and returns a function that waits for weights."""
+        """Starts the filter on groups of rollouts. The returned function waits for the weights."""
         count = len(groups)
         if not self.has("filter"):
             return lambda: [1.0] * count
@@ -235,11 +235,11 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs the harness's diagnostics (metrics) over rollouts; returns results by path order."""
+        """Returns what each diagnostic (metric) of the harness measured on rollouts, by path."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
-        """Runs the harness's diagnostics (metrics) over rollouts given as JSON lines."""
+        """Returns what each diagnostic (metric) measured on rollouts, given as JSON lines."""
         first = True
         for chunk in _chunks(lines):
             self._ask("harness.stage", {"first": first}, chunk)
@@ -413,7 +413,7 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns `value` if it is a dict of finite floats by name, else raises `CandidateError`."""
+    """Returns `value` if it is a dict of finite floats, else raises CandidateError about `what`."""
     if not isinstance(value, dict):
         raise _wrong(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:

@@ -31,7 +31,7 @@ Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
 
 
 class Step(NamedTuple):
-    """A merged change to give back to the agent's owner: message, date, files before and after."""
+    """A merged change to give back to the agent's owner: message, date, old files and new files."""
 
     message: str
     when: int
@@ -40,16 +40,16 @@ class Step(NamedTuple):
 
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
-        """Returns mode and blob id of each changed file of the owner; None removes the file."""
+        """Returns (mode, blob id) of each file of the owner that changed; None removes the file."""
         paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}
 
 
 class Adopted(NamedTuple):
-    """The commits that the owner was given: their number, the commit below, the last, the place.
+    """The commits that the agent's owner was given: their number, base, last commit and place.
 
-    The place is a branch, or a folder of patches.
+    The place is a branch of the owner's clone, or a folder of patches.
     """
 
     commits: int
@@ -96,7 +96,7 @@ def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
 
 
 def promoted_steps(repo: HarnessRepo) -> list[Step]:
-    """Returns the changes of `main` to the owner's files. Raises ConfigError if there are none."""
+    """Returns the changes merged into `main`, oldest first. Raises ConfigError without any."""
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)

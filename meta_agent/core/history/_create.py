@@ -39,7 +39,7 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
 
 
 def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
-    """Copies a repository without the refs `forgotten`; its `main` is at the commit `main`."""
+    """Copies a repository without the refs `forgotten`; branch `main` is set to commit `main`."""
     unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):

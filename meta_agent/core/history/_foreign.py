@@ -62,7 +62,7 @@ def is_address(source: str) -> bool:
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
     """Returns the files of a user's agent, in a folder or at a git address.
 
-    Files that match a pattern of `leave_out` are left out. Raises ConfigError if it cannot be read.
+    Leaves out files that match a pattern of `leave_out`. Raises ConfigError if none can be read.
     """
     if is_address(source):
         foreign = _fetched(source, _transport(source), source)

@@ -61,7 +61,7 @@ class GitError(Exception):
         self.stderr = stderr
 
     def hint(self, otherwise: str) -> str:
-        """Returns advice if the cause is a SHA-256 repository, or the text `otherwise`."""
+        """Returns advice about SHA-256 repositories if one is the cause, else `otherwise`."""
         if "mismatched algorithms" not in self.stderr:
             return otherwise
         return (
@@ -230,7 +230,7 @@ def _git_variables_hidden() -> Iterator[None]:
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
     """Yields a temporary bare repository that can also read the objects of `host` and `more`.
 
-    `transport` is the only one by which it may fetch; without one it cannot fetch.
+    It can fetch only by `transport`, such as `https`, and not at all without one.
     """
     hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
@@ -242,7 +242,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies git objects from `source` to `host`: those of the commit `tip` but not of `base`."""
+    """Copies the git objects of commit `tip` from `source` to `host`, without those of `base`."""
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -251,9 +251,9 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
 
 
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
-    """Returns a git object's bytes, read through an open `Git.reader`.
+    """Returns the bytes of the git object `oid`, or None if it is missing or not of type `kind`.
 
-    Returns None if the object is missing or not of this kind.
+    `repo` is a repository that is open for reading.
     """
     try:
         _, object_kind, _, data = repo.git.get_object_data(oid)
@@ -263,7 +263,7 @@ def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
-    """Returns the parsed commit `oid`, read through `repo`, an open `Git.reader`."""
+    """Returns the parsed commit `oid` of `repo`, a repository that is open for reading."""
     raw = repo.commit(oid)
     parents = tuple(parent.hexsha for parent in raw.parents)
     message = raw.message
@@ -272,7 +272,7 @@ def read_commit(repo: Any, oid: str) -> Commit:
 
 
 def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
-    """Returns mode and content of every file of a commit by path, through an open `Git.reader`."""
+    """Returns (mode, content) of each file of commit `oid` by path. `repo` is open for reading."""
     entries = repo.commit(oid).tree.traverse()
     leaves = sorted((e for e in entries if e.type != "tree"), key=lambda e: str(e.path))
     return {str(e.path): (int(e.mode), _content(e)) for e in leaves}

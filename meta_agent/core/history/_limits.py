@@ -26,5 +26,5 @@ class AdmissionLimits:
 
 
 def refuse(reason: str, message: str) -> NoReturn:
-    """Raises the CandidateError that refuses a sandbox's commits; the loop records its `reason`."""
+    """Raises the CandidateError that refuses a sandbox's commits; `reason` is a stable code."""
     raise CandidateError(message, reason=reason)

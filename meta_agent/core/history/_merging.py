@@ -47,7 +47,7 @@ def edit_commit(
 def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) -> str:
     """Creates a commit on `onto` that undoes what `commit` changed against its first parent.
 
-    Raises CandidateError if later changes conflict with it, or if nothing of it is left to undo.
+    Returns its id. Raises CandidateError if later changes conflict, or nothing is left to undo.
     """
     with scratch(host) as git:
         undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)

@@ -34,7 +34,7 @@ def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping
 def standard_trailers(
     *, run: str, candidate: str, factor: str, hypothesis: str, assisted_by: str
 ) -> dict[str, str]:
-    """Returns the trailers (`Key: value` lines) of every candidate and merge commit."""
+    """Returns the trailers (`Key: value` lines) that each candidate and merge commit carries."""
     return {
         "Meta-Agent-Run": run,
         "Meta-Agent-Candidate": candidate,
@@ -61,7 +61,7 @@ def parse_trailers(message: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """Returns text without control, bidi or zero-width characters, except newline and tab."""
+    """Returns text without control, bidi or zero-width characters. Newlines and tabs stay."""
     return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not unseen(c))
 
 

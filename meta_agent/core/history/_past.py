@@ -42,7 +42,7 @@ class PastCommit(NamedTuple):
 
 
 class ForeignHistory:
-    """A temporary copy of a user's git history; `foreign_history` makes and removes it."""
+    """A temporary copy of the git history of a user's repository, removed after use."""
 
     def __init__(self, git: Git, source: Path) -> None:
         self._git = git
@@ -67,7 +67,7 @@ class ForeignHistory:
     def tree(self, commit: str) -> dict[str, bytes]:
         """Returns the content of a commit's regular files by path, without large files.
 
-        Raises ConfigError if all files together are too large.
+        Raises ConfigError if the files together are too large.
         """
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         blob_ids: dict[str, str] = {}
@@ -130,7 +130,7 @@ def _forgiven() -> list[str]:
 def read_folder(root: Path) -> dict[str, bytes]:
     """Returns the content of a folder's files by path, without caches, builds and large files.
 
-    Raises ConfigError if all files together are too large.
+    Raises ConfigError if the files together are too large.
     """
     tree: dict[str, bytes] = {}
     for path in _walk(root):

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """The tree, parent and message of a commit that came from a sandbox."""
+    """The ids of the tree and parent of a commit that came from a sandbox, and its message."""
 
     tree: str
     parent: str
@@ -45,7 +45,7 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a sandbox's commit from raw bytes. Raises CandidateError for an odd header or text."""
+    """Parses a sandbox's commit. Raises CandidateError for a header or text that is not allowed."""
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
@@ -105,7 +105,7 @@ def _plain(char: str) -> bool:
 
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
-    """Raises CandidateError if a file system, a shell or git would treat the path specially."""
+    """Raises CandidateError if `path` is special to a file system, a shell or git."""
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path has more than {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
@@ -125,7 +125,7 @@ def _starts_oddly(char: str) -> bool:
 
 
 def check_collisions(paths: Iterable[str]) -> None:
-    """Raises CandidateError if two paths, or their folders, are the same on some file system."""
+    """Raises CandidateError if two paths name the same file or folder on some file system."""
     first_spelling: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")

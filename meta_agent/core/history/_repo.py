@@ -37,7 +37,7 @@ _WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
 
 
 class LogEntry(NamedTuple):
-    """One commit as `log` returns it: ids, date, message parts, trailers and its note."""
+    """One commit of the harness's history: ids, date, message parts, trailers and its git note."""
 
     commit: str
     parents: tuple[str, ...]
@@ -64,13 +64,13 @@ class HarnessRepo:
     def create(
         cls, path: Path, files: Mapping[str, bytes], message: str, *, when: int = EPOCH
     ) -> HarnessRepo:
-        """Creates the repository with one commit. Repeating it with the same files opens it."""
+        """Creates the repository with one commit, or opens one created with the same files."""
         create_repository(path, files, plain(message), when)
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> HarnessRepo:
-        """Opens a repository after a check of all objects, and finishes a killed checkout."""
+        """Opens a repository after a check of all objects; finishes a checkout that was killed."""
         repo = cls(path)
         check_repository(repo._git, path)
         follow_main(repo._git, path)
@@ -142,10 +142,10 @@ class HarnessRepo:
         return self._commit(commit).message.partition("\n")[0]
 
     def brought_by(self, commit: str) -> str | None:
-        """Returns the commit on `main`'s first-parent line that brought in `commit`, or None.
+        """Returns the commit of `main`'s first-parent line that brought in `commit`, or None.
 
-        That is `commit` itself if it is on that line, or the merge of a candidate that ends with
-        it.
+        It is `commit` itself if that is on the line, or the merge of the candidate whose last
+        commit is `commit`.
         """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)
@@ -204,8 +204,8 @@ class HarnessRepo:
     ) -> AdmittedCommit:
         """Checks a candidate's commits in a git pack from a sandbox, stores them, and sets `ref`.
 
-        Raises CandidateError with the reason if they are refused. Repeating it is harmless.
-        `replaces` is the commit that `ref` may point to already, from an unrecorded attempt.
+        Raises CandidateError with the reason if they are refused. A repeated call is harmless.
+        `ref` must not exist, except at the commit `replaces`, which an unrecorded attempt left.
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
             refuse("ref_name", f"the branch {ref[:80]!r} is not named {CANDIDATES}<run>/<n>")
@@ -254,10 +254,10 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Returns the id of the commit that `merge` would make on `onto`. `main` does not move.
+        """Creates the commit that merges a candidate into `onto`, and returns its id.
 
-        With the same message and date `merge` then makes the same commit. Raises CandidateError
-        (`merge_conflict`).
+        No branch moves. A later `merge` with the same message and date makes the same commit.
+        Raises CandidateError on a conflict.
         """
         tip = self._require(ref)
         text = with_trailers(message, trailers)
@@ -267,8 +267,8 @@ class HarnessRepo:
     def advance(self, commit: str, *, onto: str) -> str:
         """Moves `main` from `onto` to a commit that was created earlier, and returns that commit.
 
-        Raises IntegrityError if the commit does not descend from `onto` or `main` is elsewhere.
-        Repeating it changes nothing.
+        Raises IntegrityError if the commit does not descend from `onto` or `main` is elsewhere. A
+        repeated call changes nothing.
         """
         if not self._reaches(commit, onto):
             raise IntegrityError(
@@ -292,7 +292,7 @@ class HarnessRepo:
     def revert(self, commit: str, *, message: str) -> str:
         """Undoes what a commit on `main` changed, by a new commit on top; returns the new one's id.
 
-        Raises CandidateError (`merge_conflict`, or `empty` if it is undone already).
+        Raises CandidateError if later changes conflict, or if the change is undone already.
         """
         head = self.head()
         with self._writing():
@@ -309,14 +309,14 @@ class HarnessRepo:
                 self._flush_refs(LEAD)
 
     def drop_lead(self) -> None:
-        """Deletes the branch `lead`; the candidates on it keep their refs."""
+        """Deletes the branch `lead`, which holds unproven changes; candidates keep their refs."""
         with self._writing():
             if old := self.tip(LEAD):
                 self._git.run("update-ref", "-d", LEAD, old)
                 self._flush_refs(LEAD)
 
     def note(self, commit: str, text: str, *, when: int | None = None) -> None:
-        """Sets the text of the git note on a commit. Repeating the same text changes nothing."""
+        """Sets the text of the git note on a commit. The same text twice changes nothing."""
         body = plain(text).strip() + "\n"
         if self.notes(commit) == body:
             return

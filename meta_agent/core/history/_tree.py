@@ -27,10 +27,7 @@ class _Row(NamedTuple):
 
 
 def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Returns mode and id of every file in a git tree by path, read through an open `Git.reader`.
-
-    Raises CandidateError beyond a limit.
-    """
+    """Returns mode and id of every file in a git tree by path. Raises CandidateError at a limit."""
     level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):

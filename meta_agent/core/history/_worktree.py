@@ -19,14 +19,14 @@ MAIN = "refs/heads/main"
 
 
 def on_main(git: Git) -> bool:
-    """Returns True if the user has `main` checked out."""
+    """Returns True if the branch `main` is checked out in the repository."""
     return (git.git_dir / "HEAD").read_text(encoding="utf-8").strip() == f"ref: {MAIN}"
 
 
 def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
     """Raises ConfigError if a checked-out file differs from both git's index and the target commit.
 
-    That covers untracked files in the way of the target as well.
+    An untracked file at a path of the target commit is an error too.
     """
     if not on_main(git):
         return
@@ -40,9 +40,9 @@ def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
 
 
 def follow_main(git: Git, work_tree: Path) -> None:
-    """Updates git's index and the checked-out files to `main`, if the user has it checked out.
+    """Updates git's index and the checked-out files to `main`, if `main` is checked out.
 
-    It overwrites changes, so call `check_clean` first.
+    It overwrites changes of the user, so check for them first.
     """
     if not on_main(git) or _is_current(git, work_tree):
         return

@@ -38,9 +38,9 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    These are rollouts that could not start or whose model call failed; none with `whole`. All are
-    made again if over `LOST_SHARE` are lost and `whole` is set or a sandbox failed. So code in a
-    sandbox cannot choose its second chances. `whole`: the policy answers all rollouts together.
+    `whole`: the policy answers all rollouts together. Without it, these are rollouts that could not
+    start or whose model call failed. If too many are lost, all are made again, provided that
+    `whole` is set or a sandbox failed. So code in a sandbox cannot choose its second chances.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
@@ -51,7 +51,7 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
 
 
 class Again(Runner):
-    """A runner that makes rollouts once more that machines lost, with the same random numbers."""
+    """A runner that repeats, once and with the same random numbers, rollouts that machines lost."""
 
     def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
         rollouts = super().run(plan, **how)
@@ -63,9 +63,9 @@ class Again(Runner):
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
-    """Raises InfrastructureError if machines lost over `LOST_SHARE` of the rollouts, and over one.
+    """Raises InfrastructureError if machines lost too large a share of an evaluation's rollouts.
 
-    `what` names the evaluation in the message.
+    One lost rollout is always tolerated. `what` names the evaluation in the message.
     """
     missing = _lost(rollouts)
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
@@ -89,7 +89,7 @@ def _detail(rollout: Rollout) -> str:
 
 
 def shard_reference(shard: ShardRef) -> JSON:
-    """Returns the name and hash of a stored set of rollouts, as the ledger records them."""
+    """Returns the name and hash of a stored file of rollouts, as the ledger records them."""
     return {"name": shard.name, "sha256": shard.sha256}
 
 
@@ -112,7 +112,7 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Stores the rewards by the harness's reward code in the rollouts that have no error."""
+    """Computes the harness's rewards of the rollouts without an error, and stores them in these."""
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

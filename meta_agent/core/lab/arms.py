@@ -44,17 +44,17 @@ class ArmRef:
 
 
 def parts_of(shard: JSON) -> list[JSON]:
-    """Returns the references of a shard's files. A shard is a stored set of rollouts."""
+    """Returns the references to the files of `shard`, a stored set of rollouts."""
     return list(shard) if isinstance(shard, list) else [shard]
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
-    """Returns the rollouts of a shard, a stored set. Raises IntegrityError if a file differs."""
+    """Returns the rollouts of a stored set. Raises IntegrityError if a file's hash differs."""
     return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
 
 
 def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
-    """Yields the rollouts of one file. Raises IntegrityError if it is missing or differs."""
+    """Yields the rollouts of the file `part` (name, hash). Raises IntegrityError if it differs."""
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
         raise IntegrityError(

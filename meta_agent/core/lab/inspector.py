@@ -62,8 +62,8 @@ def findings_about(
 
     `arms` are the outcome rows and `attempts` the summaries of the rollouts. `regrade` grades a
     stored attempt again, at most `regrade_at_most` of an arm. `train_hashes` are content hashes of
-    training tasks. `overlap` holds findings about the texts of the tasks, which every comparison
-    shares. `labels` holds labels of tasks, such as their repository, to find groups that lose.
+    training tasks. `overlap` holds findings about task texts, to be added as they are. `labels`
+    holds labels of tasks, such as their repository, to find groups that lose.
     """
     findings = (
         *find_all(*arms, limits=limits, train_hashes=train_hashes),
@@ -113,9 +113,9 @@ class Inspector:
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns the findings of `between`, and each veto of the candidate without a baseline.
+        """Returns the findings about two stored arms (baseline, candidate), and more vetoes.
 
-        So a fault that the baseline has too still counts against the candidate.
+        A veto of the candidate alone is added, so that a fault that the baseline has still counts.
         """
         findings = self.between(refs, arms)
         codes = {finding.code for finding in findings if finding.side != "baseline"}
@@ -180,6 +180,6 @@ class Inspector:
 
 
 def text_of(task: Task) -> str:
-    """Returns all text of a task that an agent reads, except the tools, which many tasks share."""
+    """Returns all text of a task that an agent reads, except the descriptions of its tools."""
     fields = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
     return "\n".join(leaf for leaf in leaves(fields) if isinstance(leaf, str))

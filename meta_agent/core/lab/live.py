@@ -115,7 +115,7 @@ class Lab:
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Runs trainings and evaluations, as many at a time as there are workers.
 
-        Raises the first failure, but that of a harness only when its measurement is asked for.
+        Raises the first failure of machines. Failures of a harness are raised when it is measured.
         """
         with ThreadPoolExecutor(self._executor.width) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
@@ -152,11 +152,10 @@ class Lab:
         limit: int,
         order: str,
     ) -> list[ArmRef]:
-        """Evaluates several versions with the base policy by turns, and returns their arms.
+        """Evaluates several harness versions with the untrained policy, in alternating blocks.
 
-        Each version gets `samples` attempts at each of `limit` tasks, and one more at `extra`
-        tasks. `order` salts the order of the tasks. By turns, a change of the policy hits all
-        alike.
+        Returns an arm (side of a comparison) for each. Each version gets `samples` attempts at each
+        of `limit` tasks, and one more at `extra` tasks. `order` salts the order of the tasks.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
@@ -181,23 +180,23 @@ class Lab:
                 yield range(sample, sample + 1), Part(order, range(start, stop))
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
-        """Returns an arm (one side of a comparison) made of evaluations by training seed."""
+        """Returns an arm (side of a comparison) from evaluations by training seed."""
         planned = max(evaluation.planned for evaluation in measured.values())
         shards = {seed: evaluation.shard for seed, evaluation in measured.items()}
         return ArmRef(name, planned, reward_hash(tree), shards)
 
     def rows(self, ref: ArmRef) -> Arm:
-        """Returns the outcome rows of an arm (one side of a comparison)."""
+        """Returns the outcome rows (one per attempt) of an arm, one side of a comparison."""
         return load_arm(self.store, ref)
 
     def trained(self, job: Job) -> bool:
-        """Returns True if the ledger holds a job's training, so that only the evaluation costs."""
+        """Returns True if a job's training is recorded or not needed, so it costs nothing."""
         name = _train_name(job.tree, job.seed, job.steps)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.is_done)
 
     def measured(self, job: Job) -> bool:
-        """Returns True if the ledger holds a job's training and evaluation: neither costs then."""
+        """Returns True if a job's training and evaluation are recorded, so it costs nothing."""
         if not self.trained(job):
             return False
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
@@ -206,7 +205,7 @@ class Lab:
         return step is not None and step.is_done
 
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
-        """Returns the attempts that one evaluation of the base policy costs, or 0 if recorded."""
+        """Returns how many attempts an evaluation of the untrained policy costs; 0 if recorded."""
         base = self.train(tree, seed=0, steps=0)
         name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
@@ -217,7 +216,7 @@ class Lab:
         return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
 
     def measure(self, job: Job) -> Evaluated:
-        """Carries a job out: trains if `steps` > 0, then evaluates. Returns the evaluation.
+        """Returns the evaluation of a job, after the training that the job may contain.
 
         Raises CandidateError if the harness fails.
         """
@@ -225,11 +224,11 @@ class Lab:
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 
     def rollouts(self, shard: JSON) -> list[Rollout]:
-        """Returns a stored set of rollouts (a shard). Raises IntegrityError if a file differs."""
+        """Returns the rollouts of a stored set. Raises IntegrityError if a file's hash differs."""
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training of the policy that made the stored rollouts `shard`, or None."""
+        """Returns the training of the policy that made a stored set of rollouts, or None."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -257,9 +256,8 @@ class Lab:
     ) -> Trained:
         """Trains a policy under a harness for `steps` steps, from the base policy or `onto`.
 
-        With `keep_every`, checkpoints are kept every so many steps (`Trained.on_the_way`). Training
-        from `onto` begins with a fresh optimiser and curriculum history. Raises CandidateError if
-        the harness fails.
+        With `keep_every`, a checkpoint is kept every so many steps. Training from `onto` begins
+        with a fresh optimiser and curriculum history. Raises CandidateError if the harness fails.
         """
         if steps == 0:
             return onto or self.untrained(seed)
@@ -291,8 +289,8 @@ class Lab:
         """Lets a policy attempt the first `limit` tasks of a split under a harness.
 
         `samples` are the numbers of the attempts at each task, `part` selects some of the tasks
-        (None: all). `again` names a repetition, which is made and recorded by itself. Raises
-        CandidateError if the harness fails.
+        (None: all). `again` names a repetition, which is recorded separately. Raises CandidateError
+        if the harness fails.
         """
         unit = EvalUnit(
             name=self._eval_name(tree, trained, split, limit, samples, part) + again,

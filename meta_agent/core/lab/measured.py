@@ -30,7 +30,7 @@ class Trained(NamedTuple):
     checkpoints: Sequence[JSON] = ()  # made on the way: {"steps", "policy", "path"}
 
     def on_the_way(self) -> list[Trained]:
-        """Returns this training's stored checkpoints by steps, and then the training itself."""
+        """Returns the stored checkpoints of a training by steps, and last its final policy."""
         trainings = [
             Trained(
                 checkpoint["path"], checkpoint["policy"], self.seed, checkpoint["steps"], None, []
@@ -51,7 +51,7 @@ class Trained(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The result of an evaluation: a reference to the stored rollouts, and counts of attempts."""
+    """The result of an evaluation: a reference to the stored rollouts, and how many were solved."""
 
     shard: JSON
     planned: int
@@ -64,10 +64,7 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A selection of a split's tasks: those at the positions `at` in a random order.
-
-    The order follows from the salt `order`.
-    """
+    """A selection of a split's tasks: the positions `at` in an order that the salt `order` sets."""
 
     order: str
     at: range
@@ -75,7 +72,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A measurement of a harness: `steps` steps of training, an evaluation on `limit` tasks."""
+    """A measurement of a harness: `steps` training steps, then an evaluation on `limit` tasks."""
 
     tree: HarnessTree
     seed: int

@@ -50,7 +50,7 @@ def static_check(
     *,
     factors: tuple[Factor, ...] = (),
 ) -> list[Finding]:
-    """Returns all findings about the change from `base` to `candidate`, vetoes first.
+    """Returns findings about the change from `base` to `candidate`, vetoes first. No code is run.
 
     `contract` is the base's, so a candidate cannot loosen its own bounds. `factors` are the groups
     of files that a combined change may touch; without them it may touch one group only.

@@ -31,7 +31,7 @@ TRAIN_STEP_SEC: Final = 1800.0
 
 
 class RollsOut(Protocol):
-    """A runner that makes the rollouts of a training, such as `rollouts.Runner`."""
+    """Makes the rollouts (attempts at tasks) that a training learns from."""
 
     def run(
         self,
@@ -78,7 +78,7 @@ class Trainer(Protocol):
     """The model gateway of the policy in training, for its rollouts."""
 
     def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Returns the harness's recipe with the run's settings, or raises ConfigError."""
+        """Returns the recipe as the training will use it. Raises ConfigError if it refuses it."""
         ...
 
     def train(
@@ -102,7 +102,7 @@ class Trainer(Protocol):
 
 
 class Policies(Protocol):
-    """Opens policies for evaluations and trainings. Any thread may ask for one."""
+    """Opens policies (weights or servers) for evaluations and trainings, for any thread."""
 
     lock_step: bool
     """True if the rollouts of a plan are answered together, so that a part may give other rows."""
@@ -124,7 +124,7 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns those stored training rollouts that belong to the first, or last, `count` steps."""
+    """Returns the training rollouts of the first `count` steps, or of the last ones."""
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
     return [rollout for rollout in rollouts if step_of(rollout) in chosen]

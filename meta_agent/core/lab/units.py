@@ -63,7 +63,7 @@ Report = Callable[[int, Mapping[str, JSON]], None]
 
 
 class TrainUnit(NamedTuple):
-    """A training of the policy at `path` for `steps` optimiser steps."""
+    """An order to train the policy at `path` for `steps` optimiser steps under one harness."""
 
     name: str
     harness: str  # sha256 of its pack
@@ -79,7 +79,7 @@ class TrainUnit(NamedTuple):
 
 
 class EvalUnit(NamedTuple):
-    """An evaluation of the policy at `path` on tasks of a split."""
+    """An order to evaluate the policy at `path` on tasks of a split under one harness."""
 
     name: str
     harness: str  # sha256 of its pack
@@ -103,7 +103,7 @@ Unit = TrainUnit | EvalUnit
 
 
 def unit_from_json(record: Mapping[str, JSON]) -> Unit:
-    """Returns the training or evaluation that its `to_json` turned into `record`."""
+    """Returns the training or evaluation that the JSON object `record` describes."""
     values = {name: value for name, value in record.items() if name != "kind"}
     if record["kind"] == "train":
         return TrainUnit(**values)
@@ -118,7 +118,7 @@ def pack_of(tree: HarnessTree) -> bytes:
 
 
 def tree_of(pack: bytes, sha256: str) -> HarnessTree:
-    """Returns the harness that `pack_of` packed. Raises IntegrityError if the hash differs."""
+    """Returns the harness packed in a JSON document. Raises IntegrityError if its hash differs."""
     if (actual := hashlib.sha256(pack).hexdigest()) != sha256:
         raise IntegrityError(
             f"the harness that was sent has sha256 {actual[:12]}, not {sha256[:12]}; it was "
@@ -137,7 +137,7 @@ class Outputs(NamedTuple):
 
 
 def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
-    """Returns the first `limit` tasks of a split, or those that `part` selects, in order."""
+    """Returns the first `limit` tasks of a split in order, or those of them that `part` selects."""
     tasks = domain.tasks(split)[:limit]
     if part is None:
         return tasks
@@ -147,7 +147,7 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 
 
 class Apparatus:
-    """Executes trainings and evaluations: it holds the tasks, policies and sandboxes for that."""
+    """Holds the tasks, policies and sandboxes, and executes trainings and evaluations with them."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class Apparatus:
     def plan(
         self, seed: int, split: Split, limit: int, samples: range, part: Part | None
     ) -> list[PlannedRollout]:
-        """Returns the planned rollouts of an evaluation of a policy with this training seed."""
+        """Returns the planned attempts of an evaluation; `seed` is the policy's training seed."""
         drawn = self._seed(seed)
         return [
             PlannedRollout(task, sample, drawn, f"{split}/{task.key}")
@@ -348,7 +348,7 @@ class Executor(Protocol):
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
         """Executes a training or an evaluation and returns its outcome. Its files are at `outputs`.
 
-        A failure raises the same error as `Apparatus.carry_out`, wherever the unit ran.
+        Raises CandidateError if the harness is at fault.
         """
         ...
 
@@ -356,7 +356,7 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Executes trainings and evaluations in this process and its children."""
+    """Executes trainings and evaluations on this machine, in threads and child processes."""
 
     def __init__(
         self, apparatus: Apparatus, width: int, stopping: Callable[[], bool] = lambda: False

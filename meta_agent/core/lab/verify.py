@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 class Regrade(NamedTuple):
-    """The counts and differences that grading stored attempts again has given."""
+    """How many stored attempts were graded again or skipped, and where the results differ."""
 
     checked: int
     skipped: int  # without an outcome, or without verifier inputs
@@ -37,7 +37,7 @@ class Regrade(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of `verify`. `ok` is True if all that was computed again matches."""
+    """The result of computing a run again: `ok` is True if everything matches the record."""
 
     commit: str
     recorded: str
@@ -65,7 +65,7 @@ class VerifyReport:
 
 
 def compared(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:
-    """Yields the differences between two values, leaf by leaf. Numbers may differ by rounding."""
+    """Yields the differences of two values called `what`, leaf by leaf, but none by rounding."""
     if isinstance(recorded, Mapping) and isinstance(again, Mapping):
         for key in sorted({*recorded, *again}):
             yield from compared(f"{what}.{key}", recorded.get(key), again.get(key))

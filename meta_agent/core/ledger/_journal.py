@@ -36,7 +36,7 @@ _PRIMARY_CODE_MASK: Final = 0xFF  # extended codes carry the detail in the highe
 
 
 class Journal:
-    """The SQLite file of a ledger. `transaction()` writes and `rows()` reads."""
+    """The SQLite file of a ledger, with atomic writes and plain queries."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Journal:
             return self._db.execute(query, tuple(arguments)).fetchall()
 
     def has(self, table: str) -> bool:
-        """Returns True if the ledger has this table; older ledgers lack the newest ones."""
+        """Returns True if the ledger's file has `table`; older files lack the newest tables."""
         return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:

@@ -96,11 +96,10 @@ class Ledger(Purse):
     # --- steps ---------------------------------------------------------------------------------
 
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Runs `work` unless the step `key` is recorded as done.
+        """Runs `work` unless the step `key` is recorded as done. Returns the outcome either way.
 
-        Returns the recorded outcome either way. The same key must always come with the same kind
-        and intent, which say what the work is. Raises IntegrityError if they differ from the
-        record.
+        `kind` and `intent` say what the work is. Raises IntegrityError if they differ from those
+        recorded under the same key.
         """
         with self._steps.alone(key):
             step = self._begin(key, kind, canonical(intent))
@@ -172,7 +171,7 @@ class Ledger(Purse):
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
-        """Returns the hash chain's digest after this step, or None if the chain lacks the step."""
+        """Returns the hash chain's digest after the step `key`, or None if the chain lacks it."""
         if not self._journal.has("chain"):
             return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
@@ -191,7 +190,7 @@ class Ledger(Purse):
         return [*(str(key) for (key,) in before if key not in in_chain), *chained]
 
     def heads(self) -> frozenset[str]:
-        """Returns the digest of the hash chain after each finished step."""
+        """Returns the digests of the hash chain, one after each finished step."""
         if not self._journal.has("chain"):
             return frozenset()
         return frozenset(
@@ -230,7 +229,7 @@ class Ledger(Purse):
         ]
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
-        """Returns the outcomes of a kind's finished steps, of the type `holds` (see `KINDS`)."""
+        """Returns the outcomes of the finished steps of a kind, as values of the type `holds`."""
         return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 
     # --- events --------------------------------------------------------------------------------
@@ -287,7 +286,7 @@ class Ledger(Purse):
             )
 
     def run(self, run_id: str) -> RunRow | None:
-        """Returns the row of a run, or None if the ledger has no such run."""
+        """Returns the record of a run, or None if the ledger has no such run."""
         rows = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
         return RunRow.parse(rows[0]) if rows else None
 

@@ -85,7 +85,7 @@ def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
 
 
 class StepLocks:
-    """One lock for each step key, so that two threads that ask for a step do its work once."""
+    """Locks by step key: if two threads ask for the same step, only one does its work."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards both dictionaries; never held while waiting

@@ -80,7 +80,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by the billed amount. Raises IntegrityError if it is not open."""
+        """Replaces a reservation by the billed amount. Raises IntegrityError if it was settled."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -108,7 +108,7 @@ class Purse:
                 )
 
     def open_reservations(self, run: str | None = None) -> frozenset[int]:
-        """Returns the numbers of reservations for calls under way, or cut short by a crash."""
+        """Returns the numbers of the reservations of calls under way, or cut short by a crash."""
         query = "SELECT id FROM spend WHERE run = ? AND NOT settled"
         rows = self._journal.rows(query, (self._named_run(run),))
         return frozenset(cast("int", row[0]) for row in rows)

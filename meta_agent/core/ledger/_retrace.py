@@ -26,7 +26,7 @@ class UnrecordedError(Exception):
 
 
 class RetracedLedger(Ledger):
-    """A read-only ledger whose `once` computes a step again and compares it with the record."""
+    """A read-only ledger: asked for a step, it computes the step again and compares the record."""
 
     def __init__(
         self, recorded: Ledger, run: str, taken: Collection[str], compare: Compare
@@ -62,7 +62,7 @@ class RetracedLedger(Ledger):
         return step if step and self._was_there(step) else None
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Returns the recorded steps up to the point that the repeated run has reached."""
+        """Returns the recorded steps, or those of a run or kind, as far as the repeated run is."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
@@ -77,7 +77,7 @@ class RetracedLedger(Ledger):
         return 0
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Returns the recorded row of a run that is repeated. Nothing is written."""
+        """Returns the recorded row of the run that is being repeated. Nothing is written."""
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:

@@ -46,7 +46,7 @@ class Step:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the step in a row that the SQL query `QUERY` selects."""
+        """Returns the step that a row of the ledger's table of steps holds."""
         return cls(*_decoded(row, 4, 9))
 
     @property
@@ -60,7 +60,7 @@ class Step:
         return fields_of(self.outcome)
 
     def outcome_as(self, holds: type[T]) -> T:
-        """Returns the outcome of a finished step. `holds` is the type that `KINDS` names for it."""
+        """Returns the outcome of a finished step as `holds`, the type declared for its kind."""
         outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
         assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"
         return cast("T", self.outcome)
@@ -80,7 +80,7 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the event in a row that the SQL query `QUERY` selects."""
+        """Returns the event that a row of the ledger's table of events holds."""
         return cls(*_decoded(row, 4))
 
     @property
@@ -107,13 +107,13 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the run in a row that the SQL query `QUERY` selects."""
+        """Returns the run that a row of the ledger's table of runs holds."""
         return cls(*_decoded(row, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What one role of model calls has spent. A call without a known price counts no usd."""
+    """What one role of model calls has spent. A call without a known price adds no dollars."""
 
     usd: float
     tokens: int
@@ -124,7 +124,7 @@ class Spend:
 
 
 def link(before: str, step: Step) -> str:
-    """Returns the hash chain's digest over a finished step and the digest before it."""
+    """Returns the next digest of the hash chain: over `before`, the digest so far, and a step."""
     text = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -140,7 +140,7 @@ def canonical(value: object) -> str:
 
 
 def decode(text: str | None) -> object:
-    """Parses what `encode` wrote. Returns None for None."""
+    """Returns the value that JSON text holds, or None for None."""
     return None if text is None else json.loads(text)
 
 

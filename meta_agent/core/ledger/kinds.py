@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class Refused(TypedDict):
-    """A proposer's draft of a candidate that was refused before any check, and why."""
+    """A draft of a candidate that was refused before any check, and the reason."""
 
     statement: str
     code: str
@@ -33,7 +33,7 @@ class Refused(TypedDict):
 
 
 class Share(TypedDict):
-    """How much clean success one candidate adds to those that were trained together with it."""
+    """How much clean success a candidate adds to the others that were trained together with it."""
 
     candidate: str
     delta: float
@@ -94,7 +94,7 @@ class Candidate(TypedDict):
 
 
 class Screen(TypedDict):
-    """The result of one check (`stage`) of a candidate before anything is measured."""
+    """The result of one check of a candidate (static, contract, ...) before it is measured."""
 
     candidate: str
     stage: Literal["static", "contract", "replay", "seed"]
@@ -104,7 +104,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """One interim analysis of a run's final test, which compares the result with the start."""
+    """One interim analysis of a run's final test, which compares its result with the start."""
 
     candidate: str
     split: str
@@ -123,7 +123,7 @@ class Scored(TypedDict):
 
 
 class Verdict(TypedDict):
-    """The verdict on a candidate, and where the rows that it rests on are stored."""
+    """The verdict on a candidate, and where the outcomes that it rests on are stored."""
 
     candidate: str
     commit: str
@@ -165,7 +165,7 @@ class Cell(TypedDict):
 
 
 class Bundle(TypedDict):
-    """The set of candidates, trained together, that a generation chose to continue from."""
+    """The candidates, trained together, that a generation continues from, with their shares."""
 
     generation: int
     clean_success: float
@@ -179,7 +179,7 @@ _Kept = TypedDict("_Kept", {"kept": NotRequired[list[object]]})  # noqa: UP013 -
 
 
 class Train(_Kept):
-    """The result of one training run, as it is stored. `kept` holds its checkpoints."""
+    """The stored result of one training run: policy, seed, steps, metrics and checkpoints."""
 
     policy: str
     path: str
@@ -192,7 +192,7 @@ class Train(_Kept):
 
 
 class Stored(TypedDict):
-    """Where the attempts of an evaluation are stored, with their counts."""
+    """The stored result of an evaluation: where its attempts are, and how many were solved."""
 
     shard: dict[str, object]
     planned: int
@@ -204,7 +204,7 @@ class Stored(TypedDict):
 
 
 class Commit(TypedDict):
-    """A record that holds a commit, such as the one that `main` was moved to."""
+    """A step's outcome that is one git commit, such as the one that `main` was moved to."""
 
     commit: str
 
@@ -224,8 +224,8 @@ class Clock(TypedDict):
 class Drift(TypedDict):
     """A check that the model did not change during a run: success of the start version, twice.
 
-    `before` is its share of solved attempts early in the run, `after` the share before the final
-    comparison, and `p` the p-value of their difference.
+    `before` is its share of solved attempts early in the run, and `after` the share before the
+    final comparison. `p` is the p-value of their difference.
     """
 
     attempts: int
@@ -235,7 +235,7 @@ class Drift(TypedDict):
 
 
 class Half(TypedDict):
-    """The search half of a small task set; the other half is for the final test of the result."""
+    """The keys of the tasks that a search uses, if it has half of a small task set."""
 
     search: list[str]
 

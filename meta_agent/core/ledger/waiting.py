@@ -83,7 +83,7 @@ class Wait:
 
     @classmethod
     def parse(cls, row: JSON) -> Self:
-        """Parses what `to_json` made. Raises ValueError, TypeError or KeyError for other rows."""
+        """Parses a wait from JSON. Raises ValueError, TypeError or KeyError if a field is wrong."""
         usual = row["usual_sec"]
         return cls(
             kind=str(row["kind"]),
@@ -106,10 +106,10 @@ class Waits(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, run: str, owner: str | None) -> Self:
-        """Reads the waits of a run; none if the file is missing, damaged or of another process.
+        """Reads the waits of a run; none if they are missing, damaged or of another process.
 
-        `owner` is the id of the process that works in this workspace now. Without one, the waits
-        that a dead process wrote last are returned.
+        `owner` is the id of the process that works in the workspace `folder` now. Without one, the
+        waits that a dead process wrote last are returned.
         """
         try:
             row = json.loads(read_small(folder / FILE, _MOST_BYTES) or "{}")
@@ -121,10 +121,10 @@ class Waits(NamedTuple):
 
 
 def stalled(waits: Sequence[Wait], recorded_at: float, now: float) -> Wait | None:
-    """Returns the stalled wait with the longest silence, or None.
+    """Returns the stalled wait that has made no progress for the longest time, or None.
 
-    A wait is stalled if it made no progress, and the run recorded nothing, within its patience.
-    `recorded_at` is the time of the run's last record.
+    A wait is stalled if it made no progress, and the run recorded nothing, within the patience of
+    the wait. `recorded_at` is the time of the run's last record.
     """
     beyond = (wait for wait in waits if now - max(wait.moved_at, recorded_at) > wait.patience_sec)
     return min(beyond, key=lambda wait: wait.moved_at, default=None)
@@ -143,10 +143,10 @@ _innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=Non
 def waiting(
     kind: Kind, subject: str, *, limit_sec: float, advice: str, group: str = "", command: str = ""
 ) -> Iterator[Wait]:
-    """Announces that this thread waits, for as long as the block lasts.
+    """Announces that this thread waits, for as long as the `with` block lasts.
 
-    `limit_sec` is when the caller gives up; `advice` and `command` are for people. The usual length
-    is learnt from waits of the same kind and `group`.
+    `subject` says for what, and `limit_sec` when the caller gives up; `advice` and `command` are
+    for people. Waits of one kind and `group` share the usual length, which is learnt.
     """
     now, number, name = time.time(), next(_numbers), f"{kind} {group}"
     wait = Wait(kind, subject[:200], limit_sec, advice, command, now, now)
@@ -163,7 +163,7 @@ def waiting(
 
 
 def moved(progress: str = "") -> None:
-    """Records progress of this thread's innermost wait. Does nothing outside a wait."""
+    """Records progress of the wait that this thread announced last. Does nothing without one."""
     if (current := _innermost.get()) is None:
         return
     wait, name = current
@@ -176,7 +176,7 @@ def moved(progress: str = "") -> None:
 
 
 def owe(wait: Wait, answers: int) -> None:
-    """Adds to the number of answers that the other side of a wait expects from this process.
+    """Adds `answers` to the number that the other side of a wait expects from this process.
 
     A negative number subtracts. The other side's silence counts anew from this call.
     """
@@ -186,7 +186,7 @@ def owe(wait: Wait, answers: int) -> None:
 
 
 def open_waits(now: float) -> list[Wait]:
-    """Returns this process's waits of over `BEAT_SEC` seconds, the longest silent first.
+    """Returns this process's waits of over a second, the longest without progress first.
 
     Waits whose other side waits for an answer of this process are left out.
     """
@@ -200,10 +200,10 @@ def open_waits(now: float) -> list[Wait]:
 
 
 class Watch:
-    """A thread that writes this process's waits to a run's workspace every second, until `close`.
+    """A thread that writes this process's waits to a run's workspace every second, until closed.
 
-    It calls `tell` with a wait that is stalled, or that lasts and makes progress. It repeats a wait
-    only after about twice the time.
+    It calls `tell` with a wait that is stalled, or that is long and makes progress. The same wait
+    is told again only after about twice the time.
     """
 
     def __init__(self, ledger: Ledger, run: str, tell: Callable[[Wait], None]) -> None:

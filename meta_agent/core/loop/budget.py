@@ -52,17 +52,17 @@ def spent(
 
 
 def allowed(run: Run) -> int:
-    """Returns the run's cap on attempts: `--budget`, or else the plan's."""
+    """Returns the run's cap on attempts: the user's budget, or else what its plan takes."""
     return run.config.budget or declared(run.plan, first_tree(run))
 
 
 def declared(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the attempts that a plan takes by itself, given the harness's rollouts per step."""
+    """Returns how many attempts a plan takes in all, if every training uses the harness `tree`."""
     return plan.race or plan.trainings * one_cell(plan, tree)
 
 
 def first_tree(run: Run) -> HarnessTree:
-    """Returns the harness that the run began with. Budgets are counted in trainings of it."""
+    """Returns the harness that the run began with."""
     step = run.ledger.step(f"{run.id}/start")
     return run.repo.tree(
         step.outcome_as(Start)["commit"] if step and step.is_done else run.repo.head()
@@ -70,17 +70,17 @@ def first_tree(run: Run) -> HarnessTree:
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the attempts that one training and its evaluation on the search split take."""
+    """Returns how many attempts one training takes, with its evaluation on the search split."""
     return plan.steps * attempts_a_step(tree) + plan.search
 
 
 def one_pair(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the attempts that two trainings and their evaluation on the confirm split take."""
+    """Returns how many attempts two trainings take, with their evaluations on the confirm split."""
     return 2 * (plan.steps * attempts_a_step(tree) + plan.confirm)
 
 
 def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
-    """Returns how many pairs of trainings the budget `cap` buys for the final test (or 0)."""
+    """Returns how many pairs of trainings the final test gets under the budget `cap`, or 0."""
     pair = one_pair(plan, tree)
     if (pairs := int(CLAIM_SHARE * cap) // pair) >= MIN_PAIRS:
         return min(pairs, plan.looks[-1])
@@ -109,10 +109,10 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 
 
 def search_cap(run: Run, *, later: bool) -> int:
-    """Returns the number of attempts of the whole run at which its search ends.
+    """Returns how many attempts the run may have made in all when its search ends.
 
-    `later` means after the first candidates were trained together. Then the search may also take
-    half of what nothing is reserved for. With a frozen policy the final comparison has the rest.
+    With `later`, after the first candidates were trained together, it includes half of what nothing
+    is reserved for. With a frozen policy the final comparison has the rest.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -127,7 +127,7 @@ def cells_left(
 ) -> int:
     """Returns how many trainings of merged candidates the budget of the search still pays for.
 
-    `beside` is the number of other attempts to pay for first. `what` names the recorded answer.
+    `beside` is the number of other attempts to pay for first. `what` names the record.
     """
 
     def count_cells() -> JSON:
@@ -138,9 +138,9 @@ def cells_left(
 
 
 def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """Records and returns how many attempts a generation's experiments may make (`attempts`).
+    """Records how many attempts a generation's experiments may make, and returns that record.
 
-    `spent` is the number that the run made before.
+    `attempts` in the record is the number, and `spent` what the run had made before.
     """
 
     def declare_attempts() -> JSON:
@@ -153,10 +153,9 @@ def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
 
 
 def left_for_experiments(run: Run, declared: JSON) -> int:
-    """Returns how many of the attempts that proposers may use for experiments are left.
+    """Returns how many attempts the proposers of a generation may still use for experiments.
 
-    `declared` holds that number (`attempts`) and what the run had spent when it was granted
-    (`spent`). Nothing else makes attempts while the proposers work.
+    `declared` holds the number granted (`attempts`) and what the run had made before (`spent`).
     """
     used = spent(run.ledger, run.id) - int(declared["spent"])
     return max(0, int(declared["attempts"]) - used)
@@ -165,7 +164,7 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 def pays_for_search(
     run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Returns True if the search's budget pays for those trainings that are not recorded."""
+    """Returns True if the search's budget pays for those of the trainings that are not recorded."""
     due = [job for job in trainings if not run.lab.trained(job)]
     return search_pays(run, what, len(due) * one_cell(run.plan, tree), later=later)
 
@@ -176,9 +175,9 @@ def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:
-    """Returns True if the budget pays for these trainings, their evaluations and `attempts`.
+    """Returns True if the budget pays for trainings, their evaluations and `attempts` further ones.
 
-    The caller leaves out trainings that are recorded already, because those cost nothing.
+    `what` names the record of the decision. Trainings that are recorded cost nothing: omit them.
     """
     price = attempts + sum(job.steps * attempts_a_step(job.tree) + job.limit for job in trainings)
     if not price:
@@ -191,7 +190,7 @@ def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int =
 
 
 def attempts_left(run: Run, name: str) -> int:
-    """Returns the attempts that the budget has left. The answer is recorded once per `name`."""
+    """Returns the attempts that the budget has left, as first recorded under `name`."""
 
     def count_attempts() -> JSON:
         return {"left": max(0, allowed(run) - spent(run.ledger, run.id))}

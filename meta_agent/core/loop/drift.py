@@ -33,7 +33,7 @@ _KEY: Final = "race/again"
 
 
 class Named:
-    """Collects the names that a server has given its model so far, to notice a new model."""
+    """Collects the names that a server has given its model, to notice that the model changed."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -41,9 +41,9 @@ class Named:
         self.words = ""
 
     def changed(self, served: Iterable[str]) -> bool:
-        """Returns True if the server uses only new names for its model: the model changed.
+        """Returns True if the server now uses only new names for its model: the model changed.
 
-        The first names of a run are no change, nor are those after `MOST` changes.
+        The first names of a run are no change. After a few changes the names are ignored.
         """
         now, before = set(served), self._known
         self._known = before | now
@@ -61,7 +61,7 @@ class Named:
 def repeat_start(run: Run, first: Version, earlier: Arm) -> None:
     """Makes some of the first version's attempts again and compares them with the earlier ones.
 
-    Does nothing if the plan repeats none (`Plan.again`).
+    Does nothing if the plan of the run repeats no attempts.
     """
     if not run.plan.again:
         return

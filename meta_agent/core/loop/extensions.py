@@ -24,7 +24,7 @@ class Record(Protocol):
 
 
 class EvidenceReader(Protocol):
-    """Turns rollouts into evidence: metrics, alerts. `meta_agent.readers.evidence` is one."""
+    """Turns rollouts into evidence: metrics and alerts about a harness version."""
 
     def build_evidence(
         self,
@@ -39,8 +39,8 @@ class EvidenceReader(Protocol):
         """Returns the evidence from rollouts, training metrics and the harness's diagnostics.
 
         `measured` is what each diagnostic measured; it is untrusted. `baseline` is the version to
-        report changes against. `probed` is what `probe` returned. `tasks` maps a task's key to what
-        an agent is given.
+        report changes against. `probed` holds statistics of the harness's reward, filter and
+        curriculum. `tasks` maps a task's key to what an agent is given.
         """
         ...
 
@@ -51,13 +51,13 @@ class EvidenceReader(Protocol):
         ...
 
     def gap(self, evidence: Evidence, baseline: Evidence | None) -> Record | None:
-        """Returns how the score moved and what explains it, or None if it did not move."""
+        """Returns how clean success changed and which metrics explain it, or None if it did not."""
         ...
 
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Calls a harness's reward, filter and curriculum. Returns statistics of the results."""
+        """Tries a harness's reward, filter and curriculum on these inputs; returns statistics."""
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -66,7 +66,7 @@ class EvidenceReader(Protocol):
 
 
 class EvidenceFiles(Protocol):
-    """Shows attempts to the authors of edits. The module `meta_agent.proposers` is one."""
+    """Shows attempts to the authors of edits, as files and texts."""
 
     def evidence_files(self, source: EvidenceSource) -> Mapping[str, bytes]:
         """Returns the metrics and attempts of a generation as files to read, by path."""
@@ -82,7 +82,7 @@ class EvidenceFiles(Protocol):
 
 
 class NoteWriter(Protocol):
-    """Writes the texts of git notes. The module `meta_agent.reports` is one."""
+    """Writes the texts of git notes on the commits of candidates and merges."""
 
     def verdict_note(self, candidate: Candidate, verdict: Verdict) -> str:
         """Returns the git note on a candidate's commit that tells its verdict."""

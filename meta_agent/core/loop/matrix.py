@@ -13,7 +13,7 @@ from meta_agent.core.gate.numbers.results import Matrix
 
 
 class Table(NamedTuple):
-    """A table of clean success (1 or 0) over the tasks that have an outcome in every run."""
+    """A table of clean success, 1 or 0, by run and by task. Tasks lack no outcome in any run."""
 
     clean: Matrix  # [run or sample, task]
     tasks: tuple[str, ...]
@@ -26,7 +26,7 @@ def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
 
 
 def table_of(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
-    """Returns the table of clean success with one row for each run.
+    """Returns the table of clean success with one row for each run's outcome rows.
 
     Raises InfrastructureError if fewer than two tasks have an outcome in every run.
     """

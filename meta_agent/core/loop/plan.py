@@ -42,7 +42,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """One interim analysis of a sequential test, and how many training seeds it takes."""
+    """One interim analysis of a sequential test, and how many training seeds it needs."""
 
     units: int
     """Training seeds."""
@@ -51,14 +51,14 @@ class Purchase(NamedTuple):
 
     @property
     def further(self) -> bool:
-        """Returns True if this analysis exceeds the planned maximum, since proof is near."""
+        """Returns True if the analysis goes beyond the planned maximum, because proof is near."""
         return self.units > self.course.maximum
 
 
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     """Yields one interim analysis of the sequential test for each number of pairs of trainings.
 
-    It starts at three pairs. Analyses after `most` pairs are made only if the gain is nearly
+    The first is at three pairs. Those after `most` pairs are made only if the gain is nearly
     proven, up to the plan's number.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
@@ -70,9 +70,9 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
 
 
 def rules_of(start: Step | None) -> int:
-    """Returns the version of the final test's rules that a run's step `start` recorded.
+    """Returns the version of the final test's rules that a run recorded in its step `start`.
 
-    Without `start`, it is today's.
+    Without that step, it is the current version.
     """
     if start is None or not start.is_done:
         return RULES
@@ -147,7 +147,7 @@ class _Sizes:
 
 @dataclass(frozen=True, slots=True)
 class TrainedPlan(_Sizes):
-    """How much a run that trains its policy measures. The test's unit is a pair of trainings."""
+    """How much a run that trains its policy measures. Its final test counts pairs of trainings."""
 
     trains = True
     factors = FACTORS
@@ -184,12 +184,12 @@ class TrainedPlan(_Sizes):
 
     @property
     def policy_conversations(self) -> tuple[int, int]:
-        """Returns the fewest and the most conversations with a policy behind a server."""
+        """Returns the least and greatest number of conversations with a policy behind a server."""
         return 0, 0
 
     @property
     def finer(self) -> str:
-        """Names what to measure more of, other than tasks, to detect smaller gains."""
+        """Returns, in words, what to measure more of besides tasks to detect smaller gains."""
         return "more training seeds"
 
     def gate(self) -> Gate:
@@ -207,7 +207,7 @@ class TrainedPlan(_Sizes):
 
 @dataclass(frozen=True, slots=True)
 class FrozenPlan(_Sizes):
-    """How much a run with a policy behind a server measures. Tasks are the test's unit."""
+    """How much a run with a policy behind a server measures. Its final test counts tasks."""
 
     trains = False
     factors = tuple(factor for factor in FACTORS if factor not in TRAINING_FACTORS)
@@ -231,7 +231,7 @@ class FrozenPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Returns True if the exact test's least p-value, 2 ** -`confirm`, could prove a gain."""
+        """Returns True if the exact test on so many confirm tasks could prove any gain at all."""
         return 0.5**self.confirm <= self.budget.at(0)
 
     @property

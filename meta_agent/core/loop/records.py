@@ -25,14 +25,14 @@ Standing = Literal["proven", "unproven", "start", "trained"]
 
 
 class Version(NamedTuple):
-    """A measured harness: its name and commit. Its policy is that of training seed 0."""
+    """A measured harness: its name, such as `v1`, and its commit."""
 
     id: str
     commit: str
 
 
 class Tested(NamedTuple):
-    """A candidate with the findings (faults) of all checks before its training or evaluation."""
+    """A candidate, and the findings (faults) of all checks before it is trained or evaluated."""
 
     candidate: Candidate
     findings: tuple[Finding, ...]
@@ -44,12 +44,12 @@ class Tested(NamedTuple):
 
     @property
     def watches(self) -> bool:
-        """Returns True if only diagnostics (metrics) change, which clean success cannot judge."""
+        """Returns True if only diagnostics change, which clean success cannot judge."""
         return self.candidate.factor == "diagnostics"
 
 
 class Judged(NamedTuple):
-    """A verdict, and the stored rollouts of both sides, from which `verify` computes it again."""
+    """A verdict, and references to the stored rollouts of both sides, to compute it again."""
 
     verdict: Verdict
     arms: tuple[ArmRef, ArmRef] | None = None  # baseline, candidate
@@ -67,7 +67,7 @@ class Collected(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The evidence about a harness version, and the findings against the version's own validity."""
+    """The evidence about a harness version, and findings against the validity of its own score."""
 
     evidence: Evidence
     findings: tuple[Finding, ...]
@@ -90,7 +90,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The result of a search: a harness version and the candidates in it. It is not proven."""
+    """The result of a search, not yet proven: a version, and the candidates merged into it."""
 
     version: Version
     candidates: tuple[Candidate, ...]
@@ -125,7 +125,7 @@ class HandedOver(NamedTuple):
 
 
 class Strategy(Protocol):
-    """A way to search: takes a run from its first version to the version that it hands over."""
+    """A way to search: takes a run from its first version to the version that it ends with."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver: ...
 
@@ -138,12 +138,12 @@ def stopped(findings: tuple[Finding, ...]) -> Judged:
 
 
 def failure(error: CandidateError, stage: str = "failed") -> Finding:
-    """Returns a veto, whose code begins with `stage`, against a candidate that raised `error`."""
+    """Returns a veto against a candidate that raised `error`. Its code begins with `stage`."""
     return Finding(f"{stage}.{error.reason}", "veto", str(error)[:1000])
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Returns True if a verdict's evidence has a veto because machines lost rollouts."""
+    """Returns True if a verdict's evidence holds a veto because machines lost rollouts."""
     findings = evidence.get("findings", ())
     vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)
@@ -156,7 +156,7 @@ def proven(verdict: Verdict) -> bool:
 
 @contextmanager
 def must_work(version: Version) -> Iterator[None]:
-    """Turns a CandidateError of the base version into a ConfigError: the run cannot go on."""
+    """Turns a CandidateError in the block into a ConfigError that names the base version."""
     try:
         yield
     except CandidateError as error:
@@ -172,7 +172,7 @@ def candidate_to_json(candidate: Candidate) -> dict[str, JSON]:
 
 
 def candidate_from_json(data: dict[str, Any]) -> Candidate:
-    """Parses the output of `candidate_to_json`. Ignores keys that later steps added."""
+    """Returns the candidate that a ledger record holds. Keys that later steps added are ignored."""
     hypothesis = dict(data["hypothesis"])
     for name in ("risks", "evidence", "skills", "factors"):
         hypothesis[name] = tuple(hypothesis.get(name, ()))

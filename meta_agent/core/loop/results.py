@@ -22,7 +22,7 @@ from meta_agent.core.protocols import JSON
 
 
 def vault_results(run: Run, first: Version, last: Version) -> None:
-    """Measures both versions on the vault split for all seeds they share; records the result."""
+    """Measures two versions on the vault split for all seeds they share; records the results."""
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """What a strategy tells the authors of edits: how it searches, and what they may edit."""
+    """What a strategy tells the authors of edits: its search in words, and the editable factors."""
 
     words: str
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -34,7 +34,7 @@ class SearchTerms:
 
 @dataclass(slots=True)
 class Run:
-    """The settings, stores and clients of a run. `id` prefixes its keys in the ledger."""
+    """The settings, stores and clients of a run. Its ledger keys begin with `id`."""
 
     id: str
     config: RunConfig
@@ -59,23 +59,26 @@ class Run:
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Runs `work` once; later calls return its record. Raises Interrupted on a stop."""
+        """Does the step `name` once; later calls return its recorded outcome.
+
+        Raises Interrupted if the run is to stop.
+        """
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
         return self.ledger.once(key, kind, intent, work)
 
     def phase(self, name: str, detail: str) -> None:
-        """Shows which phase the run is in. The display also journals it."""
+        """Shows which phase the run is in, and records it as an event."""
         self.display.phase(name, detail)
 
     def note(self, text: str) -> None:
-        """Shows one line to the user. The display also journals it."""
+        """Shows one line to the user, and records it as an event."""
         self.display.note(text)
 
     @property
     def finished(self) -> bool:
-        """Returns True if the ledger says that this run is done; then it is only read."""
+        """Returns True if the ledger records this run as done, so that nothing more is written."""
         row = self.ledger.run(self.id)
         return row is not None and row.exit_reason == DONE
 
@@ -93,9 +96,9 @@ class Run:
 
     @property
     def author(self) -> str:
-        """Returns the name of the model that writes the edits; in a replay, the recorded one."""
+        """Returns the name of the model that writes the edits; in a replay, the recorded name."""
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:
-        """Returns a commit date that stays the same when the step is repeated."""
+        """Returns a commit date for place `index` of a generation, the same at each repetition."""
         return self.clock + generation * 1000 + index

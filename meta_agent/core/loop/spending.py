@@ -25,7 +25,7 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the error rate for a run's final test, after those of `earlier` runs."""
+    """Returns the share of the workspace's error that a final test gets after `earlier` others."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
@@ -46,7 +46,7 @@ def _claimed_before(ledger: Ledger, run: str) -> int:
 
 
 def runs_that_read_vault(ledger: Ledger) -> set[str]:
-    """Returns the runs of this workspace that began to measure on the vault."""
+    """Returns the ids of the workspace's runs that began to measure on the vault split."""
     evals = ledger.steps(kind="eval")
     return {str(step.run) for step in evals if step.intent["split"] == "vault"}
 
@@ -81,9 +81,9 @@ def note_half(run: Run) -> None:
 
 
 def crosses(run: Run, other: str) -> bool:
-    """Returns True if another run searched on the tasks that test this run's result.
+    """Returns True if the other run searched on the tasks that test this run's result.
 
-    The history of such a run would reveal those tasks to the authors of edits.
+    The history of the other run would reveal those tasks to the authors of edits.
     """
     if other == run.id:
         return False

@@ -48,7 +48,7 @@ class Unfit(ValueError):  # noqa: N818 - a verdict on a text
 def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) -> JSON:
     """Returns the value of a JSON document.
 
-    Raises `Unfit` if it is not strict JSON, exceeds `budget`, or is nested too deeply.
+    Raises Unfit (a ValueError) if it is not strict JSON, exceeds `budget`, or is nested too deeply.
     """
     budget = budget or Budget()
     size = len(data)
@@ -71,8 +71,8 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
 def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
     """Returns the value of JSON from an untrusted source, with limits on its elements and depth.
 
-    Raises ValueError for anything else. NaN and infinity are accepted, as by `json.loads`. `halves`
-    says whether escapes of half a surrogate pair are accepted. `hooks` are arguments of
+    Raises ValueError for anything else. NaN and infinity are accepted. `halves` says whether
+    escapes of half a surrogate pair are accepted. `hooks` are arguments of Python's own
     `json.loads`.
     """
     _count(text.encode("utf-8", "replace") if isinstance(text, str) else text, FILE_ELEMENTS)
@@ -85,7 +85,7 @@ def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
 
 
 def check_depth(value: JSON) -> None:
-    """Raises `Unfit` if a parsed value is nested more than `MAX_DEPTH` levels deep."""
+    """Raises Unfit (a ValueError) if lists and objects of a value are nested too deeply."""
     _walk(value, texts=False)
 
 

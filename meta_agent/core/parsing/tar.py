@@ -56,7 +56,7 @@ def open_tar(
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yields every member in order, and clears the archive's own list of them to save memory."""
+    """Yields every member of a tar archive in order, without keeping them in memory."""
     while (member := tar.next()) is not None:
         tar.members.clear()  # type: ignore[attr-defined]
         yield member

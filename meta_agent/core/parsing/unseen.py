@@ -17,6 +17,6 @@ _IGNORABLE = re.compile(
 
 
 def unseen(char: str) -> bool:
-    """Returns True if a reader would not see the character, or would see its neighbours moved."""
+    """Returns True if the character is invisible to a reader, or reorders its neighbours."""
     kind = unicodedata.category(char)
     return kind[0] == "C" or kind in ("Zl", "Zp") or _IGNORABLE.match(char) is not None

@@ -25,7 +25,7 @@ _RAW: Final = json.JSONDecoder().raw_decode
 
 
 class Slim(NamedTuple):
-    """One stored rollout as a line of JSON, and its few fields that a replay compares."""
+    """One stored rollout as a line of JSON, and the fields that scoring it again needs."""
 
     line: bytes
     group_id: str
@@ -42,9 +42,9 @@ class Slim(NamedTuple):
 
 
 def slim(record: bytes | Rollout) -> Slim:
-    """Returns the fields that a replay needs of a stored line, or of a rollout in memory.
+    """Returns the fields of a stored rollout that scoring it again needs.
 
-    Raises IntegrityError if the line is not a rollout.
+    Raises IntegrityError if `record` is a line that holds no rollout.
     """
     line = to_line(record) if isinstance(record, Rollout) else record
     fields = _cut(line)

@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Returns twice the mid-rank of each value, so that ties stay whole numbers."""
+    """Returns twice the rank of each value; equal values share the mean of their ranks."""
     # Rounded, so that a constant that was added does not look like a broken tie.
     rounded = [round(value, 9) for value in values[:RANKED]]
     order = sorted(rounded)
@@ -45,7 +45,7 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
     """Counts the pairs of a group's rollouts by how their order changed between two rewards.
 
-    `before` and `after` are the rollouts' ranks. A tie that becomes an order counts as a change.
+    `before` and `after` are the rollouts' ranks. A pair whose tie ends counts as changed.
     """
     count = len(before) * (len(before) - 1) // 2
     if before == after:
@@ -78,7 +78,7 @@ def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 @dataclass(slots=True)
 class Ranks:
-    """Accumulates how two rewards order the rollouts of the same groups, with constant memory."""
+    """Accumulates how two rewards order the rollouts of the same groups, in constant memory."""
 
     pairs: int = 0
     changed: int = 0
@@ -104,16 +104,16 @@ class Ranks:
 
     @property
     def changes(self) -> float:
-        """Returns the share of pairs within groups whose order the rewards changed."""
+        """Returns the share of pairs of rollouts that the two rewards order differently."""
         return self.changed / self.pairs if self.pairs else 0.0
 
     @property
     def kendall(self) -> float | None:
-        """Returns Kendall's tau-b over all pairs within groups, or None if one reward ties all."""
+        """Returns Kendall's tau-b over all pairs within groups; None if one reward ties all."""
         scale = math.sqrt(self._ordered_before * self._ordered_after)
         return self._order / scale if scale else None
 
     @property
     def spearman(self) -> float | None:
-        """Returns the mean over groups of Spearman's rank correlation, or None without any."""
+        """Returns the mean over groups of Spearman's rank correlation; None if no group has one."""
         return self._rho.mean if self._rho.n else None

@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Truth:
-    """Accumulates Pearson's r between total reward and clean success (0 or 1)."""
+    """Accumulates Pearson's r between total reward and clean success (0 or 1) of rollouts."""
 
     n: int = 0
     clean: int = 0
@@ -47,7 +47,7 @@ class Truth:
 
     @property
     def r(self) -> float | None:
-        """Returns the correlation, or None if either value is constant."""
+        """Returns the correlation of total reward and clean success; None if either is constant."""
         if self.n == 0:
             return None
         mean, share = self.total / self.n, self.clean / self.n
@@ -60,7 +60,7 @@ class Truth:
 
 @dataclass(slots=True)
 class Side:
-    """Accumulates how one harness's reward and filter treat the stored rollouts."""
+    """Accumulates how one harness's reward and filter treat stored rollouts (attempts at tasks)."""
 
     dead: int = 0
     violations: int = 0  # pairs in which the unclean rollout scores higher
@@ -141,7 +141,7 @@ class Ordering(NamedTuple):
 
 
 def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
-    """Returns how often a group's rewards put an unclean rollout above a clean one, or tie them."""
+    """Returns how often a group's rewards put an unclean rollout above a clean one, or equal."""
     good = sorted(r for r, is_clean in zip(rewards, clean, strict=True) if is_clean)
     bad = [r for r, is_clean in zip(rewards, clean, strict=True) if not is_clean]
     below = [bisect_left(good, r) for r in bad]
@@ -151,7 +151,7 @@ def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
 
 
 def by_flagged(rewards: Sequence[float], truth: Seen) -> int:
-    """Counts the pairs in which an attempt that is solved but flagged scores above a clean one."""
+    """Counts the pairs in which a solved but flagged attempt scores above a clean one."""
     solved = [
         (reward, clean)
         for reward, outcome, clean in zip(rewards, truth.outcomes, truth.clean, strict=True)

@@ -37,7 +37,7 @@ Reading = Literal["improves", "harms", "neutral"]
 
 @dataclass(slots=True)
 class GroupRow:
-    """One group of rollouts: total rewards before and after the change, and the true outcomes."""
+    """One group of rollouts: total rewards before and after a change, and the true outcomes."""
 
     task_key: str
     before: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ class GroupRow:
         self.truth.clean.append(record.clean)
 
     def view(self, rewards: Sequence[float]) -> dict[str, JSON]:
-        """Returns the group as a harness's filter receives it, with these total rewards."""
+        """Returns the group as a harness's filter receives it, with `rewards` as totals."""
         return {
             "task_key": self.task_key,
             "rewards": list(rewards),
@@ -63,7 +63,7 @@ class GroupRow:
 class ReplayReport:
     """The comparison of two harnesses over the same stored rollouts.
 
-    `before` and `after` hold the numbers of each harness, by the names in `Side.to_json`.
+    `before` and `after` hold the figures of each harness by name.
     """
 
     rollouts: int
@@ -94,7 +94,7 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """Returns the report for prompts, without the probes (bad attempts) that beat nothing."""
+        """Returns the report for prompts, without the made-up bad attempts that beat nothing."""
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]
@@ -143,7 +143,7 @@ class Comparison:
     ranks: Ranks = field(default_factory=Ranks)
 
     def add_chunk(self, before: Scores, after: Scores) -> None:
-        """Adds the totals and components of some rollouts under both rewards, in the same order."""
+        """Adds the rewards of some rollouts by both harnesses, in the same order."""
         self.rollouts += len(before.clean)
         for side, scores in ((self.before, before), (self.after, after)):
             side.truth.add(scores.totals, scores.clean)

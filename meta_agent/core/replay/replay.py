@@ -34,7 +34,7 @@ Rewards = Sequence[Mapping[str, float]]
 
 
 class Scorer(Protocol):
-    """A harness in its sandbox, as far as a replay uses it to score stored rollouts.
+    """A harness in its sandbox that scores stored rollouts with its reward and filter.
 
     Each method starts work and returns at once. The function that it returns waits for the result.
     """
@@ -78,7 +78,7 @@ def replay(
     Args:
         base_session: the harness to compare with.
         candidate_session: the harness with the change.
-        rollouts: records, or lines as `RolloutStore.iter_lines` yields them.
+        rollouts: records, or their stored lines of JSON.
         stored_commit: the base's harness commit. Records made under it already carry the base's
             rewards, which are used as they are: the base's code then runs for its filter only.
         groups_per_step: how many groups a filter receives at once, as in training.

@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The identity that every rollout of a runner stores: run, harness version and commit."""
+    """What every rollout of one runner stores of its origin: run, harness version and commit."""
 
     run: str
     version: str
@@ -67,7 +67,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The settings that all attempts of one call of `Runner.run` share."""
+    """The settings that all attempts of one batch share: domain, policy, limits and sampling."""
 
     domain: Domain
     stamp: Stamp
@@ -154,9 +154,9 @@ class Attempt:
     # --- model calls ---
 
     def ask(self, call: Call) -> GenerateRequest | None:
-        """Returns the request to the policy for a model call; None if a ceiling ends the rollout.
+        """Returns the request to the policy for a model call; None if a limit ends the rollout.
 
-        Raises SandboxError of kind `protocol` if the call is malformed.
+        Raises SandboxError if the call is malformed.
         """
         if self.done:
             self._stop("submitted")
@@ -269,10 +269,9 @@ class Attempt:
     # --- tool calls ---
 
     def use_tool(self, call: Call) -> JSON:
-        """Runs a tool call in the task's environment.
+        """Runs a tool call in the task's environment; returns its result, or None at the end.
 
-        Returns the result, or None to end the rollout. Raises SandboxError of kind `protocol` if
-        the call is malformed.
+        Raises SandboxError if the call is malformed.
         """
         tool, arguments = call.get("tool"), call.get("args")
         if type(tool) is not str or type(arguments) is not dict:
@@ -317,7 +316,7 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """Ends the rollout once the agent returned. An error in `call` is the policy's failure."""
+        """Ends the rollout after the agent returned. An error in `call` counts as the policy's."""
         err = call.get("err")
         if err is None:
             self._stop(self._own_reason())
@@ -335,7 +334,7 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the rollout ungraded. Its outcome is False for the kind `policy`, else unknown."""
+        """Ends the rollout ungraded. Its outcome is False for the kind `policy`, else None."""
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])
@@ -412,7 +411,7 @@ class Attempt:
             _log.warning("closing the environment of %s failed: %s", self.key, error)
 
     def finish(self, tokens: TokenRecord | None) -> Rollout:
-        """Returns the finished record of the rollout, with its tokens (for training) attached."""
+        """Returns the finished record of the rollout, with `tokens` attached for training."""
         self.row.tokens = tokens
         return self.row
 

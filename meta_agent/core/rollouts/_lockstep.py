@@ -48,8 +48,8 @@ class LockStep:
     def serve(self, calls: list[Call], answer: Answerer) -> None:
         """Answers calls of the sandbox's worker through `answer`; answers model calls together.
 
-        A failure of this process is stored as `fatal` and ends every rollout. Raises SandboxError
-        at once if a call breaks the protocol, which ends the worker.
+        A failure of this process is stored and ends every rollout. Raises SandboxError at once if a
+        call breaks the protocol, which ends the worker.
         """
         before = self._model_sec
         try:
@@ -142,7 +142,7 @@ def generate(
 ) -> Sequence[GenerateReply]:
     """Returns the policy's reply to each request; failed replies if the gateway fails.
 
-    Raises Interrupted if `stopping` returns True. An error that must stop the run is raised, not
+    Raises Interrupted once `stopping` returns True. An error that must stop the run is raised, not
     turned into replies.
     """
     if stopping():

@@ -25,7 +25,7 @@ MAX_OUTPUT_CHARS = 4000
 
 
 class HostCall(Enum):
-    """The calls about a command agent's attempt that only the session on the host makes."""
+    """The calls that the host itself makes about an attempt by an agent that is a command."""
 
     LEAVE = "leave"  # answered by `Departure`, or None where the attempt is over
     RETURN = "return"  # with an `AgentEnd`: the row gets its ending
@@ -58,13 +58,13 @@ class AgentEnd:
 
     @property
     def summary(self) -> str:
-        """Returns a text for the record: the exit code and the end of the output."""
+        """Returns a text for the rollout's record: the exit code and the end of the output."""
         how = f"{self.killed}, " if self.killed else ""
         return f"[{how}exit {self.exit_code}]\n{self.output[-MAX_OUTPUT_CHARS:]}"
 
 
 def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
-    """Returns the answer to a session's call about an attempt by a command; see `HostCall`."""
+    """Returns the answer to a call about an attempt by a command: it starts, ended or was lost."""
     if attempt.over:
         return None
     if call["kind"] is HostCall.LEAVE:
@@ -77,7 +77,7 @@ def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
 
 
 def leave(attempt: Attempt) -> Departure | None:
-    """Marks that a command works on an attempt in its own sandbox. Returns its files and limits.
+    """Marks that a command works on the attempt in its own sandbox. Returns its files and limits.
 
     Returns None and fails the attempt if its environment does not support this.
     """
@@ -119,7 +119,7 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
-    """Lets the task's environment read the agent's work in the sandbox. Returns False if none."""
+    """Lets the task's environment read the agent's work in the sandbox; False if there is none."""
     env: object = attempt.env
     if isinstance(env, WitnessEnvironment):
         env.saw(attempt.row.messages)

@@ -57,7 +57,7 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """Returns a rollout as JSON, without its tokens. It shares the rollout's lists: edit none."""
+    """Returns a rollout as JSON, without its tokens. Lists are shared, so edit none of them."""
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),
@@ -106,7 +106,7 @@ def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
 
 
 def from_json(record: JSON) -> Rollout:
-    """Returns the rollout of a JSON record. Raises IntegrityError that names the key at fault."""
+    """Returns the rollout of a JSON record. Raises IntegrityError, which names the key at fault."""
     if not isinstance(record, dict):
         raise IntegrityError(
             f"a stored rollout must be an object, not {type(record).__name__}; restore its file"

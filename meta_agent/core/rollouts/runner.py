@@ -39,7 +39,7 @@ GRACE_SEC: Final = 60.0  # on top of the ceilings, before a silent worker is giv
 
 
 class AgentSession(Protocol):
-    """The part of `HarnessSession` that the runner calls: running the agent on tasks."""
+    """A harness loaded in a sandbox, as far as its agent can be run on tasks."""
 
     def rollout(
         self,
@@ -57,9 +57,9 @@ class Runner:
     Args:
         domain: tasks, environments and the sealed grader.
         session: the loaded harness.
-        gateway: the policy; `gateway.lock_step` chooses the deterministic or the free mode.
+        gateway: the policy. It chooses whether all rollouts wait for each other (lock-step) or not.
         stamp: run, version and commit, which each rollout stores.
-        concurrency: live rollouts (and threads) in free mode.
+        concurrency: rollouts under way at once (and threads) without lock-step.
     """
 
     def __init__(
@@ -88,10 +88,9 @@ class Runner:
     ) -> list[Rollout]:
         """Makes the planned rollouts and returns a record of each, in plan order.
 
-        Sampling defaults to the domain's, which is how a policy is measured; training passes the
-        recipe's. `batch_size` limits how many rollouts run in lock-step at once. Once `stopping`
-        returns True, the next model call raises Interrupted. Any thread may call this, but one at a
-        time.
+        Sampling defaults to the domain's; a training passes its own. `batch_size` limits how many
+        rollouts run in lock-step at once. Once `stopping` returns True, the next model call raises
+        Interrupted. Any thread may call this, but one at a time.
         """
         terms = self._terms(temperature, top_p)
         attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]

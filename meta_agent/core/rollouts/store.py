@@ -55,7 +55,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """The name, files and hashes of a shard (a stored set of rollouts): enough to verify it.
+    """The name, files and hashes of a stored set of rollouts (a shard), by which it is verified.
 
     `tokens` describes its file of token rows, if it has one.
     """
@@ -99,10 +99,10 @@ class RolloutStore:
         return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
-        """Moves the shard `name` here from another store on this disk.
+        """Moves the set of rollouts `name` here from another store on this disk.
 
         Raises IntegrityError if the hash of its rollouts is not `sha256`. If the process dies on
-        the way, calling this again finishes the move.
+        the way, a repeated call finishes the move.
         """
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:

@@ -42,7 +42,7 @@ class Stream(Protocol):
         ...
 
     def release(self) -> None:
-        """Closes the file descriptors. Later sends are dropped, and receives report the end."""
+        """Closes the file descriptors. Later, sends are dropped and receives report the end."""
         ...
 
     def post_mortem(self) -> SandboxError:
@@ -51,7 +51,7 @@ class Stream(Protocol):
 
 
 class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistake
-    """Raised when the worker, the program in the sandbox, is gone."""
+    """Raised when the worker, the program that answers in a sandbox, has ended."""
 
 
 class LinkTimeout(Exception):  # noqa: N818
@@ -77,9 +77,9 @@ class Link:
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
 
     def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
-        """Joins the parts to one frame and sends it. Raises LinkTimeout after `deadline`.
+        """Joins `parts` to one frame and sends it. Raises LinkTimeout after `deadline` (monotonic).
 
-        Raises ValueError if the frame exceeds FRAME_LIMIT_BYTES.
+        Raises ValueError if the frame is too large.
         """
         size = sum(map(len, parts))
         if size > FRAME_LIMIT_BYTES:
@@ -134,7 +134,7 @@ class Link:
 
 
 class Pace:
-    """Limits the parsing of one sandbox's frames to at most half of the interpreter's time."""
+    """Limits the time that this process spends on parsing one sandbox's frames to a half."""
 
     def __init__(self) -> None:
         self._owed, self._left = 0.0, time.monotonic()

@@ -164,7 +164,7 @@ class WorkerSandbox:
         return files
 
     def install(self, name: str, source: str) -> None:
-        """Loads a Python module inside; `request` can then call what it lists in `OPERATIONS`."""
+        """Loads a Python module in the worker, which adds the operations that the module lists."""
         self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
 
     def request(
@@ -206,8 +206,8 @@ class WorkerSandbox:
     ) -> Callable[[], JSON]:
         """Sends a request and returns at once, with a function that waits for the reply.
 
-        `timeout_sec` counts from the wait. `attached` arrives joined, as the bytes
-        `args["attached"]`. Calls of the code inside are refused.
+        `timeout_sec` counts from the wait. The `attached` bytes arrive joined, as
+        `args["attached"]`. Calls from code in the sandbox are refused meanwhile.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
@@ -389,7 +389,7 @@ def parse_exec(value: JSON) -> ExecResult:
 
 
 def expect(value: JSON, kind: type[Any]) -> Any:
-    """Returns `value` if it has exactly this type. Raises SandboxError otherwise."""
+    """Returns `value` if its type is exactly `kind`. Raises SandboxError otherwise."""
     if type(value) is not kind:
         raise protocol_error(
             f"sent a {type(value).__name__} instead of a {kind.__name__} and is killed"
@@ -403,7 +403,7 @@ def encoded_size(size: int) -> int:
 
 
 def encode(content: bytes) -> str:
-    """Returns bytes as base64 text, the form in which frames carry them."""
+    """Returns bytes as base64 text, as JSON messages to and from a sandbox carry them."""
     return base64.b64encode(content).decode()
 
 

@@ -23,7 +23,7 @@ from meta_agent.executors.cluster.node import Node
 
 
 class PlaceLost(Exception):  # noqa: N818 - an event, not a mistake
-    """Raised when a place (an actor on a node) died, hung or cannot be reached."""
+    """Raised when an actor on a cluster node died, hung or cannot be reached."""
 
 
 class Needs(NamedTuple):
@@ -48,18 +48,18 @@ class Place:
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Starts a training or evaluation in its folder. Pass what this returns to `finished`."""
+        """Starts a training or evaluation in its folder. Pass the returned value to `finished`."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """Returns the hash of the result, or None if the work still runs after `within_sec`."""
+        """Returns the result's hash, or None if the started work still runs after `within_sec`."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the work's metric rows after the first `count`, each with its step."""
+        """Returns the metrics after the first `count` rows, each with its optimiser step."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
@@ -108,7 +108,7 @@ class Cluster:
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:
-        """Returns how many places (actors with these needs) fit on each living node, by its id."""
+        """Returns how many actors that need so much fit on each living node, by the node's id."""
         needed = {name: count for name, count in needs._asdict().items() if count}
         return {
             node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in needed.items()))
@@ -122,7 +122,7 @@ class Cluster:
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
-        """Starts a new place (an actor that runs units of work) on that node."""
+        """Starts an actor on the node, which calls `build` (`module:function`) with `settings`."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(

@@ -59,7 +59,7 @@ _LOOK_SEC: Final = 1.0
 
 
 class Reached(Protocol):
-    """The interface of a place: an actor on a node, which runs units of work (`_ray.Place`)."""
+    """An actor on a cluster node, which runs one training or evaluation at a time."""
 
     node: str
 
@@ -71,7 +71,7 @@ class Reached(Protocol):
 
 
 class Nodes(Protocol):
-    """The interface of a cluster's nodes, on which places (actors) are started (`_ray.Cluster`)."""
+    """The nodes of a cluster, on which actors for trainings and evaluations are started."""
 
     def room(self, needs: Needs) -> dict[str, int]: ...
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Reached: ...
@@ -79,9 +79,9 @@ class Nodes(Protocol):
 
 
 class ClusterExecutor:
-    """Runs units of work (trainings, evaluations) on a cluster, and repeats those of a lost node.
+    """Runs trainings and evaluations on a cluster, and repeats those of a lost node.
 
-    Each node calls `build(settings)` to make the object that runs its units.
+    Each node calls `build` (`module:function`) with `settings` to make the object that runs them.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class ClusterExecutor:
             )
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """Runs a unit of work with the harness `tree` and returns its outcome.
+        """Runs a training or evaluation of the harness `tree` on a node and returns its outcome.
 
-        Its files go to `outputs`, its metrics to `report`. Raises the unit's error, or
+        Its files go to `outputs`, its metrics to `report`. Raises the error of the work itself, or
         InfrastructureError if the shared folder is gone.
         """
         try:
@@ -313,7 +313,7 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Returns text on the facts (versions, hashes) that differ between two machines, or ""."""
+    """Returns, as text, the facts (versions, hashes) in which two machines differ, or ""."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 

@@ -76,9 +76,9 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """Runs units of work on a node, by the object that `build` (`module:function`) makes.
+    """Runs trainings and evaluations on a node, by the object that `build(settings)` makes.
 
-    The function is called with `settings`.
+    `build` is given as `module:function`.
     """
 
     def __init__(self, build: str, settings: JSON) -> None:
@@ -95,14 +95,14 @@ class Node:
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
-        """Returns the unit's metric rows after the first `count`, each with its step.
+        """Returns the metrics after the first `count` rows, each with its optimiser step.
 
-        Any answer shows that the node is alive.
+        Any reply shows that the node is alive.
         """
         return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:
-        """Runs the unit of work that the folder's `unit.json` describes.
+        """Runs the training or evaluation that the folder's `unit.json` describes.
 
         Returns the SHA-256 of the `result.json` that it writes there.
         """
@@ -149,10 +149,7 @@ def error_to_json(error: MetaAgentError) -> JSON:
 
 
 def error_from_json(record: Mapping[str, JSON]) -> MetaAgentError:
-    """Returns the error that `error_to_json` wrote.
-
-    A type that no node may raise becomes an IntegrityError.
-    """
+    """Returns the error that a node sent as JSON; IntegrityError for any type it may not raise."""
     kinds = {"CandidateError": ("reason",), "SandboxError": ("kind",), "TrainingError": ()}
     plain = ("ConfigError", "PreflightError", "InfrastructureError", "Interrupted")
     kinds |= dict.fromkeys(plain, ())

@@ -25,9 +25,9 @@ MIN_GROUPS: Final = 5
 
 
 class Grouped(NamedTuple):
-    """A lower bound `low` of the gain that takes groups of tasks as the independent units.
+    """The lower bound of a gain, with groups of tasks and not tasks as the independent units.
 
-    `groups` is the number of groups. `low` is None if there are too few.
+    `groups` counts the groups. `low` is the bound, or None if there are too few groups.
     """
 
     groups: int
@@ -37,11 +37,10 @@ class Grouped(NamedTuple):
 
 
 def by_groups(pairs: Pairs, labels: Mapping[str, str], low: float, alpha: float) -> Grouped | None:
-    """Returns the lower bound of the gain that takes groups of tasks as the unit.
+    """Returns the lower bound of the gain that takes groups of tasks as the independent units.
 
     `labels` maps tasks to groups; `low` is the bound that takes tasks as independent; `alpha` is
-    the one-sided error. Returns None if there are no pairs, or if no task shares its group with
-    another.
+    the one-sided error. Returns None without pairs, or if each task is a group of its own.
     """
     if not pairs.cells.size:
         return None

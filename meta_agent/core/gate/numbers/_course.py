@@ -96,11 +96,11 @@ class Course:
 
 
 class Collapse(NamedTuple):
-    """A model of training runs that lose everything, by which a gain is reduced.
+    """How much of a gain is left if a share of training runs lose everything (collapse).
 
-    A share `rate` of the training runs loses all that the baseline has (`level`). The other runs
-    gain what the test has shown. `fits` is the largest rate that fits the pairs: at it, so many
-    pairs without a collapse happen once in twenty. `worst` is the lowest difference of a pair.
+    A collapsed run loses `level`, the baseline's clean success. `rate` is the assumed share of such
+    runs; `fits` is the largest share that the observed pairs do not rule out at 5 %. `worst` is the
+    lowest difference between two paired runs.
     """
 
     rate: float
@@ -116,16 +116,16 @@ class Collapse(NamedTuple):
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the `low` (a lower bound) at which `leaves` returns `least`: its inverse."""
+        """Returns the mean gain of uncollapsed runs that leaves `least` over all training runs."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
-    """Returns the rate at which training runs collapse, as assumed and as the pairs allow.
+    """Returns how often training runs collapse: the assumed rate, and what the pairs allow.
 
-    `declared` is the rate if no collapse is observed. `elsewhere` holds differences of training
-    seeds of this change from other parts of the run. A loss of more than half of the baseline's
-    level counts as a collapse. If any is observed, the rate rises to Laplace's estimate.
+    `declared` is the rate if no collapse is observed. `elsewhere` holds further differences of the
+    same candidate, one per training seed. A loss of more than half of the baseline's level counts
+    as a collapse. If any is observed, the rate rises to Laplace's estimate.
     """
     shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
     collapsed = sum(share < -pairs.level / 2 for share in shares)
@@ -137,7 +137,7 @@ def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) 
 class Bounds(NamedTuple):
     """An estimated gain with its bounds, and the numbers of the test as evidence.
 
-    A gain above `futility_high` is ruled out at the error for giving up early.
+    A true gain above `futility_high` is ruled out; the candidate may then be given up early.
     """
 
     effect: Effect
@@ -153,7 +153,7 @@ def task_order(keys: Iterable[str], salt: str) -> list[str]:
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
     """Returns the estimated gain with bounds that hold at one declared moment.
 
-    `alpha` is the one-sided error of its bounds. `futility` is that of `futility_high`.
+    `alpha` is the one-sided error of its bounds, `futility` that of the bound for giving up early.
     """
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 
@@ -169,7 +169,7 @@ class Terms:
 
 
 def bounds_under_way(pairs: Pairs, terms: Terms) -> Bounds:
-    """Returns the estimated gain with bounds that hold after any number of training pairs."""
+    """Returns the estimated gain with bounds that hold after any number of training-run pairs."""
     bets = terms.course.wealth
     anytime = effect(pairs, alpha=terms.alpha, wealth=bets)
     futile = upper_anytime(pairs, alpha=terms.futility, wealth=bets)

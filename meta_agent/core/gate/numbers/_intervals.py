@@ -65,7 +65,7 @@ def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
 def excess(after: Counted, before: Counted) -> Interval:
     """Returns the 95 % interval of a share minus the baseline's share (Newcombe 1998, method 10).
 
-    If the baseline has no attempts, returns the interval of the share itself.
+    If `before`, the baseline, has no attempts, returns the interval of the share itself.
     """
     after_interval = after.interval
     if not before.n:
@@ -90,7 +90,7 @@ def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
 
 
 def two_proportion_p(hits_a: int, total_a: int, hits_b: int, total_b: int) -> float:
-    """Returns the two-sided p of the pooled two-proportion z-test, or 1.0 without data."""
+    """Returns the two-sided p-value of the pooled two-proportion z-test, or 1.0 without data."""
     if not total_a or not total_b:
         return 1.0
     pooled = (hits_a + hits_b) / (total_a + total_b)

@@ -41,7 +41,7 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A statistic of run scores. It reduces the last axis of an array, which is the runs."""
+    """A function that reduces the last axis of an array of scores, the runs, to one figure."""
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 
@@ -78,7 +78,7 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns the `mean` or `iqm` of runs, with a bootstrap interval over runs and tasks."""
+    """Returns the "mean" or interquartile mean ("iqm") of run scores, with a bootstrap interval."""
     suites, figure = _suites(scores), _STATISTICS[statistic]
     drawn = _Draws(draws, seed)
     cloud = figure(_joined([drawn.runs(matrix, drawn.tasks(matrix)) for matrix in suites]))
@@ -93,10 +93,10 @@ def difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns `statistic` of a minus that of b, with a bootstrap interval.
+    """Returns the statistic ("mean" or "iqm") of `a` minus that of `b`, with a bootstrap interval.
 
-    Runs are drawn separately for each side, tasks together. Raises ConfigError if suites or tasks
-    differ.
+    Runs are drawn for each side alone, tasks for both together. Raises ConfigError if suites or
+    tasks differ.
     """
     ours, theirs, figure = *_both(a, b), _STATISTICS[statistic]
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))

@@ -52,9 +52,9 @@ Weights = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """A sequential test by betting: its wealth is the evidence that paired differences are above 0.
+    """A sequential test by betting. Its wealth is the evidence that paired differences are above 0.
 
-    `signs` is the share of the bet that all are positive; the rest is on t-statistics.
+    `signs` is the share bet on every difference being positive; the rest bets on t-statistics.
     """
 
     weights: Weights
@@ -75,8 +75,8 @@ class Wealth:
         Args:
             units: the number of values.
             error: the standard error of their mean.
-            worst: the distance from their mean to the value that is farthest on that side.
-            level: the chance of ruling out a null that is true.
+            worst: the distance from their mean to the farthest value on the side of the bound.
+            level: the chance of ruling out a null hypothesis that is true.
         """
         by_deviations = _scaled(self.reach(units, level), error)
         if not self.signs or units < 2:
@@ -86,7 +86,7 @@ class Wealth:
         return min(by_deviations, max(worst, helped))
 
     def reach(self, units: int, level: float) -> float:
-        """Returns the distance from mean to bound in standard errors, by the t-statistic alone.
+        """Returns the distance from a mean to its bound, in standard errors, without bets on signs.
 
         `units` is the number of values and `level` the one-sided error.
         """
@@ -102,7 +102,7 @@ halving the bet on them pays for the tenth (`docs/log/gate.md`)."""
 
 
 def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float:
-    """Returns the likelihood ratio of `values`: mean/deviation = `effect` against 0.
+    """Returns the likelihood ratio of `values`: a mean of `effect` deviations against a mean of 0.
 
     It is the ratio of the densities of the t-statistic. With W chi-distributed with n degrees of
     freedom and a = sum(x) / sqrt(sum(x^2)) * effect, it is exp(-n effect^2 / 2) E[exp(a W)]: the
@@ -145,9 +145,9 @@ def _scaled(reach: float, error: float) -> float:
 def t_reach(units: int, level: float, weights: Weights) -> float:
     """Returns the distance, in standard errors, from a mean to a bound that holds at any time.
 
-    It replaces Student's quantile, which holds for a fixed number `units` of values. `level` is the
-    one-sided error; `weights` are those of `Wealth`. It is infinite if so few values cannot rule
-    out anything at this level, however equal they are.
+    It replaces Student's quantile, which holds only for a number of values fixed beforehand.
+    `level` is the one-sided error, and `weights` are the shares of the bets on four effect sizes.
+    It is infinite if `units` values, however equal, cannot rule out anything at this level.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
     if units < 2 or _log_mixture(units, most, weights) < bar:

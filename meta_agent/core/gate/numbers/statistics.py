@@ -138,7 +138,7 @@ class Pairs(NamedTuple):
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
     """Returns the differences between two arms (sides), paired by training seed, task and sample.
 
-    A pair in which either side has no outcome is counted as lost and gives no difference.
+    A pair in which a side has no outcome is counted as lost and gives no difference.
     """
     seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
     cells: list[dict[str, list[float]]] = []
@@ -249,7 +249,7 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
 
 
 def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the upper bound of the mean difference that `effect` gives for the same arguments."""
+    """Returns the mean difference's upper bound, which holds after any number of training pairs."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
@@ -290,7 +290,7 @@ class MeanSquares(NamedTuple):
 
 
 def mean_squares(cells: Matrix) -> MeanSquares:
-    """Returns the two-way analysis of variance of d[seed, task], a matrix of at least 2 by 2."""
+    """Returns the mean squares of a two-way analysis of variance of a [seed, task] matrix."""
     seeds, tasks = cells.shape
     by_seed = cells.mean(axis=1) - cells.mean()
     by_task = cells.mean(axis=0) - cells.mean()
@@ -353,7 +353,7 @@ FINEST: Final = 2520
 class SignFlip:
     """The result of the exact one-sided sign-flip test over tasks, with the p-value `p`.
 
-    `discordant` is the number of tasks on which the two arms differ.
+    `discordant` is the number of tasks on which baseline and candidate differ.
     """
 
     p: float
@@ -364,7 +364,7 @@ class SignFlip:
     def broken(self, tie: float) -> float:
         """Returns the p-value of the randomised test, whose level is exact.
 
-        `tie` is drawn evenly from [0, 1). It is the share of `tied` that counts.
+        `tie`, drawn evenly from [0, 1), is the share of tied results that counts.
         """
         return self.p - (1 - tie) * self.tied
 
@@ -372,9 +372,9 @@ class SignFlip:
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
     """Returns the exact sign-flip test of one difference per task (`row`).
 
-    Its p is P(sum of randomly signed |d| >= the observed sum). Differences are multiples of 1 /
-    `samples`, or of 1 / lcm(1..samples) if attempts were lost. So the distribution is exact. Above
-    `FINEST` steps the differences are rounded.
+    Its p-value is P(sum of randomly signed |d| >= the observed sum). `samples` is the number of
+    attempts at a task. Differences are multiples of 1 / `samples`, or of a finer step if attempts
+    were lost.
     """
     scale = _scale(row, max(1, samples))
     units = np.rint(row * scale).astype(int)
@@ -393,8 +393,8 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
 def tie_of(salt: str, pairs: Pairs) -> float:
     """Returns the number in [0, 1) that breaks ties of one exact test.
 
-    It depends on a declared salt and on how far the tasks moved, never on the direction. So nobody
-    can choose it. If the change has no effect, both directions stay equally likely.
+    It depends on a declared salt and the sizes of the differences by task, not on their signs. So
+    nobody can choose it, and without an effect both signs stay equally likely.
     """
     distances = [round(abs(float(difference)), 9) for difference in pairs.cells[0]]
     text = json.dumps([salt, list(pairs.tasks), distances]).encode()
@@ -432,8 +432,8 @@ _BISECTIONS: Final = 60
 def given_promotion(estimate: float, error: float, bar: float, least: float = 0.0) -> float:
     """Returns the most likely gain behind an estimate that was promoted because it passed `bar`.
 
-    Only estimates above a bar are promoted, so on average they were lucky. This is the maximum of
-    the likelihood given that the bar was passed (Zhong and Prentice, Biostatistics 9, 2008). The
+    Only estimates above a bar are promoted, so on average they were lucky. The result maximises the
+    likelihood given that the bar was passed (Zhong and Prentice, Biostatistics 9, 2008). The
     estimate is taken as normal with the standard error `error`; the result is at least `least`.
     """
     if error <= 0 or estimate <= bar:

@@ -19,11 +19,11 @@ from meta_agent.core.gate.validity._looks import Look
 def conduct(
     looks: Sequence[Look], baseline: Sequence[Look], limits: ValidityLimits, side: ArmSide
 ) -> Iterable[Finding]:
-    """Returns findings on copied, forged and special-cased answers among what an arm solved.
+    """Returns findings on copied, forged and special-cased answers among an arm's solved attempts.
 
     `looks` and `baseline` summarise the rollouts of an arm (one side of a comparison) and of its
-    baseline. In each finding `counted` is the number of such answers that still count as clean
-    success, above the baseline's share. A promotion has to survive their loss.
+    baseline. Each finding says how many such answers count as clean success beyond the baseline's
+    share; a promotion has to survive their loss.
     """
     solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
     for code in sorted({code for look in solved for code, _ in look.conduct}):

@@ -20,8 +20,8 @@ It is above luck: 32 training runs of one nano-swe harness left 2 % to 23 % unfi
 def not_finite(arm: Arm, side: ArmSide = "candidate", beside: Arm | None = None) -> list[Finding]:
     """Returns a finding if an arm (one side of a comparison) has NaN or infinite rewards.
 
-    Such a reward spoils every advantage of its group. The finding is a veto, or a warning if the
-    arm `beside` (the baseline) has such rewards too.
+    Such a reward spoils the training signal of its whole group of attempts. The finding is a veto,
+    or a warning if the arm `beside` (the baseline) has such rewards too.
     """
     hits = _no_numbers(arm)
     if not hits:
@@ -67,8 +67,8 @@ def _ended(arm: Arm) -> list[OutcomeRow]:
 def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimits) -> list[Finding]:
     """Warns if far more replies of the candidate than of the baseline lead to no tool call.
 
-    The candidate may no longer parse them. `before` and `after` summarise the rollouts of baseline
-    and candidate. Nothing is reported if most replies of the baseline lead to no tool call either.
+    The candidate's code may no longer parse them. `before` and `after` summarise the rollouts of
+    baseline and candidate. Nothing is reported if most replies of the baseline make no call either.
     """
     sides = [[(look, max(0, look.turns - look.calls)) for look in side] for side in (before, after)]
     turns = [sum(look.turns for look in side) for side in (before, after)]

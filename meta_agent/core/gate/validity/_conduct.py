@@ -36,10 +36,10 @@ def flagged(
     beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """Returns a finding if rollouts of an arm (side) have flags that begin with `prefixes`.
+    """Returns a finding if rollouts of `arm` have flags that begin with one of `prefixes`.
 
-    The share of such rollouts is compared with the arm `beside` (its baseline). If the excess is
-    surely above `limit`, the finding is a veto.
+    `beside` is the baseline to compare with; `code` and `side` go into the finding. If the excess
+    over the baseline's share is surely above `limit`, the finding is a veto.
     """
     among = "rollouts" if code == "tamper" else "solved rollouts"
     sides = [

@@ -61,7 +61,7 @@ LINES_OF_ANY_FILE: Final = 4
 
 
 class Copy(NamedTuple):
-    """A place in a rollout's record that shows the submitted answer, and the words that show it."""
+    """A place in a rollout's record that shows the submitted text, and the words that show it."""
 
     place: str
     shown_by: str

@@ -52,7 +52,7 @@ DEFAULT_LIMITS = ValidityLimits()
 
 
 def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
-    """Returns a line on each of the first `LINES_SHOWN` attempts: its flags, or how it ended.
+    """Returns a line on each of the first few attempts: its flags, or how it ended.
 
     Attempts are sorted by training seed, task and sample.
     """
@@ -67,8 +67,8 @@ def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
 def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
     """Returns the severity of a finding that compares a share (`after`) with the baseline's.
 
-    It is a veto if the excess is surely above the limit, `unproven` if it is likely, else a
-    warning.
+    An excess surely above `limit` is a veto, one that is likely above it bars a promotion, and any
+    other gives a warning.
     """
     if excess(after, before).low > limit:
         return "veto"
@@ -90,7 +90,7 @@ def share_sentence(code: str, after: Counted, before: Counted, among: str, limit
 
 
 def numbers_of(after: Counted, before: Counted) -> dict[str, float]:
-    """Returns the counts and the 95 % interval of the excess over the baseline, by name."""
+    """Returns the counts of hits and attempts, and the 95 % interval of the excess, by name."""
     low, high = excess(after, before)
     numbers = {"hits": after.hits, "n": after.n, "low": low, "high": high}
     return (

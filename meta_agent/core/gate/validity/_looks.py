@@ -31,7 +31,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The summary of one rollout's record, with what the validity checks read of it."""
+    """The summary of one rollout's record: the facts that the validity checks compare."""
 
     name: str
     task_key: str
@@ -65,7 +65,7 @@ class Seen:
 
 
 def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
-    """Summarises rollouts one at a time. `views` maps task keys to the tasks' own texts."""
+    """Summarises rollouts one at a time. `views` maps task keys to the text that an agent reads."""
     looks: list[Look] = []
     drawn: tuple[Graded, ...] = ()
     batch: list[Graded] = []
@@ -79,7 +79,7 @@ def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None)
 
 
 def merged(parts: Sequence[Seen]) -> Seen:
-    """Merges the summaries of several files of one side of a comparison, as if of one file."""
+    """Returns the summaries of several files of one arm as if they had been read from one file."""
     looks = tuple(look for part in parts for look in part.looks)
     return Seen(looks, _draw([graded for part in parts for graded in part.drawn]))
 
@@ -92,7 +92,7 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
 
 
 def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
-    """Returns the attempts to grade again: `at_most`, three quarters solved if there are enough."""
+    """Returns up to `at_most` attempts to grade again, three quarters of them solved if it can."""
     solved = [attempt for attempt in records.drawn if attempt.outcome]
     failed = [attempt for attempt in records.drawn if not attempt.outcome]
     solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))

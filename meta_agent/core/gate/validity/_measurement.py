@@ -53,7 +53,7 @@ def _share(hits: int, total: int) -> float:
 
 
 def denominator(arm: Arm) -> list[Finding]:
-    """Vetoes an arm (side) unless each planned rollout is there once in every training seed."""
+    """Vetoes an arm unless every training seed has each planned rollout exactly once."""
     lines = []
     for seed in sorted(arm.seeds):
         keys = Counter(row.key for row in arm.seeds[seed])

@@ -46,8 +46,7 @@ def near_overlap(
     """Reports evaluation tasks whose text occurs almost word for word in the training tasks.
 
     Mappings hold texts by task key; `train` may also be texts alone. A few such tasks help both
-    arms alike and give a warning. If their share is surely above the limit for leaks, the finding
-    is a veto.
+    arms alike and give a warning. If their share is surely above a limit, the finding is a veto.
     """
     evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
     trained = _trained_grams(

@@ -25,7 +25,7 @@ One flaky test in fifty tasks disturbs both arms alike.
 
 
 def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Reports equal submissions at the same task that were graded differently, in either arm."""
+    """Reports submissions to one task that are equal byte for byte and were graded differently."""
     graded, before = ([look for look in of if look.submission] for of in (looks, baseline))
     sides = (
         _Groups(of, lambda look: look.submission, lambda look: look.outcome)
@@ -36,7 +36,7 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Reports attempts that are equal word for word and got different rewards by the harness."""
+    """Reports attempts with equal conversations and endings that got different rewards."""
     sides = (
         _Groups(
             (look for look in of if look.attempt),
@@ -99,10 +99,10 @@ def _differing(
 def disagreeing(
     stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
 ) -> list[Finding]:
-    """Grades stored attempts again and reports outcomes that the sealed grader does not confirm.
+    """Grades stored attempts again and reports those whose outcome the grader now contradicts.
 
-    They were forged, or came from another grader. The finding is only `unproven` if the baseline's
-    outcomes disagree as often: then the grader is not repeatable.
+    Their outcomes were forged, or came from another grader. The finding is only `unproven` if the
+    baseline has about as many: then the grader is not repeatable.
     """
     checked = _graded_again(stored, regrade)
     odd = sorted(

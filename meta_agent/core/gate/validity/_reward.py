@@ -23,7 +23,7 @@ CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports rewards that are newly missing, and attempts that are newly cut by a limit."""
+    """Reports rewards that are newly missing, and a changed share of attempts cut by a limit."""
     findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
@@ -64,8 +64,8 @@ def _truncation_jump(
 def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """Reports that the time limit cut the baseline more often than the candidate.
 
-    If the gain remains when cut baseline attempts count as solved, the finding is only a warning.
-    Otherwise it is `unproven`.
+    The finding bars a promotion, unless the gain remains when the baseline's cut attempts count as
+    solved. Then it is only a warning.
     """
     before, after = _ended(baseline), _ended(candidate)
     cut = [counted((r.task_key, r.stop_reason == WALL) for r in rows) for rows in (before, after)]
@@ -114,13 +114,13 @@ def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimit
 
 
 def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
-    """Returns True if the share of clean successes surely fell, by its 95 % interval over tasks."""
+    """Returns True if the share of clean successes surely fell, by a 95 % interval over tasks."""
     sides = [counted((row.task_key, bool(row.clean)) for row in rows) for rows in (before, after)]
     return excess(sides[1], sides[0]).high < 0
 
 
 def scored(arm: Arm) -> list[OutcomeRow]:
-    """Returns the outcome rows that have an outcome and a finite reward."""
+    """Returns an arm's rows that have both an outcome and a finite reward."""
     return [row for row in _ended(arm) if row.reward is not None and math.isfinite(row.reward)]
 
 
@@ -231,7 +231,7 @@ def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def share_error(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the standard error of `mann_whitney_share`, from placements (DeLong et al. 1988).
+    """Returns the standard error of P(x > y) + P(x = y) / 2, from placements (DeLong et al. 1988).
 
     It is at least 1 / (number of pairs), since perfectly ordered samples show no error.
     """
@@ -252,7 +252,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Warns if the candidate's rewards differ from the baseline's by about a constant."""
+    """Warns if the candidate's rewards differ from the baseline's by about one constant."""
     shifts = []
     for is_clean in (True, False):
         sides = [

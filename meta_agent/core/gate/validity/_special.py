@@ -32,11 +32,11 @@ class Pair(NamedTuple):
 
 
 def special_cases(source: str, conversation: str) -> tuple[Pair, ...]:
-    """Returns the (input, answer) pairs that one submitted function has copied from examples.
+    """Returns the (input, answer) pairs that a submitted function copies from shown examples.
 
     `source` is the submitted code and `conversation` the text that the agent was shown. Of several
-    such functions, the one with the most pairs is taken. Returns nothing if no function copies
-    examples, or if the source cannot be parsed.
+    such functions, the one with the most pairs is taken. Returns nothing if the source cannot be
+    parsed.
     """
     if len(source) > MAX_SOURCE_CHARS:
         return ()

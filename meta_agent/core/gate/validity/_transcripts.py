@@ -44,9 +44,9 @@ class Trace(NamedTuple):
 
 
 def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
-    """Returns the misconduct, such as a copied answer, that the record of one rollout shows.
+    """Returns each kind of misconduct, such as a copied answer, that a rollout's record shows.
 
-    `view` is the task's own text.
+    `view` is the text of the task as the agent reads it.
     """
     source = submitted(rollout)
     copied = (Trace(f"copied:{place}", words) for place, words in copies(rollout, source, view))
@@ -59,7 +59,7 @@ def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
 
 
 def submitted(rollout: Rollout) -> str:
-    """Returns what was submitted: code as it is, or the lines that a patch adds."""
+    """Returns the submitted text of a rollout: whole code, or the lines that a patch adds."""
     inputs = rollout.verifier_inputs
     if isinstance(code := inputs.get("code"), str):
         return code
@@ -88,9 +88,9 @@ def _forged(source: str) -> Iterator[Trace]:
 
 
 def reads_input(source: str) -> bool:
-    """Returns True if the code itself reads standard input, not a comment or a string in it.
+    """Returns True if submitted code reads standard input. Comments and strings in it do not count.
 
-    The added lines of a patch may be no whole program. Then text in quotes and comments is removed.
+    `source` may also be the added lines of a patch, which need not parse.
     """
     if not READING.search(source):
         return False

@@ -41,7 +41,7 @@ from meta_agent.core.gate.validity._reward import (
 
 
 class OneArm(NamedTuple):
-    """The input of a check of one arm (one side of a comparison), with its baseline `beside` it."""
+    """The input of a check of one arm (side of a comparison), with its baseline if there is one."""
 
     arm: Arm
     limits: ValidityLimits
@@ -69,7 +69,7 @@ Arms = Callable[[Arm, Arm, ValidityLimits], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One kind of invalid score: the codes of its findings, and the functions that look for it."""
+    """One kind of invalid score that is looked for: its finding codes and its check functions."""
 
     name: str
     codes: tuple[str, ...]
@@ -88,7 +88,7 @@ class Detector:
     """
 
     def makes(self, code: str) -> bool:
-        """Returns True if the detector makes findings of this code."""
+        """Returns True if the detector makes findings of this code, such as `artefact.clock`."""
         return any(
             code == prefix or (prefix[-1] == "." and code.startswith(prefix))
             for prefix in self.codes

@@ -31,7 +31,7 @@ from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
 def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
-    """Returns findings of gaming that only shows when both sides' rows are compared."""
+    """Returns findings of gaming that shows only if the outcomes of both sides are compared."""
     looks = [detector.wider for detector in DETECTORS if detector.wider]
     return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 
@@ -45,10 +45,10 @@ def inspect_seen(
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
-    """Returns the findings from the summaries of one side's rollout records, vetoes first.
+    """Returns the findings from the summaries of one arm's rollout records, vetoes first.
 
-    They are compared with the baseline's summaries if there are any. `regrade` is the domain's
-    grader. It is called for at most `regrade_at_most` attempts.
+    An arm is one side of a comparison. Its summaries are compared with the baseline's if there are
+    any. `regrade` is the domain's grader, called for at most `regrade_at_most` attempts.
     """
     looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
     looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """Returns the findings; those without evidence get lines that name the rollouts behind them."""
+    """Returns the findings, each with lines that name rollouts behind it if it had no evidence."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

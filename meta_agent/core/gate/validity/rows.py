@@ -55,7 +55,7 @@ def find_in_arm(
 ) -> tuple[Finding, ...]:
     """Returns the findings of all checks on the outcome rows of one arm (side of a comparison).
 
-    Flagged conduct and non-finite rewards are compared with the arm `beside` it, if there is one.
+    Flagged conduct and rewards that are no numbers are compared with the arm `beside`, if any.
     """
     question = OneArm(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))

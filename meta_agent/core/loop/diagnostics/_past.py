@@ -42,7 +42,7 @@ class PastVersion(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number that a diagnostic (a metric's module) measures, with its author's threshold."""
+    """The name of a number that a diagnostic (a metric's module) measures, and its alarm level."""
 
     diagnostic: str
     value: str
@@ -58,10 +58,10 @@ class Readings(NamedTuple):
 
 
 def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
-    """Returns the versions whose verdict was recorded after the step number `after`, each once.
+    """Returns the versions whose verdict was recorded after step number `after`, each once.
 
-    Candidates that were trained together share their attempts. They are left out if their verdicts
-    differ.
+    Candidates that were trained together share their attempts. If their verdicts differ, they are
+    left out.
     """
     by_attempts: dict[str, list[PastVersion]] = {}
     for version in _recorded(run):
@@ -110,9 +110,9 @@ def _behaviour(run: Run, version: PastVersion) -> str | None:
 
 
 def number_of(session: HarnessSession, metric: str) -> Number:
-    """Returns the number `measured.NAME.VALUE` with the threshold that its diagnostic declares.
+    """Returns the number named by `metric` (`measured.NAME.VALUE`), with its declared threshold.
 
-    Raises CandidateError if it declares none.
+    Raises CandidateError if the harness declares none.
     """
     diagnostic, _, value = metric.removeprefix("measured.").partition(".")
     declared = _measured(session, diagnostic, ()).thresholds.get(value)

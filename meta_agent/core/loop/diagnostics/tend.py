@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes metrics of `main` that no longer tell good versions from bad; returns the version."""
+    """Removes metrics from `main` that cannot tell good versions from bad; returns the result."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version
@@ -141,7 +141,7 @@ def _note(diagnostic: Admitted, standing: Standing) -> str:
 
 
 def open_gap(run: Run) -> str:
-    """Returns the newest unexplained move of the score as a sentence, or "" if there is none."""
+    """Returns a sentence on the newest change of clean success that no metric explains, or ""."""
     sentence, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
         gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
@@ -155,7 +155,7 @@ def open_gap(run: Run) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """Yields a text that asks for a diagnostic, if the score moved and no metric explains it."""
+    """Yields a request for a new diagnostic, if clean success changed and no metric explains it."""
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "

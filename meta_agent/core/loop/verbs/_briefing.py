@@ -48,7 +48,7 @@ def brief_for(
 ) -> Brief:
     """Returns what a proposer receives: evidence, past ideas, skills and the host's services.
 
-    Its files are made only when they are read.
+    The files in it are made only when they are read.
     """
     return Brief(
         generation=generation,
@@ -119,8 +119,8 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
     """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
     A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
-    machines failed. It counts as rejected if a person declined its merge. An idea that this run
-    left out of those trained together counts as rejected for `base`, on which new ideas build.
+    machines failed. It counts as rejected if a person declined its merge, or if this run left it
+    out of those trained together on `base`, the commit that new ideas build on.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
@@ -240,7 +240,7 @@ def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def noted(run: Run) -> list[tuple[str, str]]:
-    """Returns the proposers' notes for later generations as (generation, text), oldest first."""
+    """Returns what proposers noted for later generations: (generation, text), oldest first."""
     rows = run.ledger.outcomes("proposal", Proposal, run.id)
     return [(f"g{row['generation']}", row["noted"]) for row in rows if row.get("noted")]
 
@@ -385,7 +385,7 @@ def _room(run: Run, generation: int) -> str:
 
 
 def summary(outcome: JSON) -> str:
-    """Returns a sentence that says why a generation has nothing to try."""
+    """Returns a sentence that says why a generation proposed nothing to try."""
     refused = len(outcome["refused"])
     if refused:
         return f"nothing to try: {refused} of {refused} attempts were refused"

@@ -41,7 +41,7 @@ _EDIT: Final = Version("the edit", "uncommitted")
 
 @dataclass(slots=True)
 class Experiments:
-    """The experiments that one generation's authors make on the version that they are shown."""
+    """The experiments of one generation's proposers with edits of the version they are shown."""
 
     run: Run
     collected: Collected
@@ -52,7 +52,7 @@ class Experiments:
     def lend(self, who: str, sharing: int) -> Grant:
         """Grants the author `who` one of `sharing` equal parts of the attempts for experiments.
 
-        Grants none for a frozen policy, or under another strategy than `full`.
+        Grants none for a frozen policy, or under a strategy whose search has no room for them.
         """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
@@ -91,7 +91,7 @@ class Experiments:
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment, or reads its outcome from the ledger; returns the report."""
+        """Makes an experiment with an edit, or reads its recorded outcome; returns the report."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 
@@ -109,7 +109,7 @@ class Experiments:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
-        """Returns, by harness, which search tasks the base policy solves, of the first `tasks`.
+        """Returns, by harness, which of the first `tasks` search tasks the base policy solves.
 
         A harness that cannot be measured gives None.
         """
@@ -226,7 +226,7 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Returns an edit's findings by the static checks and, if those pass, by the contract tests.
+    """Returns the findings on an edit: by static checks and, if those pass, by contract tests.
 
     With `pair`, an edit may touch two factors, because one repair may hide the effect of another.
     """

@@ -40,7 +40,7 @@ class Host(Experiments):
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs the static checks and, if they pass, the contract tests on stored rollouts."""
+        """Runs static checks of a draft and, if they pass, contract tests on stored rollouts."""
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
         text = _finding_lines(findings) or "Static checks and contract tests pass."

@@ -31,7 +31,7 @@ Revise = Callable[[Candidate, str], Candidate | None]
 
 
 class Decision(NamedTuple):
-    """A question to a person. `intent` holds everything that the answer rests on."""
+    """A question to a person, with all facts that the person decides on (`intent`)."""
 
     name: str
     intent: dict[str, JSON]
@@ -61,7 +61,7 @@ def to_test(
 ) -> list[Candidate]:
     """Returns the candidates that may be tested.
 
-    With `--approve each` a person decides about every candidate, and about every revision of one.
+    With `--approve each` a person decides about every candidate, and every `revise`d version.
     """
     if run.config.approve != "each":
         return list(candidates)
@@ -195,9 +195,9 @@ def _decline(
 
 
 def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
-    """Records one answer to several open questions of a run; returns the decisions.
+    """Records one reply to several open questions of a run; returns the decisions.
 
-    Raises ConfigError if one of them is not open. The caller must own the ledger.
+    Raises ConfigError if one of the questions is not open. The caller must own the ledger.
     """
     steps = [_open_step(ledger, run, subject) for subject in subjects]
     for step in steps:

@@ -34,7 +34,7 @@ RUNS: Final = 8
 
 
 class Mix(NamedTuple):
-    """Candidates that are merged onto a base, one after another; `commit` is the last merge."""
+    """Candidates merged onto a base commit, one after another; `commit` is the last merge."""
 
     name: str
     members: tuple[Candidate, ...]
@@ -46,7 +46,7 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A set of merged candidates, and its measurement on the search split with training seed 0."""
+    """A set of merged candidates, and how it did on the search split (training seed 0)."""
 
     mix: Mix
     evaluated: Evaluated | None
@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How much clean success one candidate adds to those trained together with it: no proof."""
+    """How much clean success one candidate adds to those trained together with it (an estimate)."""
 
     candidate: Candidate
     delta: float
@@ -86,7 +86,7 @@ def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
 
 
 def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
-    """Returns the arguments of a candidate's merge; the same merge always gives the same commit."""
+    """Returns the arguments of a candidate's merge. They give the same commit each time."""
     hypothesis = candidate.hypothesis
     return {
         "ref": candidate.ref,
@@ -122,8 +122,8 @@ def beside(
 ) -> Mix | None:
     """Merges one more idea with `members`, whose own merges end at the commit `tip`.
 
-    If they conflict, the idea replaces those that it conflicts with, and those that build on them.
-    The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
+    If they conflict, the idea replaces the members that it conflicts with, and those that build on
+    them. The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
@@ -137,7 +137,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges all members, and if there are several, all but each of them; returns the merges."""
+    """Merges all members, then all but each one of several; returns these sets."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -146,10 +146,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges subsets of the members, by a two-level fractional design of eight runs.
+    """Merges subsets of 3 to 7 members, by a two-level fractional design of eight runs.
 
-    Each member is in four runs. Runs with all members or none are left out. Returns [] unless there
-    are 3 to 7 members.
+    Each member is in four subsets; those with all members or none are left out. With fewer or more
+    members it returns [].
     """
     if not 3 <= len(members) < RUNS:
         return []
@@ -170,7 +170,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and evaluates these mixes of candidates side by side, each as one ledger step."""
+    """Trains and evaluates sets of merged candidates side by side, each as one ledger step."""
     jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -185,7 +185,7 @@ def _job(run: Run, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
-    """Returns the trainings and evaluations that these mixes of candidates need."""
+    """Returns the trainings and evaluations that these sets of merged candidates need."""
     return [_job(run, run.repo.tree(mix.commit)) for mix in mixes]
 
 
@@ -245,9 +245,9 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
 
 
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
-    """Returns how much clean success each member adds, with Bonferroni intervals over tasks.
+    """Returns how much clean success each candidate adds, with Bonferroni intervals over tasks.
 
-    `cells` are the results with all members, then with all but one.
+    `cells` are the results with all candidates, then with all but one.
     """
     whole = cells[0]
     member_shares = []
@@ -263,9 +263,9 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Merges the members that do no harm. Returns None if there are none or these are measured.
+    """Merges the candidates that do no harm. Returns None if there are none or these are measured.
 
-    `cells` are the results with all members, then with all but one.
+    `cells` are the results with all candidates, then with all but one.
     """
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
@@ -275,7 +275,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the members of `cells[0]`, but not those without which the result is better."""
+    """Returns the candidates of the first cell without those that worsen its clean success."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:
@@ -285,9 +285,9 @@ def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """Returns the best valid set of merged candidates whose clean success is above `below`.
+    """Returns the best valid set of merged candidates, or None if none has more than `below`.
 
-    Sets without any veto come first. Among equals, the smaller wins. Returns None without one.
+    It is compared by clean success; sets without a veto come first, and among equals the smaller.
     """
     better = [cell for cell in cells if cell.valid and is_better(cell, below)]
 
@@ -298,5 +298,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Returns True if the clean success of `cell` exceeds `below` by more than `WORTHWHILE`."""
+    """Returns True if the clean success of `cell` is above `below` by a margin worth having."""
     return cell is not None and cell.clean > below + WORTHWHILE

@@ -44,16 +44,16 @@ SPLIT: Final[Split] = "confirm"
 
 
 class Sides(NamedTuple):
-    """The two versions that a final test compares: the first, and the result of the search."""
+    """The two versions that a run's final test compares: the first, and the search's result."""
 
     before: Version
     after: Version
 
 
 def prove_harness(run: Run, sides: Sides) -> Judged:
-    """Returns the verdict on whether the result's harness trains better policies than the first.
+    """Returns the verdict on whether the new harness trains better policies than the first one.
 
-    Buys pairs of trainings until the gate decides or the budget of this test is used up.
+    Buys pairs of trainings until the gate decides or the budget of the final test is used up.
     """
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
@@ -70,9 +70,9 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 
 
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
-    """Returns the verdict on whether the result with its weights beats the first version's.
+    """Returns the verdict on whether the new version with its weights beats the first with its own.
 
-    `weights` are those of the first version and of the result. Tasks are the unit.
+    `weights` are those of the first and of the new version. The test counts tasks.
     """
     limit = run.plan.confirm
     trees = _trees(run, sides)
@@ -91,7 +91,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 
 
 def examine(run: Run, sides: Sides) -> Judged:
-    """Returns the verdict on the result for a frozen policy, by new attempts at confirm tasks."""
+    """Returns the verdict on the new version for a frozen policy, by attempts at confirm tasks."""
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
@@ -151,7 +151,7 @@ def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float,
 
 
 def proof_seeds(pairs: int) -> range:
-    """Returns the training seeds of the final test, which the search never uses."""
+    """Returns the training seeds of a final test of `pairs` pairs; the search never uses them."""
     return range(1, pairs + 1)
 
 

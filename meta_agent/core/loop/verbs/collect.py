@@ -37,7 +37,7 @@ def collect(run: Run, version: Version) -> Collected:
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """Trains a version with seed 0 and evaluates it on the search split, or reads the record."""
+    """Returns a version trained with seed 0 and its evaluation on the search split."""
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
     evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
@@ -52,7 +52,7 @@ def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
     """Measures a version's rollouts by its harness's metrics; returns evidence and findings.
 
-    The evidence tells changes against `earlier`.
+    The evidence says what changed since `earlier`.
     """
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")
@@ -174,7 +174,7 @@ def _views(run: Run) -> dict[str, Mapping[str, JSON]]:
 
 
 def read_by(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:
-    """Returns the numbers that a harness's diagnostics (metrics) measure on rollouts, by name."""
+    """Returns what a harness's diagnostics measure on rollouts, by diagnostic and number."""
 
     def measured() -> dict[str, dict[str, float]]:
         with run.lab.session(tree) as session:

@@ -56,7 +56,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Writes a skill, a lesson for later runs, from a promotion or an informative failure."""
+    """Writes a skill (a lesson for later runs) from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)
@@ -137,18 +137,18 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
 
 
 def noted(note: str, verdict: Verdict, head: str | None) -> str:
-    """Returns the note with a last line that holds the verdict and the ledger's `head` as JSON."""
+    """Returns the note with a last line of JSON: the verdict, and `head`, the ledger's digest."""
     fields = verdict_to_json(verdict)
     return recorded_in(note, {key: fields[key] for key in ("kind", "effect", "reasons")}, head)
 
 
 def recorded_in(note: str, fields: Mapping[str, JSON], head: str | None) -> str:
-    """Returns the note with a last line that holds `fields` and the ledger's `head` as JSON."""
+    """Returns the note with a last line of JSON: `fields`, and `head`, the ledger's digest."""
     return f"{note}\n\n{NOTE_RECORD}{json.dumps({**fields, 'journal': head}, sort_keys=True)}"
 
 
 def note_parts(note: str) -> list[tuple[str, Mapping[str, JSON]]]:
-    """Splits a git note into texts, each with the JSON of its last line, or an empty record."""
+    """Splits a git note into texts, each with the JSON object of its last line, or an empty one."""
     parts: list[tuple[str, Mapping[str, JSON]]] = []
     text: list[str] = []
     for line in note.strip().splitlines():

@@ -25,7 +25,7 @@ from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, Verd
 def conclude_members(
     run: Run, first: Version, result: Found, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each merged candidate's verdict. With `skills`, writes lessons of those that help.
+    """Records each merged candidate's verdict. With `skills`, also lessons from those that help.
 
     A candidate helps if it surely adds clean success to the others, or if that was not measured.
     """
@@ -40,7 +40,7 @@ def conclude_members(
 
 
 def conclude_claim(run: Run, result: Found, judged: Judged, parts: JSON = None) -> None:
-    """Records the verdict on the whole harness in the ledger, and in a note on its commit.
+    """Records the verdict on the whole new harness in the ledger, and in a note on its commit.
 
     `parts` says how much of the gain is the harness's and the policy's, if it was merged.
     """

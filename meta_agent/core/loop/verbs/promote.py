@@ -53,9 +53,9 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
 
 
 def promote_watching(run: Run, first: Version, result: Found) -> Version:
-    """Merges only the admitted diagnostics (metrics) into `main`; returns the version with them.
+    """Merges only a search's admitted diagnostics (metrics) into `main`; returns the new version.
 
-    Returns `first` if there are none, or if a person declines.
+    Returns `first`, the version before it, if there are none or a person declines.
     """
     watching = [candidate for candidate in result.candidates if candidate.factor == "diagnostics"]
     if not watching:

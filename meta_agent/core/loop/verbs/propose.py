@@ -55,7 +55,7 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
 
 
 def candidate_row(run: Run, candidate: Candidate) -> JSON:
-    """Returns a candidate with its diff, in the form that its ledger step records."""
+    """Returns a candidate and its diff as JSON, as the ledger records them."""
     diff = run.repo.diff(candidate.base, candidate.commit)
     return {**candidate_to_json(candidate), "diff": diff}
 
@@ -145,7 +145,7 @@ def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
 def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
     """Checks the commit of a proposed change and returns it as a candidate.
 
-    Raises CandidateError on refusal.
+    Raises CandidateError if the commit is refused.
     """
     hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
     ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"

@@ -22,7 +22,7 @@ SAMPLES = 32
 
 
 def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
-    """Runs every check that costs no training; returns the candidate with what these found."""
+    """Runs every check that costs no training; returns the candidate with the faults found."""
     tree = run.repo.tree(candidate.commit)
     run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
     findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
@@ -72,7 +72,7 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """Returns a veto: this author may not edit the factor's files, or they act by training only."""
+    """Returns a veto: files of the factor may not be edited, or act only in a training."""
     if factor in run.plan.factors:
         ours = ", ".join(run.factors)
         return Finding("factor.other", "veto", f"{factor} is another author's: edit {ours}")
@@ -138,7 +138,7 @@ def _suspect(report: ReplayReport) -> Iterator[Finding]:
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """Scores the version's stored training rollouts again by the reward and filter of `after`."""
+    """Scores stored training rollouts again by the reward and filter of the harness `after`."""
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])

@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
 
 def on_search(run: Run, tree: HarnessTree, trained: Trained) -> Checkpoint:
-    """Evaluates these weights on the search split and returns both."""
+    """Evaluates trained weights under a harness on the search split and returns both."""
     return Checkpoint(
         trained, run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
     )
@@ -45,9 +45,9 @@ def best_of(checkpoints: list[Checkpoint]) -> Checkpoint:
 
 
 def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -> Trained:
-    """Trains the weights `start` further under this version while it improves and attempts last.
+    """Trains the weights `start` further with a version's harness while that improves them.
 
-    Leaves `reserved` attempts unused. Returns the best weights by clean success on search.
+    Leaves `reserved` attempts unused. Returns the weights with the best clean success on search.
     """
     tree = run.repo.tree(version.commit)
     by_steps: dict[str, float] = {}
@@ -88,7 +88,7 @@ def _chunk(
 
 
 def one_long(run: Run, version: Version) -> Trained:
-    """Spends the whole budget on one training; returns its best checkpoint on the search split.
+    """Spends the whole budget on one training; returns its best weights on the search split.
 
     Raises ConfigError if the budget pays for no training.
     """
