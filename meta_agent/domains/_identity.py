@@ -21,7 +21,7 @@ class FileTasks:
     rows: Mapping[str, Any]
 
     def task(self, key: str) -> Task:
-        """Returns the task with this key, holding only what the agent may see."""
+        """Returns the task with the key `key`, holding only what the agent may see."""
         raise NotImplementedError
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -43,7 +43,7 @@ def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
 
 
 def code_hash(**names: Sequence[str]) -> str:
-    """Returns the SHA-256 of source files, given by package below `domains`; "*" means all."""
+    """Returns the SHA-256 of source files of `meta_agent.domains`, by package; "*" means all."""
     digest = hashlib.sha256()
     for package, files in names.items():
         folder = resources.files("meta_agent.domains").joinpath(*package.split("__"))

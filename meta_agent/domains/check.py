@@ -46,7 +46,7 @@ def repeated_tasks(request: DomainOptions, domain: Domain) -> str:
 def check_tasks(
     request: DomainOptions, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
-    """Opens a task set and grades gold and cheating attempts at each task, to see if it is fit.
+    """Opens a task set and tests its grader with right and cheating attempts at each task.
 
     `jobs` sandboxes run at a time. Raises `ConfigError` if the task file cannot be read at all.
     """
@@ -65,7 +65,7 @@ def check_domain(
     jobs: int = PARALLEL_SANDBOXES,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Grades gold and cheating attempts at each task of an open domain, `jobs` at a time.
+    """Tests an open domain's grader with right and cheating attempts, `jobs` tasks at a time.
 
     `name` is the value of `--domain`, which says how to check. By default it is `domain.name`.
     """

@@ -31,7 +31,7 @@ def visible(text: object) -> str:
 
 
 def one_line(text: object, limit: int = 200) -> str:
-    """Returns `visible(text)` on one line, cut at `limit` characters."""
+    """Returns the text on one line, control characters escaped, cut at `limit` characters."""
     flat = " ".join(visible(text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
@@ -44,7 +44,7 @@ def _spelled(character: str) -> str:
 
 
 def within_run(text: object, run: str | None) -> str:
-    """Returns the text with the prefix `run/` removed from the names of candidates."""
+    """Returns a text without the run's name before candidates: `g0/c2` for `RUN/g0/c2`."""
     return str(text).replace(f"{run}/", "") if run else str(text)
 
 

@@ -86,7 +86,7 @@ class Fold(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """Rows that a reader can open to show more. A terminal opens those that `unfold` names."""
+    """Rows that a reader can open to show more. A terminal opens only those asked for."""
 
     folds: Sequence[Fold]
     headings: Sequence[str] = ()

@@ -295,7 +295,7 @@ def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
 
 
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
-    """Returns people's decisions on the candidate with this commit, before or after its merge."""
+    """Returns people's decisions on the candidate of commit `commit`, before or after merging."""
     meant = {
         step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")

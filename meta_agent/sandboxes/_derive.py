@@ -92,7 +92,7 @@ def build_agent_image(
     progress: Progress = lambda line: None,
     force: bool = False,
 ) -> str:
-    """Builds the image `name` with these packages unless it is up to date; returns its id.
+    """Builds the image `name` with the `requirements` unless it is up to date; returns its id.
 
     pip searches the folder `wheels` before its index. Raises ConfigError, PreflightError or
     SandboxError if the image cannot be built.

@@ -98,7 +98,7 @@ NEEDED_AT_A_SERVICE: Final = frozenset({"network", "host", "processes", "peers",
 
 @cache
 def backend_fences(backend: str) -> frozenset[str]:
-    """Starts a sandbox of this backend and returns the names of its protections."""
+    """Starts a sandbox of a backend and returns the names of the protections that it has."""
     limits = SandboxLimits(deadline_sec=60)
     with open_sandbox(backend, run="preflight", limits=limits) as sandbox:
         return sandbox.fences
@@ -112,10 +112,10 @@ def choose_backend(
     status: Callable[[str], EngineStatus] = engine_status,
     fences: Callable[[str], frozenset[str]] = backend_fences,
 ) -> BackendChoice:
-    """Returns the sandbox backend to use, and why. `requested` may be `auto`.
+    """Returns the sandbox backend to use, and why. If `requested` is `auto`, it is the first usable.
 
     Raises PreflightError, with a command as hint, if code that a language model may have written
-    (`code_by_llm`) cannot run safely here.
+    (`code_by_llm`) cannot run safely on this machine.
     """
     if is_service(requested):
         return _choose_service(requested, code_by_llm, fences)
@@ -223,7 +223,7 @@ def open_sandbox(
 
 
 def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
-    """Returns the ids of those images that are on this machine, by name.
+    """Returns, by name, the ids of those of the images `names` that are on this machine.
 
     The result is empty for backends other than `docker` and `podman`.
     """

@@ -83,7 +83,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """Sends an order, and these open file descriptors, to the fork server; returns its answer.
+        """Sends an order, with open file descriptors, to the fork server; returns its answer.
 
         Raises OSError if the order failed or the server is gone.
         """

@@ -37,9 +37,9 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes images made for tasks (sealed images, snapshots) that no container uses.
+    """Removes images made for tasks that no container uses, and returns their names.
 
-    Returns their names. A sealed image is one without git history, made by `seal_image`.
+    Such images are snapshots of containers, and copies of images without their git history.
     """
     from meta_agent.sandboxes import _engine
 

@@ -69,7 +69,7 @@ class CodeDomain(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """Returns the task with this key, holding only what the agent may see."""
+        """Returns the task with the key `key`, holding only what the agent may see."""
         row = self.rows[key]
         view = {
             "problem": row.prompt,

@@ -73,7 +73,7 @@ Reader = Callable[[Fields], CodeRow]
 
 
 def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
-    """Returns a file's problems; `mapping` renames its fields. Raises `ConfigError` if none."""
+    """Returns a file's problems; `mapping` renames fields. Raises `ConfigError` if it has none."""
     readers: list[Reader] = []
 
     def read(fields: Fields) -> CodeRow:

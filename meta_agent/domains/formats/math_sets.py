@@ -85,7 +85,7 @@ class _Form(NamedTuple):
 
 
 def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
-    """Returns a file's problems; `mapping` renames its fields. Raises `ConfigError` if none."""
+    """Returns a file's problems; `mapping` renames fields. Raises `ConfigError` if it has none."""
     forms: list[_Form] = []
 
     def read(fields: Fields) -> MathRow:

@@ -62,11 +62,11 @@ class Fields:
         return value
 
     def optional_text(self, *names: str) -> str | None:
-        """Returns the first of these fields that is present, which must be a string, or None."""
+        """Returns the first of the fields `names` that is present, or None; it must be a string."""
         return next((self.text(name) for name in names if self.row.get(name) is not None), None)
 
     def label(self, *names: str) -> str | None:
-        """Returns the first of these fields that has a value, as a string, or None."""
+        """Returns the first of the fields `names` that has a value, as a string, or None."""
         values = (self.row.get(name) for name in names)
         return next((str(value) for value in values if value is not None), None)
 
@@ -180,7 +180,7 @@ def explicit_split(fields: Fields) -> Split | None:
 
 
 class RefusedRowError(Exception):
-    """Raised if a row is no task that can be graded. The text says why."""
+    """Raised if a row is no task that can be graded. The message says why."""
 
 
 @dataclass(slots=True)

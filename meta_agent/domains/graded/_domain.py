@@ -116,7 +116,7 @@ class GradedDomain(FileTasks):
             )
 
     def task(self, key: str) -> Task:
-        """Returns the task with this key, holding only what the agent may see."""
+        """Returns the task with the key `key`, holding only what the agent may see."""
         row, schemas = self.rows[key], self._schemas[key]
         names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()

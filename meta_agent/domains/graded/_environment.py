@@ -219,7 +219,7 @@ def packed(data: bytes) -> JSON:
 
 
 def unpacked(data: JSON) -> bytes:
-    """Returns the bytes that a JSON value made by `packed` stands for."""
+    """Returns the bytes of a JSON value: a string's in UTF-8, or an object's decoded base64."""
     if isinstance(data, dict):
         return base64.b64decode(data["base64"])
     return str(data).encode()

@@ -125,7 +125,7 @@ class Workers:
         weakref.finalize(self, _end, self._all)
 
     def lease(self) -> Worker:
-        """Returns an idle or new process for one attempt, which `give_back` takes again."""
+        """Returns an idle or new process for one attempt; the caller has to give it back."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()

@@ -43,7 +43,7 @@ _MAX_TEXT_CHARS = 1 << 18
 
 
 class MathDomain(FileTasks):
-    """A domain of math problems. If `factory` starts sandboxes, attempts have the tool `python`."""
+    """A domain of math problems. If it has sandboxes, attempts have the tool `python`."""
 
     name = "math"
     ceilings = _CEILINGS
@@ -75,7 +75,7 @@ class MathDomain(FileTasks):
         self.evaluator_hash = self._hash()
 
     def task(self, key: str) -> Task:
-        """Returns the task with this key, holding only what the agent may see."""
+        """Returns the task with the key `key`, holding only what the agent may see."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
         return Task(self.name, key, row.split, row_hash(row), view)

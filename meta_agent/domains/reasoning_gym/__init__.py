@@ -22,7 +22,7 @@ FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a task file that `tasks_of` made. The library reasoning-gym grades the answers."""
+    """Opens a file of reasoning-gym's tasks. That library grades the answers."""
     return GradedDomain(
         _spec(),
         load_rows(options.tasks, {}),

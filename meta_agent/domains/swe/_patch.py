@@ -46,7 +46,7 @@ class FilePatch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The old and the new path of the file."""
+        """Returns the old and the new path of the file."""
         return frozenset(path for path in (self.old, self.new) if path)
 
 

@@ -54,7 +54,7 @@ class FunctionUnderTest:
 
     @property
     def topic(self) -> str:
-        """The file and the function, `path:function`. Tasks with the same topic share a split."""
+        """Returns `path:function`. Tasks with the same topic share a split."""
         return f"{self.path}:{self.function}"
 
 

@@ -42,12 +42,12 @@ class Fault:
 
     @property
     def topic(self) -> str:
-        """The file and the function, `path:function`. Tasks with the same topic share a split."""
+        """Returns `path:function`. Tasks with the same topic share a split."""
         return f"{self.path}:{self.function}"
 
     @property
     def key(self) -> str:
-        """A text that identifies the edit: its path, bytes, rule and replacement."""
+        """Returns a text that identifies the edit: its path, bytes, rule and replacement."""
         text = self.replacement.decode("utf-8", "replace")
         return f"{self.path}:{self.start}-{self.end}:{self.rule}:{text}"
 

@@ -69,7 +69,7 @@ def _length(symptom: tuple[str, str]) -> tuple[int, tuple[str, str]]:
 
 
 def same_failures(first: Probe, second: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-    """Returns the failures of these tests that two runs report with the same message."""
+    """Returns the failures of `tests`, by id, that both runs report with the same message."""
     both = [test for test in tests if test in first.failures and test in second.failures]
     return {
         test: second.failures[test]

@@ -94,7 +94,7 @@ class Fix:
 
     @property
     def added_lines(self) -> list[str]:
-        """The lines that the fix adds."""
+        """Returns the lines that the fix adds."""
         return [line[1:] for line in self.patch.split("\n") if re.match(r"\+(?!\+\+ )", line)]
 
 

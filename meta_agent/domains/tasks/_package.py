@@ -78,7 +78,7 @@ class Package:
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """The top-level modules and packages that tests import."""
+        """Returns the top-level modules and packages that tests import."""
         paths = (PurePosixPath(path).relative_to(self.root) for path in self.sources)
         return frozenset(path.parts[0].removesuffix(".py") for path in paths)
 

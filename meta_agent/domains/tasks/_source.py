@@ -95,7 +95,7 @@ def find_test(module: ast.Module, name: str) -> Def:
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """Returns the test files of `tests` with those tests removed. Raises `UnreachableError`."""
+    """Returns the files of `tests` without them. Raises `UnreachableError` if one is not found."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)

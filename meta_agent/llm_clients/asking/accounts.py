@@ -41,7 +41,7 @@ class Account:
 
 
 def accounts(config: RunConfig, environment: Mapping[str, str] | None = None) -> list[Account]:
-    """Returns all models that a run with these settings would ask, with their servers and roles."""
+    """Returns the models that a run with settings `config` asks, with their servers and roles."""
     environment = os.environ if environment is None else environment
     roles: dict[tuple[str, str | None, tuple[str, ...]], list[Role]] = {}
     for role in roles_in_use(config):

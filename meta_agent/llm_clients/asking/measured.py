@@ -61,7 +61,7 @@ def conversations_of(
 
 
 def interval(amounts: Sequence[float], conversations: float) -> tuple[float, float]:
-    """Returns the 90 % prediction interval of a total over this many future `conversations`.
+    """Returns the 90 % prediction interval of the total over a number of future `conversations`.
 
     `amounts` holds what each measured conversation took. There must be at least two.
     """

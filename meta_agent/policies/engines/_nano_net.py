@@ -50,7 +50,7 @@ class Cache:
         self.values = [torch.zeros(0, 0, width) for _ in range(layers)]
 
     def reserve(self, slots: int, positions: int) -> None:
-        """Grows the cache to at least this many slots and positions; its content stays."""
+        """Grows the cache to at least `slots` slots of `positions` positions; keeps its content."""
         have_slots, have_positions, width = self.keys[0].shape
         if slots <= have_slots and positions <= have_positions:
             return

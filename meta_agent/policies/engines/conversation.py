@@ -127,9 +127,9 @@ class Rendering:
         return ids[1:] if ends_again else ids
 
     def require(self, role: str, called: str = "") -> None:
-        """Raises ValueError if the template cannot append a message of this role, or omits it.
+        """Raises ValueError if the template cannot append a message of role `role`, or omits it.
 
-        `called` names the tool that the reply before it called; empty: none.
+        `called` names the tool that the reply before the message called; empty: none.
         """
         if (role, bool(called)) in self._heard:
             return

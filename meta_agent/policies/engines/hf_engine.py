@@ -52,7 +52,7 @@ class HfEngine:
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Returns the next reply of each of these rollouts, in the order of the requests.
+        """Returns the next reply of each request's rollout, in the order of the requests.
 
         `watch` is called between two tokens; an error that it raises ends the call.
         """
@@ -73,7 +73,7 @@ class HfEngine:
         return [replies[index] for index in range(len(requests))]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         return self._talks.finish(keys)
 
     def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:

@@ -55,7 +55,7 @@ class NanoEngine:
     def generate(
         self, requests: Sequence[GenerateRequest], watch: Watch = watch_nothing
     ) -> list[GenerateReply]:
-        """Returns the next reply of each of these rollouts, in the order of the requests.
+        """Returns the next reply of each request's rollout, in the order of the requests.
 
         `watch` is called between two tokens; an error that it raises ends the call.
         """
@@ -75,7 +75,7 @@ class NanoEngine:
         return [reply for reply in replies if reply is not None]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
         return self._talks.finish(keys)
 

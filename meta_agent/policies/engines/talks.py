@@ -32,10 +32,7 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens that an engine samples from for this request.
-
-        If the context has no room for a token, it returns a finished reply instead.
-        """
+        """Returns the tokens to sample a reply from, or a finished reply if the context is full."""
         ...
 
     def settle(
@@ -45,7 +42,7 @@ class Talks(Protocol):
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         ...
 
 

@@ -28,7 +28,7 @@ _NOTHING = Load(0, 0, 0, 0, 0, 0)
 
 
 class Engine(Protocol):
-    """A running model server to which a `Replica` sends calls."""
+    """A running model server to which model calls are sent."""
 
     routes: Routes
 

@@ -39,7 +39,7 @@ class _Seat(NamedTuple):
 class Fleet:
     """Several engines (vLLM servers) that serve the same policy version.
 
-    The constructor starts `count` engines side by side and waits until all serve `served`.
+    The constructor starts them side by side and waits until all serve the given version.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class EngineGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         self._fleet.leave(keys)
         return self._talks.finish(keys)
 

@@ -81,7 +81,7 @@ class ApiGateway:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None if the server sent no ids."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if the server sent none."""
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)

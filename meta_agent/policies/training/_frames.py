@@ -51,7 +51,10 @@ class FrameChannel:
                 raise EOFError("the peer closed its end") from error
 
     def receive(self, timeout_sec: float | None = None) -> JSON:
-        """Reads one frame, a JSON value. Raises FrameError, EOFError, or TimeoutError if late."""
+        """Reads one frame and returns its JSON value.
+
+        Raises FrameError if it is too long or malformed, EOFError at the end, TimeoutError if late.
+        """
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > FRAME_LIMIT_BYTES:

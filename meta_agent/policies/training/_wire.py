@@ -56,7 +56,7 @@ class TrainJob:
         return seals_folder(self.output) / f"checkpoint-{step}"
 
     def seals_at(self, step: int) -> bool:
-        """Returns True if the training saves its state (a seal) after this step.
+        """Returns True if the training saves its state (a seal) after optimiser step `step`.
 
         Steps before another step on the same rollouts have no seal, and neither has the last one.
         """
@@ -135,7 +135,7 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
 
 
 def request_to_json(request: GenerateRequest) -> JSON:
-    """Returns a model call's request as JSON, faster than by `dataclasses.asdict`."""
+    """Returns a model call's request as JSON."""
     return {
         "key": request.key,
         "task_key": request.task_key,

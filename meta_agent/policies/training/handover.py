@@ -82,7 +82,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
 
 
 def room_for(rank: int) -> int:
-    """Returns the value of vLLM's option `--max-lora-rank` for an adapter of this rank.
+    """Returns the value of vLLM's option `--max-lora-rank` for an adapter of rank `rank`.
 
     Raises ConfigError if the rank is too large for vLLM.
     """

@@ -169,7 +169,7 @@ def require_fit(
 
 
 def by_part(memory: Memory) -> str:
-    """Returns the memory by part for people, such as `weights 7.5 GiB, gradients 7.5 GiB`."""
+    """Returns the memory by purpose as text, such as `weights 7.5 GiB, gradients 7.5 GiB`."""
     parts = memory._asdict()
     per_token = parts.pop("per_token")
     sizes = [f"{name} {gib(size)}" for name, size in parts.items() if size]

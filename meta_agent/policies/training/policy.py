@@ -50,7 +50,7 @@ _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "Pr
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How many seconds the child may be silent while it loads, samples or trains a step."""
+    """Time limits in seconds for a child process to load a policy, sample, or train one step."""
 
     load_sec: float = 180.0
     generate_sec: float = 600.0
@@ -100,13 +100,13 @@ class PolicyChild:
         return self.policy
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns the next reply of each of these rollouts, in the order of the requests."""
+        """Returns the next reply of each request's rollout, in the order of the requests."""
         return self.generate_until(requests, lambda: False)
 
     def generate_until(
         self, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
     ) -> list[GenerateReply]:
-        """Does what `generate` does, and raises Interrupted once `stopping` returns True.
+        """Returns each request's reply, but raises Interrupted once `stopping` returns True.
 
         It calls `stopping` about once a second while the child samples.
         """
@@ -135,7 +135,7 @@ class PolicyChild:
                 raise
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends these rollouts; returns each one's tokens, or None without sampled tokens."""
+        """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         rows: list[TokenRecord | None] = []
         for part in _parts(keys):
             answer = self._ask({"op": "finish", "keys": part}, self._timeouts.generate_sec)

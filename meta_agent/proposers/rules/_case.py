@@ -44,7 +44,7 @@ class Case:
         return self.evidence.metrics()
 
     def find(self, *names: str) -> tuple[str, float] | None:
-        """Returns name and value of the first of these metrics that was measured, or None.
+        """Returns name and value of the first measured metric among `names`, or None.
 
         A metric is looked up by its full name, else by its last part.
         """
@@ -57,7 +57,7 @@ class Case:
         return None
 
     def value(self, *names: str, default: float = 0.0) -> float:
-        """Returns the value of the first of these metrics that was measured, or `default`."""
+        """Returns the value of the first measured metric among `names`, or `default`."""
         metric = self.find(*names)
         return default if metric is None else metric[1]
 
@@ -71,7 +71,7 @@ class Case:
 
     @cached_property
     def reference(self) -> Reference:
-        """Returns the metric ranges of the suite's reference harness; empty if not measured."""
+        """Returns the metric ranges of the domain's reference harness; empty if not measured."""
         return reference_of(self.evidence.domain, trained=self.trained)
 
     @property
@@ -100,7 +100,7 @@ class Case:
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
-        """Returns the largest excess of these metrics over the reference harness's ranges, or 0."""
+        """Returns the largest excess of the metrics `names` over the reference ranges, or 0."""
         metrics = [metric for name in names if (metric := self.find(name))]
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 

@@ -201,7 +201,7 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
 
 
 def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
-    """Returns the answer of the tool `search` to these arguments, marked as untrusted data."""
+    """Returns the result of a call of the tool `search`, marked as untrusted data."""
     text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
     look = files.count if arguments.get("count_only") else files.search
     return fence.wrap(f"lines with {text!r}", look(text, under))

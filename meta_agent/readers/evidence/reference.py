@@ -57,7 +57,7 @@ class Reference:
         return {name: value for name, value in metrics.items() if not self._usual(name, value)}
 
     def raises(self, alert: Alert) -> bool:
-        """Returns True if the reference harness raises the same alert, at about this value."""
+        """Returns True if the reference harness raises the same alert, with as large a value."""
         far = self.alerts.get(alert.metric)
         return far is not None and abs(alert.value) <= abs(far) * (1 + 5 * _ROOM)
 

@@ -91,14 +91,14 @@ class Behind:
                 del ranking[SHOWN:]
 
     def of(self, metric: str) -> tuple[Attempt, ...]:
-        """Returns the attempts that show an alert on this metric or rule, the clearest first."""
+        """Returns the attempts that show an alert on a metric or rule, the clearest first."""
         rankings = (
             ranking for pattern, ranking in self.rankings.items() if re.fullmatch(pattern, metric)
         )
         return tuple(attempt for _, attempt in next(rankings, []))
 
     def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
-        """Returns the first attempt of each of these groups, for a few groups at most."""
+        """Returns the first attempt of each of the groups, for a few groups at most."""
         return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
 
 

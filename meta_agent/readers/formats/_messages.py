@@ -23,7 +23,7 @@ Count = Callable[[str], None]
 
 
 def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns a list of messages in chat form; a string is a user's message. Raises `RowError`.
+    """Returns a list of messages in chat form; a string is a user's message. Else raises RowError.
 
     `field` names the row's field in errors; `count` is called with parts that are left out.
     """
@@ -161,7 +161,7 @@ def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
 
 
 def messages_of_items(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns items of OpenAI's Responses form as chat messages. Raises `RowError`.
+    """Returns items of OpenAI's Responses form as chat messages. Raises `RowError` on other values.
 
     Reasoning, text and calls of one turn become one message. A string is a user's message. Items
     of unknown kinds are counted and left out.

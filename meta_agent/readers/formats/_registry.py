@@ -54,7 +54,7 @@ FORMATS: Final = Registry[Format]("rollout format", registry.READERS, _BUILT_IN)
 
 
 def format_named(name: str) -> Format:
-    """Returns the format of that name. Raises `ConfigError` with the names there are."""
+    """Returns the rollout format called `name`. Raises `ConfigError` if there is none."""
     if name not in FORMATS:
         raise ConfigError(
             f"no rollout format {name!r} exists",

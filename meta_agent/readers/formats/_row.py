@@ -37,7 +37,7 @@ def finite(value: JSON) -> float | None:
 
 
 def has(value: JSON, *names: str) -> bool:
-    """Returns True for an object that holds all these fields."""
+    """Returns True for a JSON object that holds all the fields `names`."""
     return isinstance(value, dict) and all(name in value for name in names)
 
 
@@ -77,22 +77,22 @@ class Row:
         return self.values.get(name)
 
     def text(self, *names: str) -> str | None:
-        """Returns the first of these fields that has a value, which must be a string."""
+        """Returns the first of the fields `names` that has a value, which must be a string."""
         text: str | None = self._first(names, (str,), "a string")
         return text
 
     def label(self, *names: str) -> str | None:
-        """Returns the first of these fields with a value, a string or whole number, as a string."""
+        """Returns the first of the fields `names` with a value, a string or integer, as text."""
         value = self._first(names, (str, int), "a string or a whole number")
         return None if value is None else str(value)
 
     def integer(self, *names: str) -> int | None:
-        """Returns the first of these fields that has a value, which must be a whole number."""
+        """Returns the first of the fields `names` that has a value, which must be an integer."""
         number: int | None = self._first(names, (int,), "a whole number")
         return number
 
     def flag(self, *names: str) -> bool | None:
-        """Returns the first of these fields with a value, as true or false; 1 and 0 are allowed."""
+        """Returns the first of the fields `names` with a value, as true or false (or 1 or 0)."""
         value = self._first(names, (bool, int, float), "true or false")
         if value is not None and value not in (0, 1):
             raise self.need(
@@ -101,11 +101,11 @@ class Row:
         return None if value is None else bool(value)
 
     def number(self, *names: str) -> float | None:
-        """Returns the first of these fields with a value, a finite number. NaN counts as absent."""
+        """Returns the first of the fields `names` with a value, a number; None if not finite."""
         return finite(self._first(names, (int, float, bool), "a number"))
 
     def items(self, *names: str) -> list[JSON] | None:
-        """Returns the first of these fields that has a value, which must be a list."""
+        """Returns the first of the fields `names` that has a value, which must be a list."""
         values: list[JSON] | None = self._first(names, (list,), "a list")
         return values
 
@@ -120,7 +120,7 @@ class Row:
         return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
 
     def skip(self, *names: str) -> None:
-        """Marks fields as used, so that `unused` does not list them."""
+        """Marks fields as used, so that they are not listed as unused."""
         self.used.update(names)
 
     def need(self, name: str, wish: str) -> RowError:

@@ -58,7 +58,10 @@ def by_command(row: SweRow) -> bool:
 
 
 def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
-    """Runs a task's test command in a fresh sandbox, within these limits, and reads its output."""
+    """Runs a task's test command in a fresh sandbox and reads its output.
+
+    `cpu_sec` and `wall_sec` limit processor time and elapsed time.
+    """
     if row.run is None:
         raise ValueError(f"the task {row.instance_id} has no test command")
     result = sandbox.exec(

@@ -64,20 +64,20 @@ class TaskFiles:
 
     @cached_property
     def graded(self) -> Tree:
-        """The files of the base commit with the official tests in place."""
+        """Returns the files of the base commit with the official tests in place."""
         base = overlay(self.visible, self.restored)
         return overlay(base, apply(base, parse(self.row.test_patch)))
 
     @cached_property
     def deciding(self) -> frozenset[str]:
-        """The paths of files that hold grading tests or that the official test patch touches."""
+        """Returns the paths of files that hold grading tests or that the test patch touches."""
         paths = {test.split("::", 1)[0] for test in self.row.expected_ids}
         paths |= self.restored.keys()
         return frozenset(paths).union(*(patch.paths for patch in parse(self.row.test_patch)))
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """The names at the top of the repository, without `.py`."""
+        """Returns the names at the top of the repository, without `.py`."""
         return frozenset(PurePosixPath(path).parts[0].removesuffix(".py") for path in self.visible)
 
 

@@ -85,7 +85,7 @@ def is_plain(node: ast.expr) -> bool:
 
 
 def leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yields the literals in a plain expression (`is_plain`), and its empty lists and tuples."""
+    """Yields the literals in an expression of literals, and its empty lists and tuples."""
     parts = _parts(node)
     if isinstance(node, ast.Constant):
         if node.value is not None and node.value is not Ellipsis:

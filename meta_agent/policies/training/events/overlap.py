@@ -97,7 +97,7 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the next event (request for rollouts) if it runs during this one, else None."""
+        """Returns the next event (request for rollouts) if it runs during `event`, else None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 

@@ -15,7 +15,7 @@ _STEPS_PER_SEED: Final = 100_000
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
-    """Returns the tasks by key, in the random order of this training seed."""
+    """Returns the tasks by key, in a random order drawn from the training seed."""
     order = list(tasks)
     random.Random(f"tasks/{seed}").shuffle(order)
     return {task.key: task for task in order}

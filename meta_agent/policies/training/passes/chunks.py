@@ -85,7 +85,7 @@ def _chunk(
 
 
 def can_pack(model: Any) -> bool:
-    """Returns True if a mask and positions alone decide what each token of this model sees.
+    """Returns True if a mask and positions alone decide what each token of a model sees.
 
     Only then can rows of one prompt be packed.
     """

@@ -54,7 +54,7 @@ class Ranks:
         return int(self._store.port)
 
     def find(self, port: int) -> None:
-        """Connects to the store at which ranks meet, which rank 0 opened at this port."""
+        """Connects to the store at which ranks meet, which rank 0 opened at port `port`."""
         self._store = dist.TCPStore(_LOOPBACK, port, self.count, timeout=_FOREVER)
 
     def meet(self) -> None:

@@ -34,10 +34,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens that an engine samples from for this request.
-
-        If the context has no room for a token, it returns a finished reply instead.
-        """
+        """Returns the tokens to sample a reply from, or a finished reply if the context is full."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
