@@ -112,7 +112,7 @@ def choose_backend(
     status: Callable[[str], EngineStatus] = engine_status,
     fences: Callable[[str], frozenset[str]] = backend_fences,
 ) -> BackendChoice:
-    """Returns the sandbox backend to use, and why. If `requested` is `auto`, it is the first usable.
+    """Returns the sandbox backend to use, and why; for `requested` = `auto` the first usable one.
 
     Raises PreflightError, with a command as hint, if code that a language model may have written
     (`code_by_llm`) cannot run safely on this machine.
