@@ -81,7 +81,7 @@ def _claims(state: RunState) -> Rows:
 
 
 def claim_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows: success over training runs, unproven edits, undetectable gains."""
+    """Yields (name, text) rows: success over training runs, the unproven lead, detectable gains."""
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):

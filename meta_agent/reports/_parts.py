@@ -37,7 +37,7 @@ Fields = Annotated[
 
 
 class Recorded:
-    """Base of the records in a `RunState`, read from a ledger step's outcome, written as JSON."""
+    """Base class of a run's records, which are read from ledger steps and written as JSON."""
 
     __slots__ = ()
 

@@ -57,7 +57,7 @@ def bundles(state: RunState) -> Intervals:
 
 
 def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
-    """Yields a chart row of clean success for each labelled side that was measured."""
+    """Yields a chart row of clean success for each labelled measurement that is not None."""
     for label, side in sides:
         if side and side.clean_success is not None:
             ends = side.ci or (side.clean_success, side.clean_success)

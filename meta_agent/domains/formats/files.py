@@ -94,7 +94,7 @@ def _refuse_other_text(path: Path, head: bytes) -> None:
 
 
 def head_of(path: Path) -> bytes:
-    """Returns a file's first bytes, unpacked, without byte order mark; none if they are damaged."""
+    """Returns a file's first bytes, decompressed, without byte order mark; none if damaged."""
     with _opened(path) as file:
         try:
             return file.read1(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8)

@@ -29,7 +29,7 @@ _FORGETTING: Final = frozenset({"pop", "clear", "remove", "reverse", "sort"})
 
 
 def keep_conversation(s: Surgery) -> None:
-    """Edits the scaffold so that each call gets all messages and unchanged replies."""
+    """Edits the scaffold so that model calls get all earlier messages, and replies unchanged."""
     for function in s.functions():
         messages, chats = _conversation(function), list(_awaited(function, "chat"))
         for chat in chats if messages else ():

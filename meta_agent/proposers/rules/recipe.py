@@ -100,7 +100,7 @@ def lower_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("explore-more", "recipe")
 def explore_more(case: Case) -> Diagnosis | None:
-    """Suggests a higher training temperature for nano if its attempts at one task hardly differ."""
+    """Suggests a higher training temperature for nano if it is low or attempts hardly differ."""
     heat, dead = case.number("temperature"), case.dead
     if case.situation.weights != "nano":
         return None  # noise ruins the format of a pretrained model before it helps it explore

@@ -45,7 +45,7 @@ class Prompts:
         )
 
     def render(self, name: str, values: Mapping[str, Any]) -> Prompt:
-        """Returns the prompt `name`, filled with `values`. Raises ConfigError on a mistake."""
+        """Returns the prompt `name`, filled with `values`. Raises ConfigError on a bad template."""
         try:
             template = self._environment.get_template(f"{name}.md")
             return Prompt(*(_block(template, part, values) for part in Prompt._fields))

@@ -42,7 +42,7 @@ class Correlation:
 
 @dataclass(slots=True)
 class Within:
-    """Pearson's correlation of two streams inside classes, each centred on its own means."""
+    """Pearson's correlation of two streams within classes, each class centred on its own means."""
 
     classes: dict[Hashable, Correlation] = field(default_factory=lambda: defaultdict(Correlation))
 

@@ -37,7 +37,7 @@ class Reference:
 
     @property
     def is_measured(self) -> bool:
-        """Returns True if the suite was measured."""
+        """Returns True if the reference harness was measured on the suite."""
         return bool(self.ranges)
 
     def above(self, name: str, value: float) -> float:
