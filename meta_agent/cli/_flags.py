@@ -261,10 +261,7 @@ class Paneled(TyperGroup):
 
 
 def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Returns a decorator that adds the flags of these settings to a command.
-
-    The command is called with `config`, the run's settings as found from flags, files and defaults.
-    """
+    """Returns a decorator that gives a command these settings as flags, and all as `config`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # `RunConfig` is not imported here at run time: `--help` would become slow.

@@ -336,7 +336,7 @@ def lab_settings(
     workspace: Workspace,
     workers: int,
 ) -> LabSettings:
-    """Returns the settings of a run's lab, which trains and evaluates."""
+    """Returns the settings of a run's lab, which trains and evaluates `workers` jobs at a time."""
     return LabSettings(
         run=run_id,
         base_policy=base_policy(config),

@@ -33,7 +33,7 @@ _JUDGE: Final = re.compile(rb"^def judge\(", re.MULTILINE)
 
 
 def preflight(config: RunConfig) -> None:
-    """Raises ConfigError or PreflightError if a run with these settings cannot start here."""
+    """Raises ConfigError or PreflightError if this machine cannot run the given settings."""
     _require_installed(config)
     if config.agent_is_asked:
         cli = agent_cli(config.meta_model)

@@ -106,10 +106,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The token counts of one model call, as its provider reports them.
-
-    `input_tokens` includes the tokens that the provider read from its cache.
-    """
+    """The token counts of one model call; `input_tokens` includes those read from a cache."""
 
     input_tokens: int
     output_tokens: int
@@ -124,7 +121,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request to a chat model, with tools, sampling and limits. `model` is `provider/model`."""
+    """A request to a chat model (`model` is `provider/name`), with tools, sampling and limits."""
 
     role: Role
     model: str
@@ -194,7 +191,7 @@ class Provider(Protocol):
     """One provider's SDK with one account. It sends each request once and records nothing."""
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Sends a request and returns the complete reply. Raises `ProviderError` without one."""
+        """Sends a request and returns the complete reply, or raises ProviderError."""
         ...
 
     def close(self) -> None: ...

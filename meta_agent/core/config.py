@@ -406,7 +406,7 @@ class RunConfig(BaseModel):
 
     @property
     def team_is_asked(self) -> bool:
-        """Returns whether models that this program calls propose the changes of the harness."""
+        """Returns whether language models propose the harness's changes, not rules or an agent."""
         plugged = _is_plugged(self.meta_model, registry.PROPOSERS)
         return self.meta_model != "rules" and not plugged and not self.agent_is_asked
 

@@ -49,7 +49,7 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
-        """Returns the decision that a ledger step of kind `decision` records."""
+        """Returns the decision of a person that a ledger step records."""
         intent: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
         reply = step.fields
         verdict = intent.get("verdict")
@@ -111,7 +111,7 @@ class Display(Protocol):
     def phase(
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
     ) -> None:
-        """Shows the phase of the loop (`collect`, `train`, ...): `done` of `total` parts."""
+        """Shows the phase of the run, such as `train`, a detail, and `done` of `total` parts."""
         ...
 
     def note(self, text: str) -> None:
@@ -119,11 +119,11 @@ class Display(Protocol):
         ...
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """Shows the metrics of one step of the training that `series` names."""
+        """Shows the numbers (`values`) at one step of the training that `series` names."""
         ...
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        """Shows the gate's verdict on a candidate, and the candidate's hypothesis."""
+        """Shows the gate's verdict on a candidate, and what the candidate claims (`statement`)."""
         ...
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:

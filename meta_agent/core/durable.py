@@ -58,7 +58,7 @@ class AtomicFile:
         return target
 
     def discard(self) -> None:
-        """Deletes the file if it was not published. It can be called after `publish`."""
+        """Deletes the file if it has no name yet. After it has one, the call does nothing."""
         self._handle.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ class AtomicFile:
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Writes a text file whole or not at all, even at a crash. Replaces an existing file."""
+    """Writes a text file whole or not at all, even at a crash, with the permission bits `mode`."""
     part = part_of(path)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:

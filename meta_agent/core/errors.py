@@ -188,7 +188,7 @@ class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
 
 
 class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
-    """A person decided that the run ends here. Unlike `Interrupted`, nothing is left to resume."""
+    """A person decided that the run ends. It cannot be resumed."""
 
     exit_code = 7
 

@@ -72,7 +72,7 @@ class Evidence:
         return next((getattr(self, at)[name] for at in LAYERS if name in getattr(self, at)), None)
 
     def metrics(self) -> dict[str, float]:
-        """Returns all measured metrics by full name: those of every layer but `version`."""
+        """Returns all measured metrics by full name, `layer.name`, but no changes to a baseline."""
         return {
             f"{layer}.{name}": value
             for layer in LAYERS
@@ -81,7 +81,7 @@ class Evidence:
         }
 
     def alert(self, metric: str) -> Alert | None:
-        """Returns the alert on this metric or rule, or None if none was raised."""
+        """Returns the alert whose metric or rule is `metric`, or None if none was raised."""
         return next((alert for alert in self.alerts if alert.metric == metric), None)
 
     def to_json(self) -> dict[str, JSON]:

@@ -157,7 +157,7 @@ class HostServices(Protocol):
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
-        """Returns the commit message of candidate `index` with its trailers."""
+        """Returns the commit message of candidate `index`; `subject` says what it changes."""
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
@@ -183,10 +183,7 @@ class HostServices(Protocol):
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Runs an experiment with an edited harness; if `trial` is None, a short training.
-
-        A repeated call returns the recorded result.
-        """
+        """Runs an experiment, or returns its record. A `trial` of None means a short training."""
         ...
 
     def sample(
@@ -200,7 +197,7 @@ class HostServices(Protocol):
         ...
 
     def tell(self, text: str) -> None:
-        """Shows a line to people who watch the run. One thread calls it, in a fixed order."""
+        """Shows a line to people who watch the run. Only one thread may call it."""
         ...
 
     def stopping(self) -> bool:

@@ -91,10 +91,7 @@ class Environment(Protocol):
 
 
 class Domain(Protocol):
-    """Tasks with fixed splits, an environment, and a sealed grader.
-
-    A domain may declare optional `capabilities` (`meta_agent.core.capabilities`).
-    """
+    """Tasks with fixed splits, an environment in which each is attempted, and a sealed grader."""
 
     name: str
     evaluator_hash: str  # grader + task files + splits + sampling + ceilings
@@ -164,7 +161,7 @@ class TokenRecord:
 class ViewChange:
     """A model call for which the agent removed or changed earlier messages.
 
-    The conversation before was `messages[:unchanged] + removed`, with `messages` as this call has.
+    Before, the conversation was the first `unchanged` of the call's messages, then `removed`.
     """
 
     turn: int  # model calls before this one
@@ -341,22 +338,19 @@ class Sandbox(Protocol):
         cpu_limit_sec: float | None = None,
         output_limit_bytes: int = 1 << 20,
     ) -> ExecResult:
-        """Runs a command to completion. A timeout kills the command's whole process group."""
+        """Runs a command in `cwd` to its end. A timeout kills the command's whole process group."""
         ...
 
     def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
-        """Writes files at paths relative to the work directory."""
+        """Writes files, given as content by path below the work directory, `executable` or not."""
         ...
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Returns the content of regular files by path, for those of `paths` that exist."""
+        """Returns content by path of the regular files among `paths`, `limit_bytes` in all."""
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a Python module in the sandbox's worker, which adds operations to it.
-
-        The module may import the standard library only.
-        """
+        """Loads a Python module (standard library imports only) whose operations are then known."""
         ...
 
     def request(

@@ -241,7 +241,7 @@ def state_dir() -> Path:
 
 
 def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
-    """Returns a regular file's text, cut at `most_bytes`; None for a missing or special file."""
+    """Returns the text of a regular file, cut at `most_bytes`; None if missing or special."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:

@@ -67,7 +67,7 @@ class SkillLibrary:
         return distil(candidate, verdict, diff, evidence, domain=domain, trusted_text=trusted_text)
 
     def skill(self, name: str) -> Skill:
-        """Returns the skill with this name, or the only one whose name begins with it.
+        """Returns the skill called `name`, or the only one whose name begins so.
 
         Raises ConfigError if there is none or several.
         """

@@ -33,7 +33,7 @@ class _Moment(NamedTuple):
 
 
 def recording_folder(name: str) -> str:
-    """Returns the name of the folder that `demo` unpacks the recorded run `name` to."""
+    """Returns the folder name to which `meta-agent demo` unpacks the recorded run `name`."""
     return "meta-agent-demo" if name == DEFAULT else f"meta-agent-demo-{name}"
 
 

@@ -55,7 +55,7 @@ class OutcomeRow:
         return None if self.success is None else self.success and not self.flags
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the row as plain JSON. `clean` is included for readers; `from_json` checks it."""
+        """Returns the row as plain JSON. It also says, for readers, if the attempt is clean."""
         # Not `asdict`, which copies each value: a digest is over thousands of rows.
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "flags": list(self.flags), "clean": self.clean}
@@ -74,7 +74,7 @@ class OutcomeRow:
 
 
 def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
-    """Returns the outcome row of a rollout: the few fields that the gate needs."""
+    """Returns the outcome row of a rollout. `training_seed` is that of the policy; 0 if frozen."""
     return OutcomeRow(
         task_key=rollout.task_key,
         task_hash=rollout.task_hash,
@@ -141,7 +141,7 @@ class Arm:
 
 
 def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:
-    """Returns an arm (one side of a comparison) with the rows grouped by their training seed."""
+    """Returns an arm (side of a comparison). Each training seed should have `planned` rows."""
     seeds: dict[int, list[OutcomeRow]] = {}
     for row in rows:
         seeds.setdefault(row.training_seed, []).append(row)

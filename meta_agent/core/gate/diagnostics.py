@@ -104,7 +104,7 @@ class Standing(NamedTuple):
     bad: int = 0
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the fields as JSON for the ledger, which calls `stays` "kept"."""
+        """Returns the fields as JSON for the ledger."""
         fields = self._asdict()
         return {"kept": fields.pop("stays"), **fields}
 
@@ -163,7 +163,7 @@ def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
 
 
 def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the one-sided p-value of the rank-sum test that values of `above` are larger.
+    """Returns the one-sided p-value of the rank-sum test that `above` is larger than `below`.
 
     It is a permutation p-value: exact for small samples, else by the normal approximation.
     """

@@ -366,7 +366,7 @@ class Race:
         return self._word(buy, chance.worth, done), chance
 
     def go(self, buy: Buy, word: Word) -> None:
-        """Applies a decision, such as "dropped", that `took` returned for the block `buy`."""
+        """Applies a decision on the block of attempts `buy`, as `took` returned it (`word`)."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":

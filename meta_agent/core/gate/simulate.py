@@ -227,7 +227,7 @@ def courses(
 
 
 def power(gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0) -> Rate:
-    """Returns the share of candidates with a true gain of `delta` that are promoted."""
+    """Returns the share of simulated candidates with a true gain of `delta` that are promoted."""
     endings = courses(gate, source, delta, draws=draws, seed=seed)
     return Rate.of(sum(ending.promoted for ending in endings), draws)
 

@@ -129,7 +129,7 @@ def check_order(tasks: list[Json]) -> None:
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:
-    """Checks a diagnostic (a metric's module): NAME, and that measure() returns finite floats."""
+    """Checks the diagnostic in file `path`: it has a NAME, and measure() returns finite floats."""
     module = HARNESS.module(path)
     if not isinstance(getattr(module, "NAME", None), str):
         raise code.HarnessFault(f"{path}: NAME must be a string")

@@ -86,7 +86,7 @@ class Loaded:
         return self.module(self.roles[name])
 
     def function(self, role: str, name: str) -> Callable[..., Any]:
-        """Returns a function of the file with `role`. Raises HarnessFault if either is missing."""
+        """Returns function `name` of the file with `role`. Raises HarnessFault if it is missing."""
         return find_function(self.role(role), self.roles[role], name)
 
     def agent(self) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Returns the callable `name` of a module. Raises HarnessFault if it is missing."""
+    """Returns the callable `name` of a module, else raises HarnessFault about the file `path`."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise HarnessFault(f"{path} has no function {name}(), which a harness needs; add it")
@@ -176,7 +176,7 @@ def declaration(module: ModuleType) -> Json:
 
 
 def stage(args: Args, channel: object) -> int:
-    """Keeps the rollout records of a request for a later `measure`; returns how many are kept."""
+    """Keeps the rollout records of a request, to be measured later; returns how many are kept."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)

@@ -45,7 +45,8 @@ def try_command(
 ) -> list[CheckResult]:
     """Runs a harness's command on a trial task with a canned policy and returns check results.
 
-    They cover the sandbox's image, the start of the command, its first model call and its end.
+    They cover the image (`open_agent` opens a sandbox), the start, the first model call and the
+    end.
     """
     for limit_sec in TRIAL_LIMITS_SEC:
         try:

@@ -99,7 +99,7 @@ class Task:
         return self.view[name]
 
     def get(self, name: str, default: Json = None) -> Json:
-        """Returns a field of what the agent sees of the task, or `default` if there is none."""
+        """Returns field `name` of what the agent sees of the task, or `default` without it."""
         return self.view.get(name, default)
 
 
@@ -134,7 +134,7 @@ class Tools:
 
     @types.coroutine
     def call(self, name: str, /, **arguments: Json) -> Generator[Call, Result, Result]:
-        """Runs a tool in the task's environment and returns its result."""
+        """Runs the tool `name` in the task's environment and returns its result."""
         return (yield self._seat.tool_call(name, arguments))
 
 
@@ -188,7 +188,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """Returns the call that asks the host to run the task's tool `name`."""
+        """Returns the call that asks the host to run the task's tool `name` with `arguments`."""
         if type(name) is not str:
             raise TypeError(f"a tool's name is a string, not {name!r}")
         for value in arguments.values():

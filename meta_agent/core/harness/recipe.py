@@ -129,7 +129,7 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
 
 
 def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
-    """Parses a recipe's TOML text. Raises `ConfigError` that names the file and the wrong key."""
+    """Parses a recipe's TOML text. Raises ConfigError, which names file `where` and wrong key."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -143,7 +143,10 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
 
 
 def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:
-    """Returns the keys of a recipe's `preset` (an algorithm), overridden by its other keys."""
+    """Returns a recipe's keys, with those of the algorithm that its `preset` names as defaults.
+
+    Raises ConfigError, which names the file `where`, for an unknown preset.
+    """
     keys = {key: value for key, value in data.items() if key != "preset"}
     name = data.get("preset")
     if name is None:

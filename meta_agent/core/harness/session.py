@@ -138,7 +138,7 @@ class HarnessSession:
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
-        """Returns True if the harness has a file for this role: `reward`, `filter` or `data`."""
+        """Returns True if the harness has a file for `role`: `reward`, `filter` or `data`."""
         return role in self._roles
 
     def rollout(

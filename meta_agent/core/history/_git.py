@@ -129,7 +129,7 @@ class Git:
         when: int | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
-        """Runs `git *argv`. Raises `GitError` if the exit status is not in `accept`.
+        """Runs git with arguments and input. Raises GitError if the exit status is not in `accept`.
 
         `when` is the date of new commits, in seconds since the epoch.
         """
@@ -150,7 +150,7 @@ class Git:
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """Yields a GitPython `Repo` that reads objects through one `cat-file --batch` process."""
+        """Yields a GitPython repository that reads objects through one git process."""
         self.check()
         with _git_variables_hidden():
             repo = _library().Repo(self.git_dir)

@@ -17,7 +17,7 @@ from meta_agent.core.history._limits import refuse
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
     """Creates the commit that merges the commit `tip` into `onto` and returns its id.
 
-    It moves no branch. Raises CandidateError on a conflict.
+    It moves no branch; `when` is its date in seconds. Raises CandidateError on a conflict.
     """
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)

@@ -45,7 +45,7 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a sandbox's commit. Raises CandidateError for a header or text that is not allowed."""
+    """Parses a sandbox's commit from raw bytes. Raises CandidateError for an odd header or text."""
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
@@ -71,7 +71,7 @@ def _check_message(message: str, limits: AdmissionLimits) -> None:
 
 
 def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
-    """Returns every path whose file was added, removed, or changed in content or mode, sorted."""
+    """Returns every path whose file differs in content or mode, or is in one tree only, sorted."""
     paths = base.keys() | tip.keys()
     return tuple(sorted(path for path in paths if base.get(path) != tip.get(path)))
 

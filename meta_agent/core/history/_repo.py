@@ -185,7 +185,7 @@ class HarnessRepo:
         return self._notes_by_commit()
 
     def on_main(self, commit: str) -> bool:
-        """Returns True if `main` contains this commit."""
+        """Returns True if `main` contains the commit."""
         return self._reaches(MAIN, commit)
 
     # --- writing ---------------------------------------------------------------------------
@@ -233,8 +233,8 @@ class HarnessRepo:
     ) -> str:
         """Merges a candidate into `main` with a merge commit and returns the commit's id.
 
-        A second call returns the same id. Raises CandidateError (`merge_conflict`), IntegrityError
-        if `main` is not at `onto`, and ConfigError if files in the work tree are in the way.
+        A second call returns the same id. Raises CandidateError on a conflict, IntegrityError if
+        `main` is not at `onto`, and ConfigError if files in the work tree are in the way.
         """
         tip = self._require(ref)
         done = self._merge_of(tip)

@@ -112,7 +112,7 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Computes the harness's rewards of the rollouts without an error, and stores them in these."""
+    """Computes the harness's rewards of all rollouts without an error, and stores them there."""
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

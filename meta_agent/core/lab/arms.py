@@ -49,7 +49,7 @@ def parts_of(shard: JSON) -> list[JSON]:
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
-    """Returns the rollouts of a stored set. Raises IntegrityError if a file's hash differs."""
+    """Returns the rollouts of a `shard`, a stored set. Raises IntegrityError if a file differs."""
     return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
 
 

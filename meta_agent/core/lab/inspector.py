@@ -96,7 +96,7 @@ class Inspector:
     ) -> tuple[Finding, ...]:
         """Returns the validity findings about two stored arms (baseline, candidate).
 
-        `arms` holds their outcome rows, if these are loaded already.
+        `arms` holds their outcome rows, if loaded already.
         """
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
         return findings_about(

@@ -180,7 +180,7 @@ class Lab:
                 yield range(sample, sample + 1), Part(order, range(start, stop))
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
-        """Returns an arm (side of a comparison) from evaluations by training seed."""
+        """Returns the arm `name` (a side of a comparison), from evaluations by training seed."""
         planned = max(evaluation.planned for evaluation in measured.values())
         shards = {seed: evaluation.shard for seed, evaluation in measured.items()}
         return ArmRef(name, planned, reward_hash(tree), shards)
@@ -228,7 +228,7 @@ class Lab:
         return load_shard(self.store, shard)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training of the policy that made a stored set of rollouts, or None."""
+        """Returns the training whose policy made the stored rollouts `shard`, or None."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -242,7 +242,7 @@ class Lab:
     # --- the two measurements ------------------------------------------------------------------
 
     def untrained(self, seed: int = 0) -> Trained:
-        """Returns the base policy as the result of a training of 0 steps."""
+        """Returns the base policy in the form of a training of 0 steps."""
         return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
 
     def train(

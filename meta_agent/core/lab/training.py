@@ -92,7 +92,7 @@ class Trainer(Protocol):
         on_metrics: Callable[[dict[str, JSON]], None],
         stopping: Callable[[], bool],
     ) -> TrainResult:
-        """Trains the policy and writes the checkpoint.
+        """Trains the policy by a `recipe` from `accept`, and writes the checkpoint.
 
         `on_metrics` receives the metrics of each step. Raises CandidateError if the harness is at
         fault. Once `stopping` returns True, a training that saves its state saves it and raises

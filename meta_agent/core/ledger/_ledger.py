@@ -51,7 +51,7 @@ class Ledger(Purse):
 
     @classmethod
     def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
-        """Opens a ledger as its one owner, or with `owner_lock=False` read-only beside a live run.
+        """Opens a ledger as its one owner, or without `owner_lock` read-only beside a live run.
 
         Raises ConfigError if the folder, or for a reader the file, does not exist. Raises
         PreflightError if another process owns the ledger.
@@ -211,7 +211,7 @@ class Ledger(Purse):
         return None
 
     def step(self, key: str) -> Step | None:
-        """Returns the step with this key, done or in flight, or None if there is none."""
+        """Returns the step `key`, done or in flight, or None if the ledger has none."""
         rows = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
         return Step.parse(rows[0]) if rows else None
 

@@ -61,10 +61,10 @@ class Purse:
             )
 
     def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
-        """Reserves the most that a model call may cost. Returns the reservation's number.
+        """Reserves the most that a model call of a role may cost; returns the reservation's number.
 
-        `usd=None` means that the price is unknown. Raises BudgetError, and reserves nothing, if a
-        cap would be crossed.
+        `usd` is None if the price is unknown. Raises BudgetError, and reserves nothing, if a cap
+        would be crossed.
         """
         run = self._named_run(run)
         nano = _nano(usd, round_up=True)
@@ -80,7 +80,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by the billed amount. Raises IntegrityError if it was settled."""
+        """Replaces a reservation by what was billed. Raises IntegrityError if it is not open."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:

@@ -164,13 +164,19 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 def pays_for_search(
     run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Returns True if the search's budget pays for those of the trainings that are not recorded."""
+    """Returns True if the search's part of the budget pays for the trainings not recorded yet.
+
+    The decision is recorded under `what`. After the first bundle (`later`) the part is larger.
+    """
     due = [job for job in trainings if not run.lab.trained(job)]
     return search_pays(run, what, len(due) * one_cell(run.plan, tree), later=later)
 
 
 def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
-    """Returns True if the search's share of the budget still pays for `price` attempts."""
+    """Returns True if the search's part of the budget pays for `price` more attempts.
+
+    The decision is recorded under `what`. After the first bundle (`later`) the part is larger.
+    """
     return _pays(run, f"{what}/budget", price, search_cap(run, later=later))
 
 
@@ -199,7 +205,7 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns how many attempts one optimiser step takes under this harness's recipe."""
+    """Returns how many attempts one optimiser step takes by the harness's training recipe."""
     paths = parse_contract(tree).files_of("recipe", tree)
     recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
     recipe = parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()

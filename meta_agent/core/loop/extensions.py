@@ -57,7 +57,7 @@ class EvidenceReader(Protocol):
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Tries a harness's reward, filter and curriculum on these inputs; returns statistics."""
+        """Tries a harness's reward, filter and curriculum on the rollouts; returns statistics."""
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -89,7 +89,7 @@ class NoteWriter(Protocol):
         ...
 
     def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
-        """Returns the git note on the commit whose gain over the first version was tested."""
+        """Returns the git note on `commit`, whose gain over the first version was tested."""
         ...
 
     def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ class Purchase(NamedTuple):
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     """Yields one interim analysis of the sequential test for each number of pairs of trainings.
 
-    The first is at three pairs. Those after `most` pairs are made only if the gain is nearly
+    The first is at three pairs. After `most` pairs the test goes on only if the gain is nearly
     proven, up to the plan's number.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
@@ -174,7 +174,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Returns True if a final test of this size could prove any gain at all."""
+        """Returns True if a final test with so many pairs of trainings could prove any gain."""
         return self.looks[-1] >= MIN_PAIRS
 
     @property

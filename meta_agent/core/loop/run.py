@@ -55,14 +55,11 @@ class Run:
 
     @property
     def factors(self) -> tuple[Factor, ...]:
-        """Returns the factors (groups of harness files) that a change of this policy may edit."""
+        """Returns the factors (groups of harness files) that the authors of edits may change."""
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Does the step `name` once; later calls return its recorded outcome.
-
-        Raises Interrupted if the run is to stop.
-        """
+        """Does step `name` once, or returns its record. Raises Interrupted if the run stops."""
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"

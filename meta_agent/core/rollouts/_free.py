@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 class FreeRun:
     """Answers the calls of a sandbox that runs many rollouts at once, in threads.
 
-    `fatal` is the error to raise once the sandbox's worker has stopped, or None.
+    After the worker has stopped, `fatal` is the error to raise, or None.
     """
 
     def __init__(

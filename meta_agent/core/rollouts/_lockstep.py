@@ -32,7 +32,7 @@ from meta_agent.core.rollouts.away import serve as serve_away
 class LockStep:
     """Answers the calls of one batch of rollouts, which wait for each other before a model call.
 
-    `fatal` is the error to raise once the sandbox's worker has stopped, or None.
+    After the worker has stopped, `fatal` is the error to raise, or None.
     """
 
     def __init__(

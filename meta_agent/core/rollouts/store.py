@@ -80,10 +80,9 @@ class RolloutStore:
         self.directory = Path(directory)
 
     def write(self, name: str, rollouts: Iterable[Rollout]) -> ShardRef:
-        """Stores rollouts as a shard under a name such as `run/g1/c0-search`.
+        """Stores rollouts as a set under a name such as `run/g1/c0-search`, on disk on return.
 
-        They are on disk once it returns. A shard of that name is replaced. Raises ValueError if the
-        name has other characters.
+        A stored set of that name is replaced. Raises ValueError if the name has other characters.
         """
         target = self._target(name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +150,7 @@ class RolloutStore:
         return list(self.iter(shard, tokens=tokens))
 
     def iter(self, shard: ShardRef | str, *, tokens: bool = False) -> Iterator[Rollout]:
-        """Yields the rollouts of a stored set (shard), after a check of its file's hash.
+        """Yields the rollouts of a stored set, with token rows if `tokens`, after a hash check.
 
         Raises IntegrityError if a file is missing or differs from its manifest.
         """

@@ -78,7 +78,7 @@ def excess(after: Counted, before: Counted) -> Interval:
 
 
 def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
-    """Returns the Wilson score interval of a share (Wilson 1927), or [0, 1] if `total` is 0."""
+    """Returns the Wilson score interval of a share (Wilson 1927); [0, 1] if `total` is 0."""
     if total == 0:
         return Interval(0.0, 1.0)
     share, zz = hits / total, z * z
@@ -90,7 +90,7 @@ def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
 
 
 def two_proportion_p(hits_a: int, total_a: int, hits_b: int, total_b: int) -> float:
-    """Returns the two-sided p-value of the pooled two-proportion z-test, or 1.0 without data."""
+    """Returns the two-sided p-value of the pooled z-test of two shares; 1.0 without data."""
     if not total_a or not total_b:
         return 1.0
     pooled = (hits_a + hits_b) / (total_a + total_b)

@@ -92,7 +92,7 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
 
 
 def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
-    """Returns up to `at_most` attempts to grade again, three quarters of them solved if it can."""
+    """Returns up to `at_most` attempts to grade again, three quarters solved if possible."""
     solved = [attempt for attempt in records.drawn if attempt.outcome]
     failed = [attempt for attempt in records.drawn if not attempt.outcome]
     solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))

@@ -110,7 +110,7 @@ def _behaviour(run: Run, version: PastVersion) -> str | None:
 
 
 def number_of(session: HarnessSession, metric: str) -> Number:
-    """Returns the number named by `metric` (`measured.NAME.VALUE`), with its declared threshold.
+    """Returns the number that `metric` (measured.NAME.VALUE) names, with its declared threshold.
 
     Raises CandidateError if the harness declares none.
     """

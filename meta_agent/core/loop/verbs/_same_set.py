@@ -21,7 +21,10 @@ _NAME: Final = re.compile(rb"""^NAME\s*(?::[^=]*)?=\s*["']([^"']+)["']\s*$""", r
 def by_one_set(
     run: Run, earlier: Evidence | None, tree: HarnessTree, generation: int
 ) -> Evidence | None:
-    """Returns `earlier` evidence without the numbers of metrics that the harness `tree` changed."""
+    """Returns the `earlier` evidence without the numbers of diagnostics that `tree` changed.
+
+    It is the evidence of the generation before `generation`.
+    """
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:
         return earlier

@@ -18,8 +18,8 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
     """Returns how a hypothesis predicted that its metric would change, and how it changed.
 
-    Returns None if a side was not measured. For candidates that were trained together, the sides
-    are all of them, with and without this one. A training metric needs both sides' trainings.
+    Returns None if a side was not measured. If candidates were trained together, the sides are
+    these without the candidate and with it. A training metric needs both sides' trainings.
     """
     if judged.arms is None:
         return None

@@ -78,7 +78,7 @@ class Share(NamedTuple):
 
 
 def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
-    """Merges the members onto `base` in this order. Raises CandidateError on a conflict."""
+    """Merges the members, in order, onto `base`. Raises CandidateError on a conflict."""
     commit = base
     for candidate in members:
         commit = run.repo.merge_ahead(onto=commit, **merge_terms(run, candidate))
@@ -99,7 +99,10 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 def assembled(
     run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns up to `most` ideas that merge onto `base` without conflict, and the other ideas."""
+    """Returns up to `most` ideas that merge onto `base` without conflict, and the other ideas.
+
+    Unless `quiet`, it tells the user of each conflict.
+    """
     members: list[Candidate] = []
     waiting: list[Candidate] = []
     for idea in ideas:
@@ -137,7 +140,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges all members, then all but each one of several; returns these sets."""
+    """Merges all members onto `base`; if there are several, also all but each one of them."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -275,7 +278,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the candidates of the first cell without those that worsen its clean success."""
+    """Returns the candidates of the first cell without any whose absence gave a better result."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:
