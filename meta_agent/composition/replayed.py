@@ -11,7 +11,7 @@ from meta_agent.llm_clients.asking.client import Client
 
 @contextmanager
 def telling_replay(run: Run) -> Iterator[None]:
-    """Records in the ledger, after a replay, how its calls differed from the recording."""
+    """Records in the ledger, after the block, how a replay's calls differed from the recording."""
     try:
         yield
     finally:

@@ -78,7 +78,7 @@ def calls_in(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
 
 
 def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Returns a tool call's JSON arguments as an object. Any other value is kept under `text`."""
+    """Returns the JSON object in a tool call's arguments; any other value under the key `text`."""
     try:
         value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ _ASKS: Final[Mapping[str, str]] = {
 
 
 class Reply(NamedTuple):
-    """A person's answer to a question of the run, with optional feedback."""
+    """A person's decision on a question of the run, with optional feedback."""
 
     answer: Answer
     feedback: str = ""
@@ -78,7 +78,7 @@ class DecisionView:
 
     @property
     def answer_sentence(self) -> str:
-        """Returns the answer in words, such as `a person: APPROVE (test)`."""
+        """Returns the person's decision in words, such as `a person: APPROVE (test)`."""
         feedback = f": {self.feedback}" if self.feedback else ""
         return f"{self.by or A_PERSON}: {self.answer or 'not decided yet'} ({self.gate}){feedback}"
 

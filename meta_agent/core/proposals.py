@@ -106,7 +106,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result of a check or an experiment on a draft of a change, as text for its author."""
+    """A report, for its author, on a check of a draft or an experiment with it: `ok`, and text."""
 
     ok: bool
     text: str

@@ -121,7 +121,7 @@ ErrorKind = Literal["infra", "policy", "verifier"]
 
 @dataclass(slots=True)
 class RolloutFailure:
-    """Why a rollout broke off. The kind `infra` never counts as a failure of the policy."""
+    """Why an attempt broke off. The kind `infra` never counts as a failure of the policy."""
 
     kind: ErrorKind
     detail: str
@@ -383,7 +383,7 @@ class Sandbox(Protocol):
 
 
 class SandboxOpener(Protocol):
-    """Starts the sandboxes of one run when it is called."""
+    """A function that starts a sandbox of a run."""
 
     def __call__(self, *, limits: SandboxLimits, image: str | None = None) -> Sandbox:
         """Starts a sandbox from this image, or from the base image if `image` is None."""

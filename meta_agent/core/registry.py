@@ -59,7 +59,7 @@ def load_entry_point(group: str, name: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Extensions of one kind by name: built-in `rows`, then entry points of installed packages."""
+    """Extensions of one sort by name: the built-in `rows`, then those of installed packages."""
 
     def __init__(self, kind: str, group: str, rows: Mapping[str, T]) -> None:
         self.kind, self.group, self.rows = kind, group, dict(rows)

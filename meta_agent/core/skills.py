@@ -36,7 +36,7 @@ class Skill:
     warnings: tuple[str, ...] = ()
 
     def get(self, key: str) -> str:
-        """Returns the metadata value under `key`, a key of this package, or the empty string."""
+        """Returns the metadata value that meta-agent stores under `key`, or the empty string."""
         return self.metadata.get(PREFIX + key, "")
 
     @property

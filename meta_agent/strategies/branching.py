@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 class Branching(Full, ABC):
-    """The base class of tree searches over harness versions; only the choice of moves differs."""
+    """The base class of tree searches over harness versions, which differ in their next step."""
 
     words: ClassVar[str]
     """How a parent is chosen, in one sentence for the authors of edits."""

@@ -60,7 +60,7 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
     """Returns the condition that the flag `--arm human:FOLDER|REF` stands for, with a folder.
 
     A REF of the workspace's harness repository is written to a folder of the comparison first.
-    Raises ConfigError if the arm is neither.
+    Raises ConfigError if neither a folder nor a commit has that name.
     """
     source = arm.removeprefix(HUMAN)
     if not is_human(arm) or not source:

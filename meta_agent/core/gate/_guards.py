@@ -67,7 +67,7 @@ class SliceEffect(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Returns one line: the name, the effect with its bounds in points, the number of tasks."""
+        """Returns a line of text: group, gain with its bounds in points, number of tasks."""
         bounds = self.effect
         points = " ".join(f"{100 * x:+.1f}" for x in (bounds.delta, bounds.ci_low, bounds.ci_high))
         delta, low, high = points.split()

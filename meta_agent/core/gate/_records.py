@@ -46,12 +46,12 @@ class OutcomeRow:
 
     @property
     def key(self) -> RowKey:
-        """Returns (task key, sample number), which identifies an attempt within a training seed."""
+        """Returns (task key, sample number), by which a training seed's attempts are told apart."""
         return self.task_key, self.sample_idx
 
     @property
     def clean(self) -> bool | None:
-        """Returns True if solved without flagged conduct, or None if the outcome is unknown."""
+        """Returns True if the task was solved without flagged conduct; None without an outcome."""
         return None if self.success is None else self.success and not self.flags
 
     def to_json(self) -> dict[str, JSON]:
@@ -62,7 +62,7 @@ class OutcomeRow:
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
-        """Parses a stored row. Raises IntegrityError if `clean` contradicts success and flags."""
+        """Parses a stored row. Raises IntegrityError if its stored `clean` contradicts the rest."""
         fields = {name: data[name] for name in cls.__dataclass_fields__}
         row = cls(**{**fields, "flags": tuple(data["flags"])})
         if "clean" in data and data["clean"] != row.clean:

@@ -321,7 +321,7 @@ class Race:
 
     @property
     def settled(self) -> bool:
-        """Returns True if the newest accepted version has had all attempts that confirm it."""
+        """Returns True if the newest accepted version had all attempts that check its gain."""
         return self._unsettled <= 0
 
     @property

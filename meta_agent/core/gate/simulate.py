@@ -138,7 +138,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The rule that promotes a harness for a frozen policy, by the mean success at each task."""
+    """The rule for a frozen policy: a harness is promoted by its mean success at each task."""
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)

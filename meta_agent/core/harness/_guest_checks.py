@@ -80,7 +80,7 @@ def check_reward(samples: list[Json]) -> None:
 
 
 def check_groups(samples: list[Json]) -> None:
-    """Checks reward_group() and judge() if there are any, with and without a model's answers."""
+    """Checks the reward file's reward_group() and judge(), if it has them, on sample rollouts."""
     for judged in (None, "7"):
         rows = [{**record, "judged": judged, "group_id": "g"} for record in samples]
         if code.optional("reward_group"):

@@ -31,7 +31,7 @@ Operation = Callable[[Args, object], Json]
 
 
 class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner will read it
-    """Raised when the harness breaks its contract; the message says which part and how."""
+    """Raised when the harness breaks its contract. The message says which function, and how."""
 
 
 class Loaded:
@@ -239,7 +239,7 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight of each group of rollouts, and stores the filter's new state."""
+    """Returns the filter's weight of each group of rollouts, and stores what it remembers."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         return list(function(args["groups"]))
@@ -265,7 +265,7 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns the state that the harness's filter keeps; first sets it if the request holds one."""
+    """Returns what the harness's filter remembers; first sets it if the request holds a state."""
     HARNESS.filter_state = args.get("state", HARNESS.filter_state)
     return HARNESS.filter_state
 

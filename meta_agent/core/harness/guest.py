@@ -160,7 +160,7 @@ class Seat:
         return self.send(None)
 
     def send(self, value: Json) -> Call | None:
-        """Resumes the agent with an answer and returns its next call to the host."""
+        """Resumes the agent with the host's answer to its call, and returns its next call."""
         assert self.coroutine is not None
         call = self.coroutine.send(value)
         while call is None:
@@ -199,7 +199,7 @@ class Seat:
         return {"cid": self.index, "kind": "tool", "tool": name, "args": arguments}
 
     def decode(self, answer: list[Json]) -> Reply | Result:
-        """Returns the host's answer as the `Reply` or `Result` that the agent gets."""
+        """Returns the host's answer as the policy's reply or tool's result that an agent gets."""
         if self.kind == "tool":
             return Result(*answer)
         content, finish_reason, tool_calls, *_ = answer

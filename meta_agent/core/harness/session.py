@@ -52,7 +52,7 @@ _ROLE_FILES: Final = (
 
 
 class Teaches(Protocol):
-    """The parts of a harness that a training calls: its reward, filter and curriculum."""
+    """What a training calls of a harness: its reward, filter and curriculum."""
 
     weights: dict[str, float]
 
@@ -205,7 +205,7 @@ class HarnessSession:
         return self.begin_keep(groups)()
 
     def filter_state(self, restored: JSON = None) -> JSON:
-        """Returns the filter's stored state or None, first set to `restored` if that is given."""
+        """Returns what the filter remembers, or None; first sets it to `restored` if given."""
         if not self._has_state:
             return None
         args = {} if restored is None else {"state": restored}

@@ -89,7 +89,7 @@ def _detail(rollout: Rollout) -> str:
 
 
 def shard_reference(shard: ShardRef) -> JSON:
-    """Returns the name and hash of a stored file of rollouts, as the ledger records them."""
+    """Returns the name and hash of a stored file of rollouts, by which the ledger refers to it."""
     return {"name": shard.name, "sha256": shard.sha256}
 
 

@@ -45,7 +45,7 @@ class RollsOut(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """The result of a training: the checkpoint, metrics by step, and some rollouts."""
+    """The result of a training: the last checkpoint, metrics by step, and some of its rollouts."""
 
     checkpoint: Checkpoint
     metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}

@@ -20,7 +20,7 @@ TOLERANCE: Final = 1e-9
 
 
 class Difference(NamedTuple):
-    """A value that differs between the record and its recomputation."""
+    """A value, named `what`, that differs between a run's record and its recomputation."""
 
     what: str
     recorded: JSON
@@ -87,7 +87,7 @@ def _same(recorded: JSON, again: JSON) -> bool:
 
 
 def regrade(rollouts: Iterable[Rollout], domain: Domain) -> Regrade:
-    """Grades stored attempts again with the domain's grader. Returns counts and all differences."""
+    """Grades stored attempts again; returns counts, and outcomes that the grader contradicts."""
     checked = skipped = 0
     differences: list[Difference] = []
     for rollout in rollouts:

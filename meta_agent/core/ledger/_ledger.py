@@ -198,7 +198,7 @@ class Ledger(Purse):
         )
 
     def broken(self) -> str | None:
-        """Recomputes the hash chain. Returns the key of the first step that differs, or None."""
+        """Recomputes the hash chain; returns the key of the first step that breaks it, or None."""
         if not self._journal.has("chain"):
             return None
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
@@ -235,7 +235,7 @@ class Ledger(Purse):
     # --- events --------------------------------------------------------------------------------
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Appends an event to the log and returns its number."""
+        """Appends an event of a kind, with data, to the ledger's log and returns its number."""
         with self._journal.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
@@ -277,7 +277,7 @@ class Ledger(Purse):
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:
-        """Records how a run ended. Only `done` is final; any other reason leaves it resumable."""
+        """Records why a run ended. Only `done` is final; any other reason leaves it resumable."""
         self._existing_run(run_id)
         with self._journal.transaction() as db:
             db.execute(

@@ -57,7 +57,7 @@ class RetracedLedger(Ledger):
         return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
-        """Returns a recorded step if the repeated run has come that far, else None."""
+        """Returns the recorded step `key` if the repeated run has come that far, else None."""
         step = super().step(key)
         return step if step and self._was_there(step) else None
 
@@ -66,7 +66,7 @@ class RetracedLedger(Ledger):
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
-        """Returns a recorded step, even if the repeated run has not come that far, or None."""
+        """Returns the recorded step `key`, or None, wherever the repeated run has arrived."""
         return super().step(key)
 
     def _was_there(self, step: Step) -> bool:

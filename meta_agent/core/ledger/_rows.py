@@ -56,7 +56,7 @@ class Step:
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """Returns the outcome as a mapping, or an empty one if it is missing or no JSON object."""
+        """Returns the outcome as a mapping by name, or an empty one if it is no JSON object."""
         return fields_of(self.outcome)
 
     def outcome_as(self, holds: type[T]) -> T:
@@ -91,7 +91,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of `evolve`. A resumed run keeps its row; `starts` counts its starts."""
+    """The ledger's record of one run. A resumed run keeps it; `starts` counts its starts."""
 
     run: str
     config_hash: str

@@ -150,7 +150,7 @@ class Merge(TypedDict):
 
 
 class Cell(TypedDict):
-    """The result on the search split of candidates that were merged and trained together."""
+    """How candidates that were merged and trained together did on the search split."""
 
     generation: int
     name: str

@@ -163,7 +163,7 @@ def waiting(
 
 
 def moved(progress: str = "") -> None:
-    """Records progress of the wait that this thread announced last. Does nothing without one."""
+    """Records progress of the innermost wait that this thread has announced, if there is one."""
     if (current := _innermost.get()) is None:
         return
     wait, name = current

@@ -17,7 +17,7 @@ from meta_agent.core.protocols import JSON
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
-    """Ends a run: records its result, and measures result and first version on the vault split."""
+    """Ends a run: records its result, and measures it and the first version on the vault split."""
     record_handover(run, handed)
     _open_vault(run, first, handed)
     _seal(run, handed.version.commit)

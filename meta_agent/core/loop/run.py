@@ -97,5 +97,5 @@ class Run:
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:
-        """Returns a commit date for place `index` of a generation, the same at each repetition."""
+        """Returns a date for commit `index` of a generation; a repeated step gets the same one."""
         return self.clock + generation * 1000 + index

@@ -25,7 +25,7 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the workspace's error that a final test gets after `earlier` others."""
+    """Returns the share of the permitted error rate that a test gets after `earlier` others."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 

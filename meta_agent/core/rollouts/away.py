@@ -25,7 +25,7 @@ MAX_OUTPUT_CHARS = 4000
 
 
 class HostCall(Enum):
-    """The calls that the host itself makes about an attempt by an agent that is a command."""
+    """What the host reports about an attempt by a command: that it starts, ended, or was lost."""
 
     LEAVE = "leave"  # answered by `Departure`, or None where the attempt is over
     RETURN = "return"  # with an `AgentEnd`: the row gets its ending

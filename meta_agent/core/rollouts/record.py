@@ -158,7 +158,7 @@ def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
-    """Returns a rollout's tokens from JSON. Raises IntegrityError if lists differ in length."""
+    """Returns a rollout's tokens from JSON. Raises IntegrityError if its lists differ in length."""
     row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError(

@@ -140,7 +140,7 @@ class Pace:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """Parses a frame, then sleeps as long as the parsing took if no idle time came before."""
+        """Parses a frame (a message); sleeps as long as that took, unless it was idle before."""
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)
@@ -157,7 +157,7 @@ def remaining(deadline: float) -> float:
 
 
 def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
-    """Returns the JSON object in a frame. Raises SandboxError if the bytes are anything else."""
+    """Returns the JSON object of a frame (one message). Raises SandboxError for other bytes."""
     try:
         frame = parse(body, budget)
     except Unfit as error:

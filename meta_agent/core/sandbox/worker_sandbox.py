@@ -331,7 +331,7 @@ def refuse(calls: list[Call], answer: Answerer) -> None:
 
 
 def outcome(frame: dict[str, JSON]) -> JSON:
-    """Returns the value in a reply from a sandbox, or raises GuestError with the reply's error."""
+    """Returns the value in a sandbox's reply (`frame`), or raises GuestError with its error."""
     if "ok" in frame:
         return frame["ok"]
     error = expect(frame.get("err"), dict)
@@ -416,7 +416,7 @@ def decode(content: JSON) -> bytes:
 
 
 def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-    """Yields the files as base64 text by path, in groups that each fit into one frame."""
+    """Yields the files as base64 text by path, in groups that each fit into one message."""
     batch: dict[str, str] = {}
     size = 0
     for path, content in files.items():

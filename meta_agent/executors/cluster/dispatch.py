@@ -313,7 +313,7 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Returns, as text, the facts (versions, hashes) in which two machines differ, or ""."""
+    """Returns, as text, how the facts (versions, hashes) of two machines differ; "" if equal."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 

@@ -25,7 +25,7 @@ MAX_SOURCE_CHARS = 200_000
 
 
 class Pair(NamedTuple):
-    """An input and the answer that code returns for it, both as source text."""
+    """An example's input and the output that submitted code returns for it, both as source text."""
 
     argument: str
     answer: str

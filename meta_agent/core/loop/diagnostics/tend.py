@@ -38,7 +38,7 @@ class Admitted(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Returns the name of the number by which the diagnostic was admitted."""
+        """Returns the name of the metric by which the diagnostic was found to separate versions."""
         return self.candidate.hypothesis.metric
 
 
@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes metrics from `main` that cannot tell good versions from bad; returns the result."""
+    """Removes metrics of `main` that no longer tell good versions from bad; returns the rest."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version

@@ -71,7 +71,7 @@ def brief_for(
 
 
 def situation(run: Run) -> Situation:
-    """Returns facts about the domain: its tools, the number of training tasks and its limits."""
+    """Returns facts for a proposer: the domain's tools, limits and number of training tasks."""
     domain = run.lab.domain
     tasks = domain.tasks("train")
     view = (tasks or domain.tasks("search"))[0].view  # a frozen policy may have no train tasks

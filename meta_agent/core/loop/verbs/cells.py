@@ -278,7 +278,7 @@ def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
 
 
 def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
-    """Returns the candidates of the first cell without any whose absence gave a better result."""
+    """Returns the candidates of the first cell except those without which a cell did better."""
     whole = cells[0]
     members = list(whole.mix.members)
     for cell in cells[1:]:
