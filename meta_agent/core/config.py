@@ -365,7 +365,7 @@ class RunConfig(BaseModel):
         return value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
-        """Returns the model string of a role; its default is that of the policy or meta-agent."""
+        """Returns the model (`provider/name`) for a role; by default the policy or meta-agent."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property

@@ -153,7 +153,7 @@ class HostServices(Protocol):
     """What a proposer may ask of the host, such as a sandbox. Any thread may call it."""
 
     def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
-        """Opens a sandbox in which candidate `index` of the generation is made, for a block."""
+        """Opens a sandbox to make candidate `index` in, until the `with` block ends."""
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:

@@ -31,7 +31,7 @@ def resource_dir(folder: Folder) -> Path:
 
 
 def cache_folder(content: str) -> Path:
-    """Returns the path of the user's cache folder for `content`, a word; it may not exist yet."""
+    """Returns the path of the user's cache folder named `content`; it may not exist yet."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "meta-agent" / content
 

@@ -63,7 +63,7 @@ class Full:
     """The default strategy: searches, tests the result against the start, and trains it further."""
 
     def shows(self, reading: Reading) -> Reading:
-        """Returns the part of the evidence that a proposer may see; here all of it."""
+        """Returns the evidence that a proposer may see. The default strategy shows all of it."""
         return reading
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:

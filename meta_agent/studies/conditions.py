@@ -52,7 +52,7 @@ _FREE: Final = frozenset({"workspace", "jobs", "sandbox", "concurrency", "base_u
 
 
 def is_human(condition: str) -> bool:
-    """Returns True if `condition` names a person's harness, to be trained once at the budget."""
+    """Returns True if `condition` names a person's harness, trained once at the full budget."""
     return condition.startswith(HUMAN)
 
 

@@ -33,7 +33,7 @@ class Named(NamedTuple):
     base: str | None = None  # of a candidate, and of a version the one before it
 
     def before(self, repo: HarnessRepo) -> str:
-        """Returns the commit to compare with: the base, else the first parent, else its own."""
+        """Returns the base commit, else the first parent, else the commit, to compare it with."""
         return self.base or repo.parent(self.commit) or self.commit
 
 

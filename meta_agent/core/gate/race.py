@@ -349,7 +349,7 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records the outcomes of a block of attempts; returns "dropped" or another word, and gain.
+        """Records a block's outcomes; returns its version's fate, such as "dropped", and gain.
 
         An attempt without an outcome (None) counts as made and says nothing else. The gain is None
         if the version's parent has no attempts to compare with.

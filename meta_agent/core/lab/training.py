@@ -78,7 +78,7 @@ class Trainer(Protocol):
     """The model gateway of the policy in training, for its rollouts."""
 
     def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Returns the recipe as the training will use it. Raises ConfigError if it refuses it."""
+        """Returns the recipe as the training will use it, or raises ConfigError."""
         ...
 
     def train(

@@ -269,7 +269,7 @@ class Attempt:
     # --- tool calls ---
 
     def use_tool(self, call: Call) -> JSON:
-        """Runs a tool call in the task's environment; returns its result, or None at the end.
+        """Runs a call of a task's tool and returns its result, or None to end the rollout.
 
         Raises SandboxError if the call is malformed.
         """

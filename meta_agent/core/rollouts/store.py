@@ -98,7 +98,7 @@ class RolloutStore:
         return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
-        """Moves the set of rollouts `name` here from another store on this disk.
+        """Moves the set of rollouts `name` into this store from `other`, on the same disk.
 
         Raises IntegrityError if the hash of its rollouts is not `sha256`. If the process dies on
         the way, a repeated call finishes the move.

@@ -43,7 +43,7 @@ def _no_numbers(arm: Arm) -> list[OutcomeRow]:
 
 
 def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Warns if far more attempts of the candidate end without a submission than before."""
+    """Warns if far more attempts of the candidate than of the baseline end without submission."""
     sides = [_ended(arm) for arm in (baseline, candidate)]
     open_rows = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
     if not (sides[0] and sides[1]) or len(open_rows[0]) == len(sides[0]):

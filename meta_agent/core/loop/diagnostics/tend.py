@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Removes metrics of `main` that no longer tell good versions from bad; returns the rest."""
+    """Retires metrics of `main` that cannot tell good from bad versions; returns the version."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version

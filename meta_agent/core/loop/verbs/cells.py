@@ -149,10 +149,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges subsets of 3 to 7 members, by a two-level fractional design of eight runs.
+    """Merges subsets of the members, by a two-level fractional design of eight runs.
 
-    Each member is in four subsets; those with all members or none are left out. With fewer or more
-    members it returns [].
+    Each member is in four subsets. Those with all members or none are left out. Returns [] unless
+    there are 3 to 7 members.
     """
     if not 3 <= len(members) < RUNS:
         return []
@@ -266,7 +266,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Merges the candidates that do no harm. Returns None if there are none or these are measured.
+    """Merges the candidates that do no harm, or returns None if that gives no new set.
 
     `cells` are the results with all candidates, then with all but one.
     """
@@ -288,9 +288,9 @@ def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """Returns the best valid set of merged candidates, or None if none has more than `below`.
+    """Returns the set of merged candidates with the best clean success above `below`, or None.
 
-    It is compared by clean success; sets without a veto come first, and among equals the smaller.
+    Only valid sets count. Those without any veto come first; among equals, the smaller wins.
     """
     better = [cell for cell in cells if cell.valid and is_better(cell, below)]
 
