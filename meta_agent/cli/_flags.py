@@ -98,6 +98,11 @@ FLAGS: Final[dict[str, Flag]] = {
     "train_steps": Flag(
         int, _RUN, "Optimizer steps of one training; 0 keeps an hf: policy frozen. [default: 30]"
     ),
+    "warmup": Flag(
+        Path,
+        _RUN,
+        "Solved attempts to imitate in the first steps, if the recipe has sft_steps.",
+    ),
     "lora_rank": Flag(
         int,
         _RUN,

@@ -64,6 +64,7 @@ def evolve(
     "python",
     "seed",
     "train_steps",
+    "warmup",
     "lora_rank",
     "precision",
     *("tokens_per_pass", "limits"),

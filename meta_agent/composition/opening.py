@@ -36,7 +36,7 @@ from meta_agent.composition.visible import declare
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
-from meta_agent.core.harness import no_recipe, parse_contract
+from meta_agent.core.harness import no_recipe, parse_contract, recipe_of
 from meta_agent.core.harness.judge import RewardJudge
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
@@ -55,6 +55,7 @@ from meta_agent.llm_clients.asking.client import Client, Recording, recording_of
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.run import MIN_EXACT
 from meta_agent.proposers import AGENT
+from meta_agent.readers.formats import read_rollouts
 from meta_agent.reports import Display, recorded, reduce, wait_note, wait_words
 from meta_agent.reports.terminal.display import Event, TellingDisplay
 from meta_agent.sandboxes import reap
@@ -326,8 +327,32 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
         raise needs_tasks(config)
     if config.trainable and not contract.factors.get("recipe"):
         raise no_recipe(contract.name)
+    if config.trainable:
+        _choose_warmup(run)
     if not purpose:
         declare(run)
+
+
+def _choose_warmup(run: Run) -> None:
+    """Chooses the rows for warm-ups: of `--warmup`, or of an earlier run if the recipe needs some.
+
+    Raises ConfigError if there is none.
+    """
+    source = run.config.warmup
+    needs = recipe_of(run.repo.tree(run.repo.head())).sft_steps
+    if source is None and not needs:
+        return
+    reading = read_rollouts(source) if source else run.lab.earlier_warmup()
+    chosen = run.lab.choose_warmup(reading, replay=source is not None)
+    words = ", ".join(f"{count} {reason}" for reason, count in chosen.get("left_out", {}).items())
+    if not chosen["rows"]:
+        raise ConfigError(
+            f"{source or 'the workspace'} holds no clean success on a training task to imitate"
+            + (f": {words}" if words else ""),
+            hint="give --warmup FILE with solved attempts at training tasks, or leave it and "
+            "sft_steps out",
+        )
+    run.note(f"warm-up: {chosen['rows']} rows" + (f"; left out: {words}" if words else ""))
 
 
 def lab_settings(

@@ -42,6 +42,7 @@ _KEYED: Final = Use(
 
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _LOCAL,
+    "warmup": _TRAINED,
     "threads": _LOCAL,
     "executor": _TRAINED,
     "lora_rank": _HF,

@@ -52,6 +52,7 @@ _NOT_HASHED: Final = frozenset(
         "executor",
         "checkpoint_every",
         "tasks",
+        "warmup",
         "grade",
         "python",
         "log",
@@ -158,6 +159,8 @@ class RunConfig(BaseModel):
     """Root of every random number of the run."""
     train_steps: int = Field(default=30, ge=0, le=1_000_000)
     """Optimizer steps of one training arm. 0: an `hf:` policy stays frozen, the harness evolves."""
+    warmup: Path | None = None
+    """Rollouts or conversations whose clean successes a recipe with `sft_steps` imitates first."""
     lora_rank: int = Field(default=0, ge=0, le=4096)
     """Rank of the adapters that train an `hf:` policy. 0: all its weights are trained."""
     tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
@@ -438,6 +441,8 @@ class RunConfig(BaseModel):
             hashed["harness"] = BROUGHT
         if self.grade is not None:
             hashed["grade_sha256"] = hash_of(self.grade, "grader's")
+        if self.warmup is not None:
+            hashed["warmup_sha256"] = hash_of(self.warmup, "warm-up")
         return {**hashed, "tasks_sha256": hash_of(self.tasks, "task")}
 
     @property

@@ -92,6 +92,8 @@ class Situation:
     ceilings: Ceilings | None = None
     tools: Sequence[str] = ()  # as the environment documents them
     train_tasks: int = 0
+    warmup_rows: int = 0
+    """Clean successes that a recipe with `sft_steps` could imitate."""
     weights: Literal["nano", "full", "lora", "frozen"] = "nano"
     """How the policy learns: the small built-in model, all pretrained weights, adapters, or not
     at all.

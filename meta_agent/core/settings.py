@@ -177,7 +177,7 @@ def _file_values(path: Path) -> dict[str, Any]:
     values = _table(path, "evolve", tables, evolve)
     values |= _table(path, "training", tables, set(TRAINING))
     values |= _table(path, "engine", tables, set(ENGINE))
-    for key in ("tasks", "grade", "skills"):
+    for key in ("tasks", "grade", "warmup", "skills"):
         if isinstance(values.get(key), str):
             values[key] = _beside(path.parent, values[key], may_be_name=key == "tasks")
     return values

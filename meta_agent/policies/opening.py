@@ -65,6 +65,7 @@ class ChildTrainer:
             keep_every=request.keep_every,
             seal_every=request.seal_every,
             min_exact=request.min_exact,
+            warmup=request.warmup,
             on_metrics=on_metrics,
             stopping=stopping,
             publisher=self._publisher,

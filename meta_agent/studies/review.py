@@ -54,11 +54,11 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.strategies.strategies import STRATEGIES
 
 TAKEN: Final = frozenset(
-    {"clock", "start", "proposal", "revision", "decision", "experiment", "skill"}
+    {"clock", "start", "proposal", "revision", "decision", "experiment", "skill", "warmup"}
 )
 """Kinds of steps that cannot be done again, or not without those who did them."""
-_WITHIN: Final = frozenset({"train", "eval", "budget", "experiment"})
-"""Kinds of steps that the work of a taken one may have made."""
+_WITHIN: Final = frozenset({"train", "eval", "budget", "experiment", "warmup"})
+"""Kinds of steps that the work of a taken one, or the opening of a run, may have made."""
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
 """What comes of records that do not have the form in which we write them."""
 _SHORTEST: Final = 6

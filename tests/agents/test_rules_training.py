@@ -141,3 +141,19 @@ def test_a_recipe_edit_sets_its_keys_and_nothing_else(rule: str) -> None:
     assert tomllib.loads(text) == before | wanted
     assert text.startswith("# Training by TRL's GRPO")
     parse_recipe(text)
+
+
+DEAD = {
+    "signal__train.dead_group_ratio.last": 0.95,
+    "signal__train.steps": 30.0,
+    "score__clean_success": 0.01,
+}
+
+
+def test_a_model_that_solves_nothing_is_warmed_up_if_successes_are_at_hand() -> None:
+    proposal = find("warm-up", evidence(**DEAD), tree(), Situation(warmup_rows=4))
+    assert proposal is not None
+    assert parse_recipe(proposal.edits["swe/recipe.toml"]).sft_steps == 10
+    assert find("warm-up", evidence(**DEAD), tree(), Situation()) is None
+    alive = {**DEAD, "score__clean_success": 0.4}
+    assert find("warm-up", evidence(**alive), tree(), Situation(warmup_rows=4)) is None

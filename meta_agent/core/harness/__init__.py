@@ -51,7 +51,13 @@ from meta_agent.core.harness.contract import (
     HarnessContract,
     parse_contract,
 )
-from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe
+from meta_agent.core.harness.recipe import (
+    RECIPE_FILE,
+    Recipe,
+    no_recipe,
+    parse_recipe,
+    recipe_of,
+)
 from meta_agent.core.harness.session import CheckResult, HarnessSession, Measurement, Teaches
 
 __all__ = [
@@ -73,5 +79,6 @@ __all__ = [
     "open_session",
     "parse_contract",
     "parse_recipe",
+    "recipe_of",
     "safe_path",
 ]

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness.contract import parse_contract
+from meta_agent.core.protocols import HarnessTree
 
 RECIPE_FILE: Final = "recipe.toml"
 LOSS_TYPES: Final = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
@@ -93,6 +95,9 @@ class Recipe:
     delta: float | None = _knob(None, _optional(_number(1, 1000, above=True)))
     top_entropy_quantile: float = _knob(1.0, _number(0, 1, above=True))
     mask_truncated_completions: bool = _knob(False, _flag)
+    sft_steps: int = _knob(0, _integer(0, 100_000))
+    """The first steps of a training, which imitate clean successes (a warm-up). 0: none."""
+    sft_learning_rate: float = _knob(1e-4, _number(0, 0.1, above=True))
 
     @property
     def rows_per_step(self) -> int:
@@ -140,6 +145,13 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
     recipe = Recipe(**{key: _as_field(value, key) for key, value in data.items()})
     _check_together(where, recipe)
     return recipe
+
+
+def recipe_of(tree: HarnessTree) -> Recipe:
+    """Returns the recipe of a harness; all defaults if it has none. Raises as `parse_recipe`."""
+    paths = parse_contract(tree).files_of("recipe", tree)
+    recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
+    return parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()
 
 
 def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:

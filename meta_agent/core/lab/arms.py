@@ -48,12 +48,13 @@ def parts_of(shard: JSON) -> list[JSON]:
     return list(shard) if isinstance(shard, list) else [shard]
 
 
-def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
+def load_shard(store: RolloutStore, shard: JSON, *, tokens: bool = False) -> list[Rollout]:
     """Returns the rollouts of a `shard`, a stored set. Raises IntegrityError if a file differs."""
-    return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
+    parts = parts_of(shard)
+    return [rollout for part in parts for rollout in iter_shard(store, part, tokens=tokens)]
 
 
-def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
+def iter_shard(store: RolloutStore, part: JSON, *, tokens: bool = False) -> Iterator[Rollout]:
     """Yields the rollouts of the file `part` (name, hash). Raises IntegrityError if it differs."""
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
@@ -62,7 +63,7 @@ def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
             f"the ledger recorded {part['sha256'][:12]}",
             hint="restore the workspace from a copy, or start a new one with --workspace DIR",
         )
-    return store.iter(shard)
+    return store.iter(shard, tokens=tokens)
 
 
 def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:

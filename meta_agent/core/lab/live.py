@@ -27,6 +27,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -50,8 +51,9 @@ from meta_agent.core.lab.units import (
     pack_of,
     tasks_of,
 )
+from meta_agent.core.lab.warmup import clean_successes, read_rows, write_rows
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.ledger.kinds import Kind, Train
+from meta_agent.core.ledger.kinds import Kind, Train, Warmup
 from meta_agent.core.protocols import (
     JSON,
     Domain,
@@ -223,9 +225,9 @@ class Lab:
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 
-    def rollouts(self, shard: JSON) -> list[Rollout]:
+    def rollouts(self, shard: JSON, *, tokens: bool = False) -> list[Rollout]:
         """Returns the rollouts of a stored set. Raises IntegrityError if a file's hash differs."""
-        return load_shard(self.store, shard)
+        return load_shard(self.store, shard, tokens=tokens)
 
     def behind(self, shard: JSON) -> Trained | None:
         """Returns the training whose policy made the stored rollouts `shard`, or None."""
@@ -265,8 +267,9 @@ class Lab:
         name = _train_name(tree, seed, steps) + (f"-k{keep_every}" if keep_every else "")
         name += f"-on-{_short(start.policy)}" if onto else ""
         unit = TrainUnit(
-            name, _pack_hash(tree), seed, steps, keep_every, start.path, start.policy, start.steps
-        )
+            name, _pack_hash(tree), seed, steps, keep_every, start.path, start.policy, start.steps,
+            "" if onto else self.warmup()["sha256"],
+        )  # fmt: skip
         outcome = self._once(
             f"train/{name}",
             "train",
@@ -274,6 +277,36 @@ class Lab:
             lambda: self._train(unit, tree),
         )
         return Trained.from_json(outcome)
+
+    def warmup(self) -> Warmup:
+        """Returns the record of the rows that this run's warm-ups imitate, with 0 rows if none."""
+        step = self.ledger.step(f"{self.settings.run}/warmup")
+        return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
+
+    def earlier_warmup(self) -> list[Rollout]:
+        """Returns the rows of the newest warm-up of another run of the workspace, or none."""
+        steps = [step for step in self.ledger.steps(kind="warmup") if step.is_done]
+        if not steps:
+            return []
+        settings = replace(self.settings, run=str(steps[-1].run))
+        return read_rows(settings, steps[-1].outcome_as(Warmup)["sha256"])
+
+    def choose_warmup(self, rollouts: Iterable[Rollout], *, replay: bool) -> Warmup:
+        """Records the clean successes among rollouts as the rows of this run's warm-ups.
+
+        The first choice holds for the whole run, so that all versions imitate the same rows. With
+        `replay`, attempts are played again. If none is clean, nothing is recorded.
+        """
+        if (earlier := self.warmup())["rows"]:
+            return earlier
+        rows, left_out = clean_successes(self.domain, rollouts, replay=replay)
+        if not rows:
+            return Warmup(rows=0, sha256="", left_out=left_out)
+
+        def write() -> Warmup:
+            return Warmup(rows=len(rows), sha256=write_rows(self.settings, rows), left_out=left_out)
+
+        return self.ledger.once(f"{self.settings.run}/warmup", "warmup", {}, write)
 
     def evaluate(
         self,

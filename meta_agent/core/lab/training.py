@@ -69,6 +69,8 @@ class TrainingRequest(NamedTuple):
     """Steps between the saved states from which a killed training resumes. 0 means none."""
     min_exact: float = 0.0
     """The least share of the sampled tokens that needs a token record."""
+    warmup: Sequence[Rollout] = ()
+    """Clean successes that the recipe's first `sft_steps` steps imitate. Empty: no warm-up."""
 
 
 class Trainer(Protocol):

@@ -37,6 +37,7 @@ from meta_agent.core.lab._rows import (
 )
 from meta_agent.core.lab.measured import LabSettings, Part, Trained
 from meta_agent.core.lab.training import TRAIN_STEP_SEC, Policies, TrainingRequest, require_begun
+from meta_agent.core.lab.warmup import read_rows
 from meta_agent.core.protocols import (
     JSON,
     Domain,
@@ -73,6 +74,7 @@ class TrainUnit(NamedTuple):
     path: str
     policy: str
     before: int  # steps that the policy at `path` was trained for
+    warmup: str = ""  # sha256 of the run's rows for warm-ups; empty: it has none
 
     def to_json(self) -> JSON:
         return {"kind": "train", **self._asdict()}
@@ -225,11 +227,12 @@ class Apparatus:
             ) as session,
         ):
             self._lend_judge(session)
+            recipe = accepted_recipe(trainer, session)
             result = trainer.train(
                 self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),
                 session,
                 self.domain,
-                accepted_recipe(trainer, session),
+                recipe,
                 TrainingRequest(
                     seed=self._seed(unit.seed),
                     steps=unit.steps,
@@ -238,6 +241,7 @@ class Apparatus:
                     keep_every=unit.keep_every,
                     seal_every=self.settings.checkpoint_every,
                     min_exact=self.settings.min_exact,
+                    warmup=self._warmup(unit, recipe),
                 ),
                 on_metrics=lambda row: report(int(row["step"]), row),
                 stopping=stopping,
@@ -262,6 +266,21 @@ class Apparatus:
             rollouts=result.rollouts_made,
             checkpoints=checkpoints,
         ).to_json()
+
+    def _warmup(self, unit: TrainUnit, recipe: Mapping[str, JSON]) -> Sequence[Rollout]:
+        """Returns the rows of a warm-up; none if the training goes on from an earlier one.
+
+        Raises CandidateError if the recipe has a warm-up, and the run has no rows.
+        """
+        if unit.before or not (steps := recipe.get("sft_steps")):
+            return ()
+        if not unit.warmup:
+            raise CandidateError(
+                f"sft_steps is {steps}, and the run has no clean success to imitate",
+                reason="no_warmup_rows",
+                hint="--warmup FILE",
+            )
+        return read_rows(self.settings, unit.warmup)
 
     def _lend_judge(self, session: HarnessSession) -> None:
         """Lets the reward ask its model. Raises CandidateError if the run has none."""

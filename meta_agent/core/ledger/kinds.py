@@ -19,7 +19,7 @@ Kind = Literal[
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
     "evidence", "experiment", "handover", "lead", "live", "merge", "proposal", "race", "ref",
     "results", "revert", "revision", "screen", "skill", "start", "tasks", "train", "untrained",
-    "vault", "verdict", "visible",
+    "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
 
 
@@ -191,6 +191,17 @@ class Train(_Kept):
     rollouts: NotRequired[int]
 
 
+class Warmup(TypedDict):
+    """The rows that a run's warm-ups imitate: their number and the SHA-256 of their file.
+
+    `left_out` counts the rows of the source that are no clean success on a training task.
+    """
+
+    rows: int
+    sha256: str
+    left_out: NotRequired[dict[str, int]]
+
+
 class Stored(TypedDict):
     """The stored result of an evaluation: where its attempts are, and how many were solved."""
 
@@ -260,6 +271,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "start": Wrote("start", ("composition/opening",), Start),
     "visible": Wrote("visible", ("composition/visible",), in_views=True),
     "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
+    "warmup": Wrote("warmup", ("core/lab/live",), Warmup),
     "train": Wrote("train/NAME", ("core/lab/live",), Train),
     "eval": Wrote("eval/NAME", ("core/lab/live",), Stored),
     "baseline": Wrote("baseline", (f"{_V}/collect",), in_views=True),

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from meta_agent.core.gate.race import racing
-from meta_agent.core.harness import RECIPE_FILE, Recipe, parse_contract, parse_recipe
+from meta_agent.core.harness import recipe_of
 from meta_agent.core.lab.live import Job
 from meta_agent.core.ledger import Ledger, Step
 from meta_agent.core.ledger.kinds import Kind, Start
@@ -206,10 +206,7 @@ def attempts_left(run: Run, name: str) -> int:
 
 def attempts_a_step(tree: HarnessTree) -> int:
     """Returns how many attempts one optimiser step takes by the harness's training recipe."""
-    paths = parse_contract(tree).files_of("recipe", tree)
-    recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
-    recipe = parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()
-    return recipe.rows_per_step
+    return recipe_of(tree).rows_per_step
 
 
 def _pays(run: Run, name: str, price: int, cap: int) -> bool:

@@ -156,6 +156,20 @@ class Rendering:
         closed = "" if cut else f"\n</think>\n\n{answer}"
         return ParsedReply(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
 
+    def reply_ids(self, messages: Sequence[Message], reply: Message, tools: Tools) -> list[int]:
+        """Returns the ids of a reply as the template writes it, up to the end of its turn.
+
+        Raises ValueError if the template writes it in another place, or without an end.
+        """
+        plain = [_plain(message) for message in messages]
+        head = self._template.render(plain, tools)
+        whole = self._template.render([*plain, _plain(reply)], tools, prompt=False)
+        ids = self._encode(whole.removeprefix(head))
+        ends = [at for at, token in enumerate(ids) if token in self.stops]
+        if not (whole.startswith(head) and ends):
+            raise ValueError("the chat template does not write this reply after its header")
+        return ids[: ends[0] + 1]
+
     def _behind(self, called: str, news: Sequence[Message], tools: Tools) -> tuple[str, bool]:
         """Returns what the template writes after a reply, and whether a token ends its turn."""
         reply: Message = {"role": "assistant", "content": "" if called else _MARK}

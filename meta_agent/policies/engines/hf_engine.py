@@ -41,7 +41,7 @@ class HfEngine:
     """Samples replies from a transformers model, and holds the conversations of all rollouts."""
 
     def __init__(self, model: Any, tokenizer: Any, *, bfloat16: bool = False) -> None:
-        self._talks = talks_of(tokenizer, model.generation_config, model.config)
+        self.talks = talks_of(tokenizer, model.generation_config, model.config)
         self._decoder = Decoder(model, bfloat16=bfloat16)
         self._stale = True  # whether the model's weights are read before the next call
 
@@ -59,7 +59,7 @@ class HfEngine:
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
-            prompt = self._talks.ask(request)
+            prompt = self.talks.ask(request)
             if isinstance(prompt, GenerateReply):
                 replies[index] = prompt
             else:
@@ -74,11 +74,11 @@ class HfEngine:
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
-        return self._talks.finish(keys)
+        return self.talks.finish(keys)
 
     def _run(self, calls: list[_Call], watch: Watch) -> dict[int, GenerateReply]:
         rows = zip(calls, self._sample(calls, watch), strict=True)
-        return {call.place: self._talks.settle(call.request, *tokens) for call, tokens in rows}
+        return {call.place: self.talks.settle(call.request, *tokens) for call, tokens in rows}
 
     def _sample(self, calls: list[_Call], watch: Watch) -> list[tuple[list[int], list[float]]]:
         """Decodes in lock-step until every row has stopped."""
@@ -86,7 +86,7 @@ class HfEngine:
         draws = Draws(
             [call.request for call in calls],
             [call.budget for call in calls],
-            self._talks.stops,
+            self.talks.stops,
             device,
             watch,
         )

@@ -45,7 +45,7 @@ class NanoEngine:
     def __init__(self, model: Any) -> None:
         self._net = NanoNet(model)
         self._cache = self._net.new_cache()
-        self._talks = NanoTalks(self._net.max_positions)
+        self.talks = NanoTalks(self._net.max_positions)
         self._slots: dict[str, int] = {}
 
     def refresh(self) -> None:
@@ -69,7 +69,7 @@ class NanoEngine:
                 calls.append(call)
         calls.sort(key=lambda call: call.slot)
         for call, drawn in zip(calls, self._decode(calls, watch), strict=True):
-            replies[call.index] = self._talks.settle(call.request, *drawn)
+            replies[call.index] = self.talks.settle(call.request, *drawn)
             # The last sampled token was never fed back: the next call computes it first.
             call.session.cached = len(call.session.ids) - 1
         return [reply for reply in replies if reply is not None]
@@ -77,15 +77,15 @@ class NanoEngine:
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends the rollouts `keys`; returns each one's tokens, or None if none were sampled."""
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
-        return self._talks.finish(keys)
+        return self.talks.finish(keys)
 
     def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
         """Adds the request's new text to its session, or returns a reply if no token would fit."""
         slot = self._slots.setdefault(request.key, len(self._slots))
-        prompt = self._talks.ask(request)
+        prompt = self.talks.ask(request)
         if isinstance(prompt, GenerateReply):
             return prompt
-        session = self._talks.sessions[request.key]
+        session = self.talks.sessions[request.key]
         # Without new text the last token is computed again, since sampling needs its logits.
         session.cached = min(session.cached, len(prompt.ids) - 1)
         return _Call(index, request, session, slot, prompt.budget)

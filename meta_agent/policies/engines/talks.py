@@ -9,13 +9,23 @@ time; different rollouts may call from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure, TokenRecord
+from meta_agent.core.protocols import (
+    JSON,
+    GenerateReply,
+    GenerateRequest,
+    Message,
+    RolloutFailure,
+    TokenRecord,
+)
 from meta_agent.policies.engines import nano_tokenizer as nano
 from meta_agent.policies.engines._sessions import TokenSession
 from meta_agent.policies.engines.conversation import Rendering, Talk
+
+_IMITATED: Final = "imitated"
+"""The key of the conversation that `imitated` writes."""
 
 
 class Asked(NamedTuple):
@@ -46,6 +56,58 @@ class Talks(Protocol):
         ...
 
 
+class Imitates(Talks, Protocol):
+    """Conversations in which the policy can be made to write what somebody else wrote."""
+
+    def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
+        """Returns the token ids of a reply, with the stop token."""
+        ...
+
+
+def imitated(
+    talks: Imitates,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, JSON]] | None = None,
+    prompt_messages: int = 0,
+) -> TokenRecord | None:
+    """Returns the tokens of a conversation as if the policy had sampled the replies in it.
+
+    The first `prompt_messages` are the prompt, even if replies are among them.
+    A conversation that outgrows the context ends early. Returns None if no reply fits. Raises
+    ValueError if the policy cannot write a reply as it stands.
+    """
+    context: list[Message] = []
+    try:
+        for at, message in enumerate(messages):
+            if message["role"] == "assistant" and at >= prompt_messages:
+                reply = _written(talks, context, message, tools)
+                if reply is None:
+                    break
+                calls = {"tool_calls": list(reply.tool_calls)} if reply.tool_calls else {}
+                message = {"role": "assistant", "content": reply.content, **calls}
+            context.append(message)
+    finally:
+        record = talks.finish([_IMITATED])[0]
+    return record
+
+
+def _written(
+    talks: Imitates,
+    context: list[Message],
+    message: Message,
+    tools: Sequence[Mapping[str, JSON]] | None,
+) -> GenerateReply | None:
+    """Makes the policy write a message after this context. Returns None if it does not fit."""
+    request = GenerateRequest(
+        _IMITATED, "", 0, 0, 0, list(context), max_tokens=1 << 30, temperature=1.0, tools=tools
+    )
+    prompt = talks.ask(request)
+    if isinstance(prompt, GenerateReply):
+        return None
+    ids = talks.reply_ids(request, message)
+    return None if len(ids) > prompt.budget else talks.settle(request, ids, [None] * len(ids))
+
+
 class NanoTalks:
     """Conversations with nano policies (tiny models): a message is a line, a character a token."""
 
@@ -73,6 +135,9 @@ class NanoTalks:
         if ids[-1] == nano.EOS_ID:
             return GenerateReply(text[:-1], "stop", read, len(ids))
         return GenerateReply(text, "length", read, len(ids))
+
+    def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
+        return nano.encode(nano.render([reply]))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         sessions = [self.sessions.pop(key, None) for key in keys]
@@ -110,6 +175,9 @@ class HfTalks:
         talk.stop = ids[-1] if ids[-1] in self.stops else None
         reason = "length" if talk.stop is None else "tool_calls" if talk.reply.calls else "stop"
         return GenerateReply(talk.reply.content, reason, read, len(ids), talk.reply.calls)
+
+    def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
+        return self._rendering.reply_ids(request.messages, reply, request.tools)
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         talks = [self._talks.pop(key, None) for key in keys]

@@ -98,7 +98,7 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
         _free_large_blocks_at_once()
     try:
         dtype = _dtype(opened, settings)
-        with _naming_memory_errors(lambda: f"while {path} was loaded in {dtype}"):
+        with naming_memory_errors(lambda: f"while {path} was loaded in {dtype}"):
             model = _model(path, dtype).to(device).eval()
         tokenizer = _tokenizer(path)
     except MetaAgentError:
@@ -226,7 +226,7 @@ def train(
         trainer = _trainer(policy, plan, ask, emit, job, saves, ranks, shards)
         with (
             disk_full_said(job.output),
-            _naming_memory_errors(lambda: f"in training {trainer.memory_words}"),
+            naming_memory_errors(lambda: f"in training {trainer.memory_words}"),
         ):
             trainer.train(str(job.sealed_at(job.after)) if job.after else None)
     checkpoint = saves.save(trainer.model, job.output, job.steps)
@@ -234,7 +234,7 @@ def train(
 
 
 @contextmanager
-def _naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
+def naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
     """Raises InfrastructureError if memory runs out, since that is not the harness's fault."""
     try:
         yield
@@ -271,7 +271,7 @@ class _Saves(NamedTuple):
     def write(self, model: Any, path: Path, step: int) -> Checkpoint:
         """Writes the weights as they were last gathered."""
         whole = model if self.shards is None else self.shards.whole
-        return _save(self.policy, whole, self.job, self.plan, path, step)
+        return save_trained(self.policy, whole, self.job, self.plan, path, step)
 
 
 def _shards(policy: LocalPolicy, plan: TrainingPlan, ranks: Ranks) -> Shards:
@@ -343,9 +343,11 @@ def _trainer(
     return trainer
 
 
-def _save(
+def save_trained(
     policy: LocalPolicy, model: Any, job: TrainJob, plan: TrainingPlan, path: Path, steps: int
 ) -> Checkpoint:
+    """Writes the checkpoint of a model that was trained for `steps` steps from `policy`."""
+
     def write(directory: Path) -> None:
         whole = model
         if plan.lora is not None:

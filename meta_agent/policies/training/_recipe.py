@@ -22,7 +22,8 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness.recipe import LOSS_TYPES, Recipe
 from meta_agent.core.protocols import JSON
 
-_OURS: Final = frozenset({"groups_per_step", "top_p"})  # used by the runner on the host, not by TRL
+# Not for GRPO: the runner on the host, or the warm-up, uses them.
+_OURS: Final = frozenset({"groups_per_step", "top_p", "sft_steps", "sft_learning_rate"})
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
 # What belongs to a run and not to a recipe: memory, adapters, and the length TRL divides by.
 _LORA: Final = frozenset({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"})

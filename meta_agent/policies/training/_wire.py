@@ -70,6 +70,11 @@ class TrainJob:
         return kept_folder(self.output) / str(step)
 
 
+def warm_folder(output: Path) -> Path:
+    """Returns the folder of the policy after its warm-up, from which GRPO starts."""
+    return output.with_name(f"{output.name}.warm")
+
+
 def published_folder(output: Path) -> Path:
     """Returns the folder for the weights that vLLM servers load during a training."""
     return output.with_name(f"{output.name}.published")

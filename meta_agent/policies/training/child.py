@@ -1,10 +1,10 @@
 """The policy child: a process that holds weights, engine and trainer, and answers over a pipe.
 
 Only `_spawn` starts `python -m meta_agent.policies.training.child`. It serves one host: `load`,
-`generate`, `finish`, `check_recipe`, `train`, `close`. If an engine elsewhere has the weights, it
-also serves `speak`, `ask` and `settle` (see `speaker`). While it trains, it asks the host for
-rollouts. It then serves `generate` and `finish` under the weights of that moment, `seal`, which
-saves the trainer's state, and `write`, which makes a checkpoint.
+`generate`, `finish`, `check_recipe`, `warm_up`, `train`, `close`. If an engine elsewhere has the
+weights, it also serves `speak`, `ask` and `settle` (see `speaker`). While it trains, it asks the
+host for rollouts. It then serves `generate` and `finish` under the weights of that moment, `seal`,
+which saves the trainer's state, and `write`, which makes a checkpoint.
 If several ranks train (`TrainSettings.ranks`), the child is the first of them. It starts the others
 for its first training, and if one of them ends, so does the child.
 Promises: it holds no key, no git and no database (its environment is an allowlist), and dies with
@@ -68,6 +68,7 @@ class Child:
             "generate": self._generate,
             "finish": self._finish,
             "check_recipe": self._check_recipe,
+            "warm_up": self._warm_up,
             "train": self._train,
         }
 
@@ -153,12 +154,28 @@ class Child:
         from meta_agent.policies.training import _local
 
         job = _wire.job_from_json(command["job"])
+
+        def train(base: Any, settings: JSON) -> tuple[str, Path]:
+            ranks = self._together(base.settings.ranks)
+            ranks.say({"settings": settings, "path": str(base.opened.path), "job": command["job"]})
+            return _local.train(base, job, self._ask, self._channel.send, ranks)
+
+        return self._replaced(train)
+
+    def _warm_up(self, command: JSON) -> JSON:
+        from meta_agent.policies.training import _warmup
+
+        job = _wire.job_from_json(command["job"])
+        return self._replaced(
+            lambda base, _: _warmup.warm_up(base, job, command["rows"], self._channel.send)
+        )
+
+    def _replaced(self, work: Callable[[Any, JSON], tuple[str, Path]]) -> JSON:
+        """Trains the loaded policy by `work` and loads the result; the policy if `work` fails."""
         base = self._loaded()
         again = {"settings": asdict(base.settings)}
         try:
-            ranks = self._together(base.settings.ranks)
-            ranks.say({**again, "path": str(base.opened.path), "job": command["job"]})
-            identity, path = _local.train(base, job, self._ask, self._channel.send, ranks)
+            identity, path = work(base, again["settings"])
         except Exception:
             self._part()
             # The weights in memory are neither the base's nor a checkpoint's now.

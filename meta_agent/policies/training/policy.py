@@ -26,7 +26,14 @@ from meta_agent.core.errors import (
 )
 from meta_agent.core.lab.training import TRAIN_STEP_SEC
 from meta_agent.core.ledger.waiting import Wait, moved, waiting
-from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.core.protocols import (
+    JSON,
+    Checkpoint,
+    GenerateReply,
+    GenerateRequest,
+    Rollout,
+    TokenRecord,
+)
 from meta_agent.policies.training import _wire
 from meta_agent.policies.training._frames import FrameError
 from meta_agent.policies.training._spawn import ChildProcess
@@ -39,6 +46,7 @@ from meta_agent.policies.training._wire import (
     TrainSettings,
 )
 from meta_agent.policies.training.hub import hf_place
+from meta_agent.readers.formats import prompt_of
 
 T = TypeVar("T")
 
@@ -159,8 +167,25 @@ class PolicyChild:
         then run under the weights of that moment. If it raises, training is aborted in the child
         and the exception is raised here.
         """
+        command = {"op": "train", "job": _wire.job_to_json(job)}
+        return self._trained_by(command, job, provide_rows, on_metrics, on_advantages)
+
+    def warm_up(self, job: TrainJob, rows: Sequence[Rollout]) -> Checkpoint:
+        """Trains the loaded policy to imitate rollouts; returns its checkpoint, then loaded."""
+        examples = [_example_to_json(row) for row in rows]
+        command = {"op": "warm_up", "job": _wire.job_to_json(job), "rows": examples}
+        return self._trained_by(command, job)
+
+    def _trained_by(
+        self,
+        command: JSON,
+        job: TrainJob,
+        provide_rows: Callable[[RolloutEvent], list[Row]] = lambda _: [],
+        on_metrics: Callable[[StepMetrics], None] | None = None,
+        on_advantages: Callable[[Advantages], None] | None = None,
+    ) -> Checkpoint:
         with self._lock:
-            self._send({"op": "train", "job": _wire.job_to_json(job)})
+            self._send(command)
             while True:
                 limit_sec = self._timeouts.train_step_sec
                 with self._waiting(f"a step of the training {job.output.name}", limit_sec, "train"):
@@ -313,6 +338,16 @@ class PolicyChild:
             f"the policy child failed: {error}: {self._ended}",
             hint="run the same command again: it resumes",
         ) from error
+
+
+def _example_to_json(rollout: Rollout) -> JSON:
+    """Returns what a warm-up imitates of a rollout: its tokens, or else its messages."""
+    return {
+        "messages": rollout.messages,
+        "prompt_messages": len(prompt_of(rollout)),
+        "tools": rollout.outcome_detail.get("schemas"),
+        "tokens": _wire.record_to_json(rollout.tokens),
+    }
 
 
 def _parts(rows: Sequence[T]) -> list[list[T]]:

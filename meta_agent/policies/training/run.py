@@ -21,12 +21,13 @@ import logging
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError, Interrupted
 from meta_agent.core.harness import CommandSession, Teaches
 from meta_agent.core.lab.training import (
     RollsOut,
@@ -51,6 +52,7 @@ from meta_agent.policies.training._wire import (
     StepMetrics,
     TrainJob,
     published_folder,
+    warm_folder,
 )
 from meta_agent.policies.training.checkpoint import open_checkpoint
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
@@ -83,6 +85,7 @@ def train_policy(
     keep_every: int = 0,
     seal_every: int = 0,
     min_exact: float = 0.0,
+    warmup: Sequence[Rollout] = (),
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
     stopping: Callable[[], bool] = never,
     publisher: Publisher | None = None,
@@ -101,6 +104,8 @@ def train_policy(
         keep_every: steps between intermediate checkpoints, kept beside `out_dir`; 0: none.
         seal_every: steps between seals from which a killed training resumes; 0: none.
         min_exact: raises CandidateError if a smaller share of the sampled tokens is trained on.
+        warmup: rollouts that the recipe's first `sft_steps` of the steps imitate. Empty: all steps
+        are GRPO's.
         on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals makes one and raises Interrupted. It
         drops rollouts in progress and finishes a step in progress.
@@ -108,6 +113,11 @@ def train_policy(
         `child` say whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
+    warm_steps = int(settings.get("sft_steps", 0)) if warmup else 0
+    if warm_steps:
+        _require_grpo(warm_steps, steps)
+        job = TrainJob(settings, warm_steps, seed, warm_folder(out_dir))
+        base_policy, steps = _warmed_up(child, base_policy, job, warmup), steps - warm_steps
     base = child.load(base_policy)
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
     held = dataclasses.asdict(child.settings)
@@ -153,8 +163,9 @@ def train_policy(
     finally:
         overlap.end()
     seals.clear()
-    shutil.rmtree(published_folder(job.output), ignore_errors=True)
-    checkpoints = tuple(_kept_checkpoints(job))
+    for folder in (published_folder(job.output), warm_folder(job.output)):
+        shutil.rmtree(folder, ignore_errors=True)
+    checkpoints = tuple(_kept_checkpoints(job, warm_steps))
     return TrainResult(checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints)
 
 
@@ -168,11 +179,34 @@ def _make_way(job: TrainJob) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
-    """Yields the checkpoints of earlier steps, each read again and whole."""
+def _warmed_up(
+    child: PolicyChild, base_policy: str | Path, job: TrainJob, rows: Sequence[Rollout]
+) -> Path:
+    """Trains the policy to imitate the rows. Uses what an earlier, killed call finished."""
+    with suppress(ConfigError, IntegrityError):
+        return open_checkpoint(job.output).path
+    shutil.rmtree(job.output, ignore_errors=True)
+    child.load(base_policy)
+    return child.warm_up(job, rows).path
+
+
+def _require_grpo(warm_steps: int, steps: int) -> None:
+    if warm_steps >= steps:
+        raise CandidateError(
+            f"sft_steps is {warm_steps}, and a training of {steps} steps leaves none for GRPO",
+            reason="recipe_refused",
+            hint=f"set sft_steps to at most {steps - 1} in the recipe",
+        )
+
+
+def _kept_checkpoints(job: TrainJob, before: int) -> Iterator[Checkpoint]:
+    """Yields the checkpoints of earlier steps, each read again and whole.
+
+    Their steps count the `before` steps of the warm-up too.
+    """
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
         checkpoint = open_checkpoint(job.kept_at(steps), alone=True)
-        yield Checkpoint(checkpoint.path, checkpoint.policy, steps, job.seed)
+        yield Checkpoint(checkpoint.path, checkpoint.policy, before + steps, job.seed)
 
 
 class _Loop:

@@ -82,6 +82,31 @@ def raise_learning_rate(case: Case) -> Diagnosis | None:
     )  # fmt: skip
 
 
+# Imitation of a few rows takes a higher rate than reinforcement, and it is over soon.
+_SFT_RATES = {"nano": 1e-3, "full": 2e-5, "lora": 2e-4}
+
+
+@rule("warm-up", "recipe")
+def warm_up(case: Case) -> Diagnosis | None:
+    """Suggests imitating clean successes first if nearly all groups are dead at no success."""
+    rows, steps = case.situation.warmup_rows, case.value("signal.train.steps")
+    solved = case.value("score.clean_success", default=1.0)
+    weights = case.situation.weights
+    if case.recipe.get("sft_steps") or not rows or steps < 3 or weights not in _SFT_RATES:
+        return None
+    if case.dead < 0.8 or solved > 0.05:
+        return None
+    return _settings(
+        case, {"sft_steps": int(steps) // 3, "sft_learning_rate": _SFT_RATES[weights]},
+        strength=0.5 + 0.4 * case.dead,
+        effect="groups differ from the first step of reinforcement on",
+        because=f"{case.dead:.1%} of groups are dead, and {rows} clean successes are at hand",
+        metric="clean_success", delta=0.1,
+        metrics=("signal.dead_group_ratio", "score.clean_success"),
+        risk="what is imitated is narrow, and fewer steps are left for reinforcement",
+    )  # fmt: skip
+
+
 @rule("lower-learning-rate", "recipe")
 def lower_learning_rate(case: Case) -> Diagnosis | None:
     """Suggests a lower learning rate if training lowers reward, entropy or clean success."""

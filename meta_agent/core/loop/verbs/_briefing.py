@@ -79,6 +79,7 @@ def situation(run: Run) -> Situation:
         ceilings=domain.ceilings,
         tools=tuple(view.get("tools", ())),
         train_tasks=len(tasks),
+        warmup_rows=run.lab.warmup()["rows"],
         weights=_weights(run),
         temperature=domain.sampling.temperature,
         solutions=cache(partial(_solutions, run)),

@@ -10,6 +10,7 @@ from functools import partial
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import HarnessContract, parse_contract
+from meta_agent.core.lab.warmup import NEAR_ZERO
 from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, candidate_to_json
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._briefing import brief_for, summary
@@ -31,6 +32,7 @@ __all__ = ["admit", "candidate_row", "propose", "revise"]
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
     """Asks the proposer for edits of the harness; returns those whose commits were accepted."""
+    offer_warmup(run, collected)
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",
@@ -52,6 +54,14 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
         )
         run.note(f"{candidate.id}: {candidate.hypothesis.label}: {candidate.hypothesis.statement}")
     return candidates
+
+
+def offer_warmup(run: Run, collected: Collected) -> None:
+    """Chooses a version's clean training attempts as rows for warm-ups, if it solves very few."""
+    evaluation, shard = collected.evaluated, collected.trained.shard
+    if run.plan.trains and shard and evaluation.clean < NEAR_ZERO * evaluation.planned:
+        attempts = run.lab.rollouts(shard, tokens=True)
+        run.lab.choose_warmup((a for a in attempts if a.clean), replay=False)
 
 
 def candidate_row(run: Run, candidate: Candidate) -> JSON:

@@ -1,0 +1,125 @@
+"""Rows of a warm-up: clean successes at training tasks, which a policy imitates before it explores.
+
+An attempt of the run is graded again by what its environment recorded. A row of a file is played
+again in the task's environment, which grades it, so that no file can state a success. A row of any
+split but `train` is left out.
+
+Not covered: agents that are programs, whose work leaves no tool calls to play again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Final
+
+from meta_agent.core.capabilities import WitnessEnvironment
+from meta_agent.core.lab.arms import iter_shard
+from meta_agent.core.lab.measured import LabSettings
+from meta_agent.core.protocols import JSON, Domain, Outcome, Rollout, Task
+from meta_agent.core.rollouts import RolloutStore
+
+MOST_ROWS: Final = 512
+NEAR_ZERO: Final = 0.1
+"""A run offers its own successes for a warm-up only below this share of clean success."""
+_ROWS: Final = "rows"
+
+
+def clean_successes(
+    domain: Domain, rollouts: Iterable[Rollout], *, replay: bool
+) -> tuple[list[Rollout], dict[str, int]]:
+    """Returns the rollouts that solve a training task cleanly by the domain's own grader.
+
+    The second value counts the others by the reason. With `replay`, nothing is trusted but the
+    messages and the tool calls of a rollout.
+    """
+    task_of, rows, left_out = _Tasks(domain), list[Rollout](), Counter[str]()
+    for rollout in rollouts:
+        task = task_of(rollout)
+        full = len(rows) == MOST_ROWS
+        reason = _fault(domain, rollout, task, replay=replay, full=full)
+        if reason or task is None:
+            left_out[reason] += 1
+            continue
+        rows.append(rollout if not replay else _as_attempt(rollout, task))
+    return rows, dict(left_out)
+
+
+def _as_attempt(rollout: Rollout, task: Task) -> Rollout:
+    """Returns a row of a file as an attempt at a task, with the tools that the task offers."""
+    facts: dict[str, Any] = {"domain": task.domain, "split": "train", "outcome": True}
+    detail = {**rollout.outcome_detail, "schemas": task.view.get("schemas")}
+    facts |= {"task_key": task.key, "task_hash": task.content_hash, "outcome_detail": detail}
+    return replace(rollout, tokens=None, **facts)
+
+
+def write_rows(settings: LabSettings, rows: Iterable[Rollout]) -> str:
+    """Stores the rows of a run's warm-up and returns their SHA-256."""
+    return _store(settings).write(_ROWS, rows).sha256
+
+
+def read_rows(settings: LabSettings, sha256: str) -> list[Rollout]:
+    """Returns the stored rows with their tokens. Raises IntegrityError if they differ."""
+    part: JSON = {"name": _ROWS, "sha256": sha256}
+    return list(iter_shard(_store(settings), part, tokens=True))
+
+
+def _store(settings: LabSettings) -> RolloutStore:
+    """Returns the store beside the run's checkpoints, where a node of a cluster finds it too."""
+    return RolloutStore(settings.checkpoints / settings.run / "warmup")
+
+
+class _Tasks:
+    """Finds the training task of a rollout: by its key, or by the text of its first request."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._by_key = {task.key: task for task in domain.tasks("train")}
+        texts = [(text, task) for task in self._by_key.values() for text in _texts(task.view)]
+        counts = Counter(text for text, _ in texts)
+        self._by_text = {text: task for text, task in texts if counts[text] == 1}
+
+    def __call__(self, rollout: Rollout) -> Task | None:
+        requests = (m for m in rollout.messages if m["role"] == "user")
+        text = str(next(requests, {"content": ""})["content"]).strip()
+        return self._by_key.get(rollout.task_key) or self._by_text.get(text)
+
+
+def _texts(view: Mapping[str, JSON]) -> Iterator[str]:
+    yield from (value.strip() for value in view.values() if isinstance(value, str))
+
+
+def _fault(domain: Domain, rollout: Rollout, task: Task | None, *, replay: bool, full: bool) -> str:
+    """Returns why a rollout is no row, or ""."""
+    if task is None:
+        return "not of a training task"
+    if not any(message["role"] == "assistant" for message in rollout.messages):
+        return "without a reply"
+    if full:
+        return f"above the limit of {MOST_ROWS}"
+    if not (replay or rollout.outcome):
+        return "not solved"
+    inputs = rollout.verifier_inputs
+    graded = _replayed(domain, rollout, task) if replay else domain.regrade(task.key, inputs)
+    if not graded.success:
+        return "not solved"
+    return "flagged" if graded.flags or rollout.flags else ""
+
+
+def _replayed(domain: Domain, rollout: Rollout, task: Task) -> Outcome:
+    """Plays a rollout's tool calls again and grades the end. Its last words are its answer."""
+    replies = [m for m in rollout.messages if m["role"] == "assistant" and m.get("content")]
+    flags, done = set[str](), False
+    with closing(domain.open(task)) as environment:
+        calls = [(event.tool, event.arguments) for event in rollout.tool_events]
+        if replies and "submit" not in (tool for tool, _ in calls):
+            calls.append(("submit", {"answer": replies[-1]["content"]}))
+        for tool, arguments in calls:
+            if tool in environment.tools and not done:
+                result = environment.call(tool, arguments)
+                done, flags = result.done, flags | set(result.flags)
+        if isinstance(environment, WitnessEnvironment):
+            environment.saw(rollout.messages)
+        outcome = environment.grade()
+    return replace(outcome, flags=(*outcome.flags, *sorted(flags)))

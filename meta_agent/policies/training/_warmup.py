@@ -1,0 +1,132 @@
+"""The warm-up of a policy: TRL's SFTTrainer on clean successes, before GRPO explores.
+
+Promises: only tokens that the policy itself has to write carry loss. Rows are read by the same code
+that samples, so that the policy is taught what it will see. The loaded policy, the rows and the
+seed determine the result. A warm-up runs on the first device alone, in one process.
+
+Not covered: whether the rows are successes; the lab has checked that (`core.lab.warmup`).
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from transformers import PrinterCallback, TrainerCallback, set_seed
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.protocols import JSON
+from meta_agent.policies.engines.talks import imitated
+from meta_agent.policies.training import _wire
+from meta_agent.policies.training._local import LocalPolicy, naming_memory_errors, save_trained
+from meta_agent.policies.training._recipe import TrainingPlan, plan_training
+from meta_agent.policies.training._wire import TrainJob
+from meta_agent.policies.training.checkpoint import disk_full_said
+
+_log = logging.getLogger(__name__)
+ROWS_AT_ONCE: Final = 4
+ROWS_A_STEP: Final = 16
+_NO_LOSS: Final = -100
+_SHARED: Final = (
+    *("seed", "use_cpu", "bf16", "gradient_checkpointing", "optim", "weight_decay"),
+    *("adam_beta1", "adam_beta2", "max_grad_norm", "dataloader_pin_memory", "disable_tqdm"),
+)
+"""Settings of GRPO's config that a warm-up shares."""
+
+
+def warm_up(
+    policy: LocalPolicy, job: TrainJob, rows: Sequence[JSON], emit: Callable[[JSON], None]
+) -> tuple[str, Path]:
+    """Trains the loaded policy for `job.steps` steps to imitate the rows, and writes a checkpoint.
+
+    Returns its identity and folder. `emit` sends the loss of each step. The policy must be loaded
+    anew afterwards. Raises CandidateError if the policy can write no row.
+    """
+    from datasets import Dataset
+
+    examples = list(_examples(policy, rows))
+    if not examples:
+        raise CandidateError(
+            f"the policy can write none of the {len(rows)} rows of its warm-up: they do not fit "
+            "its context or its chat template",
+            reason="no_warmup_rows",
+        )
+    with tempfile.TemporaryDirectory(prefix="meta-agent-warmup-") as scratch:
+        plan = plan_training(
+            job.recipe,
+            steps=job.steps,
+            seed=job.seed,
+            output_dir=scratch,
+            on_cpu=policy.model.device.type == "cpu",
+            bfloat16=policy.settings.precision == "bfloat16",
+            checkpointing=policy.opened.kind == "hf",
+        )
+        set_seed(job.seed)
+        trainer = _trainer(policy, plan, job, Dataset.from_list(examples))
+        trainer.add_callback(_Steps(emit))
+        with disk_full_said(job.output), naming_memory_errors(lambda: "in a warm-up"):
+            trainer.train()
+        checkpoint = save_trained(policy, trainer.model, job, plan, job.output, job.steps)
+    return checkpoint.policy, checkpoint.path
+
+
+def _examples(policy: LocalPolicy, rows: Sequence[JSON]) -> Iterator[dict[str, list[int]]]:
+    """Yields the token ids of each row, with labels where the policy writes."""
+    for row in rows:
+        try:
+            record = _wire.record_from_json(row["tokens"]) or imitated(
+                policy.engine.talks, row["messages"], row["tools"], row["prompt_messages"]
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # strangers' messages
+            _log.warning("a row of the warm-up is left out: %s", error)
+            continue
+        if record is None:
+            continue
+        pairs = zip(record.completion_ids, record.mask, strict=True)
+        labels = [token if mine else _NO_LOSS for token, mine in pairs]
+        yield {
+            "input_ids": record.prompt_ids + record.completion_ids,
+            "labels": [_NO_LOSS] * len(record.prompt_ids) + labels,
+        }
+
+
+def _trainer(policy: LocalPolicy, plan: TrainingPlan, job: TrainJob, examples: Any) -> Any:
+    from trl import SFTConfig, SFTTrainer
+
+    config = SFTConfig(
+        output_dir=plan.config.output_dir,
+        max_steps=job.steps,
+        learning_rate=job.recipe["sft_learning_rate"],
+        lr_scheduler_type="constant",
+        per_device_train_batch_size=ROWS_AT_ONCE,
+        gradient_accumulation_steps=ROWS_A_STEP // ROWS_AT_ONCE,
+        max_length=None,
+        report_to=[],
+        save_strategy="no",
+        logging_steps=1,
+        **{name: getattr(plan.config, name) for name in _SHARED},
+    )
+    trainer = SFTTrainer(
+        model=policy.model,
+        args=config,
+        train_dataset=examples,
+        processing_class=policy.tokenizer,
+        peft_config=None if plan.lora is None else plan.lora.to_peft(),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+class _Steps(TrainerCallback):  # type: ignore[misc]
+    """Tells the host the loss of each step, so that it sees that the child works."""
+
+    def __init__(self, emit: Callable[[JSON], None]) -> None:
+        self._emit = emit
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        if isinstance(logs, Mapping) and "loss" in logs:
+            values = {"loss": float(logs["loss"])}
+            self._emit({"event": "metrics", "step": state.global_step, "values": values})
