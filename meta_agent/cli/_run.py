@@ -126,5 +126,6 @@ def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) ->
             predicted.placing.memory,
             predicted.placing.workers,
             predicted.work,
+            predicted.step_attempts,
         ),
     )

@@ -24,11 +24,12 @@ from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import tasks_that_do, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import Recipe, recipe_of
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.budget import declared
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
-from meta_agent.core.protocols import JSON, Domain, Role
+from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
 from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
 from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
 from meta_agent.llm_clients.asking.estimate import (
@@ -63,6 +64,8 @@ class Forecast:
     placing: Placing
     work: Work | None
     """The attempts and tokens of an `hf:` policy; None for any other policy."""
+    step_attempts: tuple[int, int] | None = None
+    """The fewest and the most attempts of a training step; None if nothing is trained."""
 
     def to_json(self) -> dict[str, JSON]:
         memory = self.placing.memory
@@ -73,6 +76,7 @@ class Forecast:
             "estimate": _finite(self.estimate.to_json()),
             "workers": self.placing.workers,
             "work": None if self.work is None else self.work._asdict(),
+            "step_attempts": self.step_attempts and list(self.step_attempts),
             "memory": memory._asdict() | {"total": memory.total} if memory else None,
         }
 
@@ -105,13 +109,18 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
-    work = _work(config, plan, domain)
-    return Forecast(config, plan, spending, placing(config, domain, planned), work)
+    tree = first_harness(config) if plan.trains else None
+    work = _work(config, plan, domain, tree)
+    step = None if tree is None else _step_attempts(recipe_of(tree))
+    return Forecast(config, plan, spending, placing(config, domain, planned), work, step)
 
 
-def _work(config: RunConfig, plan: Plan, domain: Domain) -> Work | None:
-    tree = first_harness(config) if config.policy.startswith("hf:") else None
-    if tree is None:
+def _step_attempts(recipe: Recipe) -> tuple[int, int]:
+    return recipe.rows_per_step, recipe.most_rows_per_step
+
+
+def _work(config: RunConfig, plan: Plan, domain: Domain, tree: HarnessTree | None) -> Work | None:
+    if tree is None or not config.policy.startswith("hf:"):
         return None
     attempts = config.budget or declared(plan, tree)
     return Work(attempts, attempts * domain.ceilings.max_context_tokens)

@@ -45,6 +45,15 @@ def test_a_filter_that_loses_groups_in_training_is_found_by_its_numbers() -> Non
     assert find("keep-informative-groups", evidence(), tree()) is None
 
 
+def test_many_dropped_groups_suggest_a_refill_unless_nearly_all_are_dropped() -> None:
+    def refill(dropped: float) -> float | None:
+        numbers = {"signal__train.dropped_group_ratio.last": dropped}
+        proposal = find("refill-dropped-groups", evidence(**numbers), tree())
+        return proposal and parse_recipe(proposal.edits["swe/recipe.toml"]).refill_factor
+
+    assert [refill(dropped) for dropped in (0.2, 0.5, 0.8, 0.97)] == [None, 2.0, 3.0, None]
+
+
 @pytest.mark.parametrize("rule", ["broaden-curriculum", "informative-tasks-first"])
 def test_an_edited_curriculum_still_orders_every_task(rule: str) -> None:
     narrow = {"swe/curriculum.py": ("key=place)]", "key=place)][:3]")}

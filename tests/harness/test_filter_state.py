@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,7 @@ def sandbox() -> Iterator[Sandbox]:
     held.close()
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "rewards.md"
 STATEFUL = """
 STATE = {}
 def keep(groups, state):
@@ -39,8 +42,10 @@ def test_a_filter_remembers_and_goes_on_from_what_was_saved(sandbox: Sandbox) ->
     saved = held.filter_state()
     after = held.keep(GROUPS)
     assert saved == {"a": 1.0, "b": 0.5} and after == [1.0, 0.25]
+    held.start_filter()  # another training in the same sandbox
+    assert held.filter_state() == {}
     again = HarnessSession(sandbox, tree(filter=STATEFUL))  # a training that goes on
-    assert again.filter_state(saved) == saved
+    again.start_filter(saved)
     assert again.keep(GROUPS) == after
     assert HarnessSession(sandbox, tree()).filter_state() is None
 
@@ -48,10 +53,10 @@ def test_a_filter_remembers_and_goes_on_from_what_was_saved(sandbox: Sandbox) ->
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("{1: object()}", "must be plain JSON"),
-        ("{'x': float('nan')}", "must be plain JSON"),
-        ("'x' * 99999", "the limit is 65536"),
-        ("None", "characters as JSON"),
+        ("{1: object()}", r"lab/filter\.py: .* must be plain JSON, not \{1: <object"),
+        ("{'x': float('nan')}", "must be plain JSON, not {'x': nan}"),
+        ("'x' * 99999", r"lab/filter\.py: .*xxx has 100001 characters as JSON, of at most 65536"),
+        ("None", r"lab/filter\.py: keep\(\) must return \(weights, state\)"),
     ],
 )
 def test_a_state_that_cannot_be_saved_is_a_candidate_error(
@@ -64,3 +69,26 @@ def test_a_state_that_cannot_be_saved_is_a_candidate_error(
     assert caught.value.reason == "harness_keep_failed"
     assert not checked(sandbox, filter=text)["lab/filter.py"].ok
     assert checked(sandbox, filter=STATEFUL)["lab/filter.py"].ok
+
+
+def test_the_filters_of_the_page_keep_what_varies(sandbox: Sandbox) -> None:
+    """One drops a task that has not varied for long, one the groups with little of the variance."""
+    *_, remembers, by_signal = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert checked(sandbox, filter=remembers)["lab/filter.py"].ok
+    held = HarnessSession(sandbox, tree(filter=remembers))
+    weights = [held.keep(GROUPS) for _ in range(12)]
+    assert (weights[0], weights[-1]) == ([1.0, 1.0], [1.0, 0.0])
+    assert checked(sandbox, filter=by_signal)["lab/filter.py"].ok
+    rewards = ([0.0, 1.0], [0.4, 0.6], [0.0, 0.9], [0.5, 0.5])
+    groups = [{"task_key": "a", "rewards": row, "outcomes": [True, True]} for row in rewards]
+    assert HarnessSession(sandbox, tree(filter=by_signal)).keep(groups) == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_first_state_that_cannot_be_saved_is_refused_before_anything_runs(
+    sandbox: Sandbox,
+) -> None:
+    text = "STATE = {'seen': set()}\ndef keep(groups, state): return [], state\n"
+    with pytest.raises(CandidateError, match=r"lab/filter\.py: .* plain JSON, not \{'seen': set"):
+        HarnessSession(sandbox, tree(filter=text))

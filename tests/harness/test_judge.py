@@ -64,7 +64,7 @@ def test_a_judge_that_answers_nothing_is_typed(tmp_path: Path) -> None:
 
 def test_the_harness_of_the_page_runs_on_a_scripted_judge(tmp_path: Path) -> None:
     """Graded by a judge, with a filter by spread and a length penalty that grows."""
-    reward, keep, _ = re.findall(
+    reward, keep, *_ = re.findall(
         r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
     )
     assert len((reward + keep).splitlines()) < 60

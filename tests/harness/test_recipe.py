@@ -24,7 +24,9 @@ GOOD = {
     **{f"preset {name}": f'preset = "{name}"' for name in PRESETS},
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
+OURS = ("groups_per_step", "refill_factor", "sft_steps", "sft_learning_rate")  # not TRL's
 BAD = {
+    "refill_factor = 0.5": "refill_factor .* 0.5.* must be a number from 1 to 10",
     'preset = "ppo"': "preset is 'ppo', but must be one of grpo, dr_grpo, dapo",
     "preset = 3": "must be one of grpo",
     "learning_rate = 0.0": "learning_rate",
@@ -81,8 +83,7 @@ def test_values_have_the_types_of_their_fields() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_trl_takes_what_we_take(name: str, tmp_path: Path) -> None:
     recipe = asdict(parse_recipe(GOOD[name]))
-    ours = ("groups_per_step", "sft_steps", "sft_learning_rate")
-    settings = {key: value for key, value in recipe.items() if key not in ours}
+    settings = {key: value for key, value in recipe.items() if key not in OURS}
     config = grpo_config(tmp_path, **settings)
     for key, value in settings.items():
         assert getattr(config, key) == value, key

@@ -56,11 +56,18 @@ def test_the_vault_and_other_runs_do_not(bench: Bench) -> None:
     assert spent(bench.run.ledger, "another") == 0
 
 
-@pytest.mark.parametrize("text", [b"", b"groups_per_step = 4\nnum_generations = 2\n"])
-def test_a_batch_is_read_from_the_recipe(bench: Bench, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "attempts"),
+    [
+        ("", A_STEP),
+        ("groups_per_step = 4\nnum_generations = 2\n", 8),
+        ("groups_per_step = 4\nnum_generations = 2\nrefill_factor = 2.5\n", 20),
+    ],
+)
+def test_a_batch_is_read_from_the_recipe(bench: Bench, text: str, attempts: int) -> None:
     tree = bench.repo.tree(bench.repo.head())
-    files = {**tree.files, "swe/recipe.toml": text}
-    assert attempts_a_step(replace(tree, files=files)) == (8 if text else A_STEP)
+    files = {**tree.files, "swe/recipe.toml": text.encode()}
+    assert attempts_a_step(replace(tree, files=files)) == attempts
 
 
 def test_without_a_cap_the_plan_has_one(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from meta_agent.composition.inputs import load_run_domain
 from meta_agent.composition.preflight import require_needs
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import Recipe
 from meta_agent.core.protocols import SPLITS, HarnessTree
 from meta_agent.reports.terminal.forecast import forecast as drawing
 from tests.training.test_memory import QWEN3_4B, write
@@ -138,12 +139,17 @@ def test_a_plan_for_weights_of_ones_own_says_attempts_and_tokens(
     assert planned.work is not None and planned.work.attempts > 0
     assert planned.work.tokens == 512 * planned.work.attempts
     assert planned.to_json()["work"] == planned.work._asdict()
+    rows = Recipe().rows_per_step
+    assert planned.to_json()["step_attempts"] == [rows, rows], "its recipe refills nothing"
     capped = forecast(config.model_copy(update={"budget": 100}))
     assert capped.work is not None and capped.work.attempts == 100
     config, plan, placing = capped.config.to_json(), capped.plan.to_json(), capped.placing
     Console(width=160).print(
-        drawing(config, plan, capped.estimate, placing.memory, placing.workers, capped.work)
+        drawing(
+            config, plan, capped.estimate, placing.memory, placing.workers, capped.work, (64, 192)
+        )
     )
     shown = " ".join(capsys.readouterr().out.split())
     assert "attempts at most 100, and those at vault tasks" in shown
     assert "hours not measured" in shown
+    assert "attempts a step 64 to 192, as the recipe's refill_factor" in shown

@@ -24,6 +24,7 @@ from meta_agent.core.protocols import (
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import Advantages, PolicyChild, RolloutEvent, train_policy
+from meta_agent.policies.training.events.groups import words_by_task
 from meta_agent.policies.training.run import _Loop
 from meta_agent.policies.training.seals import Sealed
 
@@ -118,9 +119,11 @@ class FakeHarness:
         self.groups: Sequence[Mapping[str, Any]] = ()
         self.remembered: Any = None
 
-    def filter_state(self, restored: Any = None) -> Any:
-        self.remembered = self.remembered if restored is None else restored
+    def filter_state(self) -> Any:
         return self.remembered
+
+    def start_filter(self, state: Any = None) -> None:
+        self.remembered = state
 
     def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
         return [{"solved": float(bool(rollout.outcome))} for rollout in rollouts]
@@ -142,8 +145,8 @@ class FakeDomain:
         return [Task("d", key, "train", "h", {"q": key}) for key in "abcde"]
 
 
-def loop(runner: FakeRunner, harness: FakeHarness, **options: Any) -> _Loop:
-    recipe = {"temperature": 0.8}
+def loop(runner: FakeRunner, harness: FakeHarness, refill: float = 0, **options: Any) -> _Loop:
+    recipe = {"temperature": 0.8} | ({"refill_factor": refill} if refill else {})
     return _Loop(runner, harness, FakeDomain(), recipe, 3, 1, None, **options)  # type: ignore[arg-type]
 
 
@@ -196,6 +199,79 @@ def test_what_a_filter_remembers_is_sealed_and_restored() -> None:
     other = FakeHarness(["b"])
     loop(FakeRunner(), other).restore(Sealed(1, json.loads(json.dumps(state)), rollouts))
     assert other.remembered == {"b": 0.5}
+
+
+class Drops(FakeHarness):
+    """Its filter drops the groups of these tasks, and remembers how many groups it was shown."""
+
+    def __init__(self, order: list[str], *dropped: str) -> None:
+        super().__init__(order)
+        self._dropped = dropped
+
+    def keep(self, groups: Sequence[Mapping[str, Any]]) -> list[float]:
+        self.remembered = (self.remembered or 0) + len(groups)
+        return [float(group["task_key"] not in self._dropped) for group in groups]
+
+
+def test_dropped_groups_are_refilled_by_further_prompts_of_the_curriculum() -> None:
+    harness = Drops(["b", "d", "a", "c"], "b", "a")
+    made = loop(FakeRunner(), harness, 3)
+    rows = made.provide(RolloutEvent(0, 2, 2))
+    assert [row.weight for row in rows] == [1.0] * 4
+    assert [rollout.task_key for rollout in made.remembered()] == [*"bbddaacc"]
+    assert [rollout.task_key for rollout in made._latest] == [*"ddcc"]
+    assert len({rollout.group_id for rollout in made.remembered()}) == made.rollouts_made // 2 == 4
+    assert [sorted(history) for history in harness.histories] == [[], ["b", "d"], ["a", "b", "d"]]
+    assert (made._host_values["refilled_ratio"], made.state()[0]["_filter_state"]) == (1.0, 4)
+
+
+def test_a_refill_ends_with_its_factor_and_repeats_prompts_if_there_are_no_others() -> None:
+    runner, harness = FakeRunner(), Drops(["b", "d"], "b", "d")
+    made = loop(runner, harness, 1.5)
+    rows = made.provide(RolloutEvent(0, 2, 2))
+    assert [row.weight for row in rows] == [0.0] * 4 and made.rollouts_made == 6
+    assert [(p.task.key, p.sample_idx) for p in runner.plan] == [("b", 2), ("b", 3)]
+
+
+def test_a_refilled_batch_is_sealed_with_its_weights_and_not_made_again() -> None:
+    asked = iter([False, False, False, True])
+    harness, runner = Drops(["b", "d", "a"], "b"), FakeRunner()
+    made = loop(runner, harness, 2, stopping=lambda: next(asked))
+    seals: list[tuple[dict[str, JSON], list[Rollout]]] = []
+    with pytest.raises(Interrupted):
+        made.provide(RolloutEvent(0, 2, 2), lambda _: seals.append(made.state()))
+    state, rollouts = seals[-1]
+    other, nobody = Drops(["b"], "d"), FakeRunner()
+    resumed = loop(nobody, other, 2)
+    resumed.restore(Sealed(1, json.loads(json.dumps(state)), rollouts))
+    rows = resumed.provide(RolloutEvent(0, 2, 2))
+    assert [row.weight for row in rows] == [1.0] * 4 and not nobody.plan and not other.histories
+    assert [rollout.task_key for rollout in resumed._latest] == [*"ddaa"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"a": ["red fox", "red dog"], "b": ["blue cat", "blue cow"]}, 1.0),
+        ({"a": ["let me think", "sure thing"], "b": ["let me think", "sure thing"]}, -1.0),
+        ({"a": ["same", "same"], "b": ["same", "same"]}, 0.0),
+        ({"a": ["red fox", "red dog"], "b": ["alone"]}, None),
+    ],
+)
+def test_words_that_depend_on_the_task_tell_it(
+    texts: dict[str, list[str]], expected: float | None
+) -> None:
+    """The second row is below chance: the only attempt with the same words is of the other task."""
+    rollouts = [
+        Rollout(
+            run="r", version="v", domain="d", split="train", task_key=key, task_hash="h",
+            group_id=key, sample_idx=0, seed=0, harness_commit="c", policy="p",
+            evaluator_hash="e", messages=[{"role": "assistant", "content": text}],
+        )
+        for key, replies in texts.items()
+        for text in replies
+    ]  # fmt: skip
+    assert words_by_task(rollouts) == expected
 
 
 def test_rewards_are_weighted_and_advantages_come_back_into_the_record() -> None:

@@ -19,6 +19,7 @@ from meta_agent.core.lab.training import TrainResult, kept_folder
 from meta_agent.core.protocols import JSON
 from meta_agent.policies.training import PolicyChild, TrainSettings, open_checkpoint
 from meta_agent.policies.training._wire import seals_folder
+from meta_agent.sandboxes import open_sandbox
 from tests.models import _bpe
 from tests.training import test_run
 
@@ -127,6 +128,37 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     same(whole, went_on)
     assert rows == went_on.metrics, "the curve is whole"
     assert not seals_folder(out).exists()
+
+
+STATEFUL = b"""
+STATE = {"usual": 0.0}
+
+def keep(groups, state):
+    weights = []
+    for group in groups:
+        spread = max(group["rewards"]) - min(group["rewards"])
+        weights.append(float(spread > state["usual"]))
+        state["usual"] = 0.5 * (state["usual"] + spread)
+    return weights, state
+"""
+
+
+def test_a_killed_training_with_a_filter_that_remembers_and_refill_ends_on_the_same_bits(
+    child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
+) -> None:
+    recipe = test_run.TINY | {"refill_factor": 2.0}
+    files = {**session.tree.files, "swe/filter.py": STATEFUL}
+    sandbox = open_sandbox("process", run="test")
+    try:
+        remembers = HarnessSession(sandbox, replace(session.tree, files=files))
+        out = tmp_path / "whole"
+        undisturbed = train(child, remembers, nano_policy, out, seal_every=0, recipe=recipe)
+        assert undisturbed.rollouts_made > STEPS * 16, "some groups were refilled"
+        killed(remembers, nano_policy, tmp_path / "out", 2, recipe=recipe)
+        went_on = train(child, remembers, nano_policy, tmp_path / "out", recipe=recipe)
+    finally:
+        sandbox.close()
+    same(undisturbed, went_on)
 
 
 @pytest.mark.parametrize("more", [0, 1], ids=["between steps", "in rollouts"])

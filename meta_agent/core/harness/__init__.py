@@ -30,6 +30,8 @@ Its functions run in a sandbox, behind `HarnessSession`, which validates all tha
                                                         # "rewards" and "outcomes"
                                                         # With STATE = {...} in the file:
                                                         # keep(groups, state) -> (weights, state)
+                                                        # It is asked again about groups that
+                                                        # replace dropped ones (`refill_factor`).
     def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py
     def measure(rollouts: list[dict]) -> dict[str, float]            # diagnostics/*.py
 

@@ -156,9 +156,7 @@ def load(args: Args, channel: object) -> Json:
             HARNESS.role(role)
     weights = getattr(HARNESS.role("reward"), "WEIGHTS", {}) if "reward" in HARNESS.roles else {}
     declared = [declaration(module) for _, module in HARNESS.diagnostics()]
-    HARNESS.filter_state = (
-        getattr(HARNESS.role("filter"), "STATE", None) if "filter" in HARNESS.roles else None
-    )
+    HARNESS.filter_state = first_state()
     groups = {name: optional(name) is not None for name in ("reward_group", "judge")}
     groups["filter_state"] = HARNESS.filter_state is not None
     return {"weights": dict(weights), "diagnostics": declared, **groups}
@@ -252,21 +250,43 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
 
     The new state is as it would be read back from JSON. Raises HarnessFault if it cannot be saved.
     """
-    weights, state = function(groups, json.loads(json.dumps(state)))
+    answer = function(groups, json.loads(json.dumps(state)))
+    if not isinstance(answer, tuple) or len(answer) != 2 or answer[1] is None:
+        path = HARNESS.roles["filter"]
+        raise HarnessFault(f"{path}: keep() must return (weights, state), not {answer!r:.80}")
+    return list(answer[0]), plain_state(answer[1])
+
+
+def plain_state(state: Json) -> Json:
+    """Returns a filter's state as it would be saved. Raises HarnessFault if it cannot be saved."""
+    path = HARNESS.roles["filter"]
     try:
         text = json.dumps(state, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise HarnessFault(f"the state of keep() must be plain JSON: {error}") from error
-    if state is None or len(text) > MAX_STATE_CHARS:
+    except (TypeError, ValueError, RecursionError) as error:
         raise HarnessFault(
-            f"keep()'s state has {len(text)} characters as JSON; the limit is {MAX_STATE_CHARS}"
+            f"{path}: the filter's state must be plain JSON, not {state!r:.80}: {error}"
+        ) from error
+    if len(text) > MAX_STATE_CHARS:
+        raise HarnessFault(
+            f"{path}: the filter's state {text:.80} has {len(text)} characters as JSON, of at most "
+            f"{MAX_STATE_CHARS}"
         )
-    return list(weights), json.loads(text)
+    return json.loads(text)
+
+
+def first_state() -> Json:
+    """Returns the STATE of the filter's file, or None. Raises HarnessFault if it is not plain."""
+    state = getattr(HARNESS.role("filter"), "STATE", None) if "filter" in HARNESS.roles else None
+    return None if state is None else plain_state(state)
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns what the harness's filter remembers; first sets it if the request holds a state."""
-    HARNESS.filter_state = args.get("state", HARNESS.filter_state)
+    """Returns the filter's state, after setting it to `state` if the request has that.
+
+    A `state` of None stands for the STATE of the file.
+    """
+    if "state" in args:
+        HARNESS.filter_state = first_state() if args["state"] is None else args["state"]
     return HARNESS.filter_state
 
 

@@ -69,10 +69,12 @@ def _knob(default: Any, check: Check) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The hyperparameters that train a policy. Names are those of TRL, except `groups_per_step`."""
+    """The hyperparameters that train a policy, by TRL's names where TRL has them."""
 
     groups_per_step: int = _knob(16, _integer(1, 4096))
     """Prompts in one optimiser step; each is tried `num_generations` times."""
+    refill_factor: float | None = _knob(None, _optional(_number(1, 10)))
+    """A step may try this many times `groups_per_step` prompts, to replace dropped groups."""
     num_generations: int = _knob(8, _integer(2, 1024))
     temperature: float = _knob(1.0, _number(0, 10, above=True))
     """The sampling temperature in training; the evaluator has its own."""
@@ -104,6 +106,11 @@ class Recipe:
         """Returns the number of rollouts that one optimiser step trains on."""
         return self.groups_per_step * self.num_generations
 
+    @property
+    def most_rows_per_step(self) -> int:
+        """Returns the most rollouts of one optimiser step, refilled groups included."""
+        return int(self.groups_per_step * (self.refill_factor or 1)) * self.num_generations
+
 
 _KNOBS: Final = {knob.name: knob for knob in fields(Recipe)}
 
@@ -111,7 +118,12 @@ _KNOBS: Final = {knob.name: knob for knob in fields(Recipe)}
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "grpo": {"loss_type": "grpo", "scale_rewards": "group"},
     "dr_grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
-    "dapo": {"loss_type": "dapo", "epsilon_high": 0.28, "mask_truncated_completions": True},
+    "dapo": {
+        "loss_type": "dapo",
+        "epsilon_high": 0.28,
+        "mask_truncated_completions": True,
+        "refill_factor": 3,
+    },
     "gspo": {
         "loss_type": "grpo",
         "importance_sampling_level": "sequence",

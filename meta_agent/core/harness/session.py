@@ -60,7 +60,9 @@ class Teaches(Protocol):
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
 
-    def filter_state(self, restored: JSON = None) -> JSON: ...
+    def filter_state(self) -> JSON: ...
+
+    def start_filter(self, state: JSON = None) -> None: ...
 
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
@@ -204,12 +206,14 @@ class HarnessSession:
         """Returns the training weight of each group of rollouts: 0 drops it; 1 without a filter."""
         return self.begin_keep(groups)()
 
-    def filter_state(self, restored: JSON = None) -> JSON:
-        """Returns what the filter remembers, or None; first sets it to `restored` if given."""
-        if not self._has_state:
-            return None
-        args = {} if restored is None else {"state": restored}
-        return self._ask("harness.filter_state", args)
+    def filter_state(self) -> JSON:
+        """Returns what the filter remembers, or None if its file has no `STATE`."""
+        return self._ask("harness.filter_state", {}) if self._has_state else None
+
+    def start_filter(self, state: JSON = None) -> None:
+        """Lets the filter go on from this state, or from the `STATE` of its file if it is None."""
+        if self._has_state:
+            self._ask("harness.filter_state", {"state": state})
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
         """Starts the filter on groups of rollouts. The returned function waits for the weights."""

@@ -205,8 +205,8 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns how many attempts one optimiser step takes by the harness's training recipe."""
-    return recipe_of(tree).rows_per_step
+    """Returns the most attempts that one optimiser step takes, refilled groups included."""
+    return recipe_of(tree).most_rows_per_step
 
 
 def _pays(run: Run, name: str, price: int, cap: int) -> bool:

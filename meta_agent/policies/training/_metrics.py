@@ -20,8 +20,12 @@ in [0, 1], lengths are in tokens, times in seconds:
     staleness, stale_ratio    where an engine samples: events by which its weights were behind those
                               that are trained (mean over rows); rows dropped as too old
 
-The host adds staleness and stop reasons, since TRL's truncation metric does not say why a rollout
-ended.
+The host adds staleness, stop reasons (TRL's truncation metric does not say why a rollout ended) and
+two metrics of the event's groups (`events/groups`):
+
+    words_by_task             how well the words of attempts tell their tasks apart, 0: as by chance
+    refilled_ratio            further groups that replaced dropped ones, per group of the recipe;
+                              only where the recipe has a `refill_factor`
 """
 
 from __future__ import annotations

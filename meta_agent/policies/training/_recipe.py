@@ -1,7 +1,7 @@
 """Turns a harness's training recipe into TRL's GRPOConfig.
 
 Promises: a recipe may set the algorithm and nothing else: the fields of `harness.Recipe`. They are
-TRL's, so its documentation applies, except for `groups_per_step`. What belongs to a run (`lora_*`,
+TRL's, so its documentation applies, except for `_OURS`. What belongs to a run (`lora_*`,
 `optim`, memory) is checked here too. Names that reach files, networks or other code (`output_dir`,
 `hub_token`, `model_init_kwargs`, ...) are not on the list. An unknown name is refused, since a
 recipe is written by whoever edits the harness. What TRL itself refuses is refused before anything
@@ -23,7 +23,9 @@ from meta_agent.core.harness.recipe import LOSS_TYPES, Recipe
 from meta_agent.core.protocols import JSON
 
 # Not for GRPO: the runner on the host, or the warm-up, uses them.
-_OURS: Final = frozenset({"groups_per_step", "top_p", "sft_steps", "sft_learning_rate"})
+_OURS: Final = frozenset(
+    {"groups_per_step", "top_p", "refill_factor", "sft_steps", "sft_learning_rate"}
+)
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
 # What belongs to a run and not to a recipe: memory, adapters, and the length TRL divides by.
 _LORA: Final = frozenset({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"})

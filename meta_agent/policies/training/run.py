@@ -6,8 +6,9 @@ harness), and token rows that go back to the trainer.
 Promises: everything that is random is keyed by (seed, step, task, sample), so a run can be
 repeated; both arms of a comparison walk the same shuffled task list. The curriculum is asked at
 every event, with the tries and true outcomes so far; the first `groups_per_step` keys are trained
-on, and it starts over if there are fewer. A rollout that infrastructure spoiled has no reward and
-leaves its group's baseline; one whose agent raised is scored like any other.
+on, and it starts over if there are fewer. It is asked again for prompts that replace groups which
+the filter drops, if the recipe has a `refill_factor`. A rollout that infrastructure spoiled has no
+reward and leaves its group's baseline; one whose agent raised is scored like any other.
 A killed training resumes from its last seal, which is its saved state (`seals`), if it makes seals.
 A training that has to stop makes its last seal at once. Complete rollouts that were made ahead
 (`overlap`) are sealed. Unfinished ones are dropped and repeated on resume, under their own weights
@@ -55,6 +56,15 @@ from meta_agent.policies.training._wire import (
     warm_folder,
 )
 from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.events.groups import (
+    Batch,
+    History,
+    group_facts,
+    in_groups,
+    is_spoiled,
+    with_outcomes,
+    words_by_task,
+)
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
 from meta_agent.policies.training.events.planned import plan_of, shuffled
 from meta_agent.policies.training.policy import PolicyChild
@@ -132,6 +142,7 @@ def train_policy(
     loop = _Loop(
         runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded, overlap
     )
+    session.start_filter()
     if sealed is not None:
         _log.warning("training goes on after step %d of %d", sealed.step, steps)
         loop.restore(sealed)
@@ -230,7 +241,7 @@ class _Loop:
         self._runner, self._session = runner, session
         self._overlap = overlap or Overlap()
         self._begun: Begun | None = None  # ahead of their event, or gathered
-        self._gathered: list[Rollout] | None = None  # of the event that is answered
+        self._batch: Batch | None = None  # of the event that is answered
         self._dropped_of: int | None = None  # the version of what was under way at a stop
         self._settings, self._seed = settings, seed
         self._tasks = shuffled(domain.tasks("train"), seed)
@@ -269,22 +280,30 @@ class _Loop:
 
     def _gather(self, event: RolloutEvent) -> None:
         """Waits for an event's rollouts, which began with the event before or begin now."""
-        if self._gathered is not None:
+        if self._batch is not None:
             return
         self._heed()
         begun = self._begun or self._begin(event)
-        rollouts = begun.result()
-        self._require_exact(rollouts)
-        self._begun, self._gathered = begun, rollouts
+        batch = begun.result()
+        self._require_exact(batch.rollouts)
+        self._begun, self._batch = begun, batch
 
     def _hand_over(self, event: RolloutEvent) -> list[Row]:
-        begun, rollouts = self._begun, self._gathered
-        assert begun is not None and rollouts is not None
-        self._begun = self._gathered = self._dropped_of = None
-        ages = self._overlap.ages(rollouts, begun.version, event)
-        self._remember(rollouts)
+        begun, batch = self._begun, self._batch
+        assert begun is not None and batch is not None
+        self._begun = self._batch = self._dropped_of = None
+        ages = self._overlap.ages(batch.rollouts, begun.version, event)
+        trained = batch.trained(event.groups, event.group_size)
+        self._remember(batch, event.groups * event.group_size)
+        self._latest = [rollout for group, _ in trained for rollout in group]
         self._host_values |= ages.metrics
-        rows = self._rows(rollouts, event.group_size, ages.stale)
+        rows = [
+            Row(None, weight=weight)
+            if ages.stale(rollout)
+            else Row(_reward(rollout), rollout.tokens, weight)
+            for group, weight in trained
+            for rollout in group
+        ]
         self._begin_ahead(event)
         return rows
 
@@ -292,7 +311,7 @@ class _Loop:
         """Starts the event's rollouts under the current weights, or those of dropped rollouts."""
         version = self._overlap.serve(event.step, instead=self._dropped_of)
         self._overlap.require_young(version, event)
-        return Begun(version, self._work(event))
+        return Begun(version, self._work(event, version))
 
     def _begin_ahead(self, event: RolloutEvent) -> None:
         later = self._overlap.next_after(event)
@@ -300,13 +319,37 @@ class _Loop:
             return
         version = self._overlap.serve(event.step)
         if self._overlap.young(version, later):
-            self._begun = Begun(version, self._overlap.begin(self._work(later)))
+            self._begun = Begun(version, self._overlap.begin(self._work(later, version)))
 
-    def _work(self, event: RolloutEvent) -> Callable[[], list[Rollout]]:
+    def _work(self, event: RolloutEvent, version: int) -> Callable[[], Batch]:
         """Returns a function that makes an event's rollouts; asks the harness for tasks at once."""
-        return partial(self._roll_out, plan_of(self._choose(event.groups), event, self._seed))
+        return partial(self._make, event, version, self._choose(event.groups, self._history))
 
-    def _roll_out(self, plan: Sequence[PlannedRollout]) -> list[Rollout]:
+    def _make(self, event: RolloutEvent, version: int, tasks: list[Task]) -> Batch:
+        """Makes an event's rollouts. Further prompts replace groups that the filter drops."""
+        most = int(event.groups * self._settings.get("refill_factor", 1))
+        rollouts: list[Rollout] = []
+        weights: list[float] = []
+        while True:
+            plan = plan_of(tasks, event, self._seed)[len(rollouts) :]
+            rollouts += (added := self._roll_out(plan, rollouts))
+            stale = self._overlap.ages(added, version, event).stale
+            fresh = [
+                [member for member in group if not stale(member)]
+                for group in in_groups(added, event.group_size)
+            ]
+            weights += self._weigh(fresh)
+            lacking = event.groups - sum(weight > 0 for weight in weights)
+            lacking = min(lacking, most - len(tasks))
+            if lacking <= 0:
+                return Batch(rollouts, weights, self._session.filter_state())
+            history = with_outcomes(self._history, rollouts)
+            tasks = [*tasks, *self._choose(lacking, history, tasks)]
+
+    def _roll_out(
+        self, plan: Sequence[PlannedRollout], earlier: Sequence[Rollout]
+    ) -> list[Rollout]:
+        """Makes and scores planned rollouts of an event, after the `earlier` ones of it."""
         rollouts = self._runner.run(
             plan,
             temperature=self._settings.get("temperature", 1.0),
@@ -314,8 +357,8 @@ class _Loop:
             stopping=self._stopped,
         )
         self._heed()  # a signal to the whole job may have spoiled them
-        self._overlap.require_heard(rollouts)
-        require_begun(rollouts)
+        self._overlap.require_heard([*earlier, *rollouts])
+        require_begun([*earlier, *rollouts])
         self._score(rollouts)
         return rollouts
 
@@ -342,7 +385,8 @@ class _Loop:
         state["events"] = [len(event) for event in (*self._first, *self._last)]
         state["versions"] = self._overlap.versions
         state["begun"] = self._begun.version if self._begun else self._dropped_of
-        return state, [*self.remembered(), *(self._gathered or ())]
+        state["batch"] = self._batch.to_json() if self._batch else None
+        return state, [*self.remembered(), *(self._batch.rollouts if self._batch else ())]
 
     def restore(self, sealed: Sealed) -> None:
         """Restores on a fresh loop what `state` returned before it was sealed."""
@@ -350,14 +394,14 @@ class _Loop:
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
             setattr(self, name, sealed.state.get(name))  # older seals have no state of a filter
-        if self._filter_state is not None:
-            self._session.filter_state(self._filter_state)
+        self._session.start_filter(self._filter_state)
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
         self._overlap.versions.update(sealed.state["versions"])
-        begun, gathered = sealed.state["begun"], list(rollouts)
-        if gathered:
-            self._begun, self._gathered = Begun(begun, lambda: gathered), gathered
+        begun = sealed.state["begun"]
+        if facts := sealed.state.get("batch"):  # older seals do not say how they were weighted
+            self._batch = batch = Batch(list(rollouts), **facts)
+            self._begun = Begun(begun, lambda: batch)
         else:
             self._dropped_of = begun
         if self._report is not None:
@@ -375,10 +419,13 @@ class _Loop:
         if self._stopped():
             raise Interrupted
 
-    def _choose(self, groups: int) -> list[Task]:
+    def _choose(self, count: int, history: History, used: Sequence[Task] = ()) -> list[Task]:
+        """Returns the curriculum's next tasks: those not `used` in this event, if there are any."""
         listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
-        keys = self._session.order(listed, self._history)
-        return [self._tasks[keys[index % len(keys)]] for index in range(groups)]
+        keys = self._session.order(listed, history)
+        taken = {task.key for task in used}
+        keys = [key for key in keys if key not in taken] or keys
+        return [self._tasks[keys[index % len(keys)]] for index in range(count)]
 
     def _require_exact(self, rollouts: Sequence[Rollout]) -> None:
         """Raises CandidateError if too small a share of the sampled tokens is trained on."""
@@ -400,70 +447,43 @@ class _Loop:
         return self._in_rows / sampled if sampled else 1.0
 
     def _score(self, rollouts: Sequence[Rollout]) -> None:
-        scored = [rollout for rollout in rollouts if not _spoiled(rollout)]
+        scored = [rollout for rollout in rollouts if not is_spoiled(rollout)]
         for rollout, rewards in zip(scored, self._session.reward(scored), strict=True):
             rollout.rewards, rollout.weights = rewards, dict(self._session.weights)
 
-    def _remember(self, rollouts: list[Rollout]) -> None:
-        self._latest = rollouts
+    def _remember(self, batch: Batch, planned: int) -> None:
+        rollouts = batch.rollouts
         if len(self._first) < self._keep:
             self._first.append(rollouts)
         else:
             self._last.append(rollouts)
         self.rollouts_made += len(rollouts)
         self._host_values = _host_values(rollouts)
-        for rollout in rollouts:
-            if rollout.outcome is not None:
-                counts = self._history.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
-                counts["tries"] += 1
-                counts["solved"] += bool(rollout.outcome)
-
-    def _rows(
-        self, rollouts: Sequence[Rollout], size: int, stale: Callable[[Rollout], bool]
-    ) -> list[Row]:
-        groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
-        weights = self._weigh(
-            [[member for member in group if not stale(member)] for group in groups]
-        )
-        return [
-            Row(None, weight=weight)
-            if stale(rollout)
-            else Row(_reward(rollout), rollout.tokens, weight)
-            for group, weight in zip(groups, weights, strict=True)
-            for rollout in group
-        ]
+        if "refill_factor" in self._settings:
+            self._host_values["refilled_ratio"] = len(rollouts) / planned - 1
+        self._history = with_outcomes(self._history, rollouts)
+        self._filter_state = batch.filter_state
 
     def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:
         """Returns the weights of the harness's filter; a group without scores has weight 1."""
-        scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
-        described = [_group(group) for group in scored if group]
+        scored = [[rollout for rollout in group if not is_spoiled(rollout)] for group in groups]
+        described = [group_facts(group) for group in scored if group]
         weights = iter(self._session.keep(described) if described else [])
-        self._filter_state = self._session.filter_state()
         return [next(weights) if group else 1.0 for group in scored]
 
 
-def _spoiled(rollout: Rollout) -> bool:
-    """Returns True if infrastructure or the grader failed, which is not the policy's fault."""
-    return rollout.error is not None and rollout.error.kind != "policy"
-
-
 def _reward(rollout: Rollout) -> float | None:
-    return None if _spoiled(rollout) else rollout.total_reward
-
-
-def _group(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
-    return {
-        "task_key": rollouts[0].task_key,
-        "rewards": [rollout.total_reward for rollout in rollouts],
-        "outcomes": [bool(rollout.outcome) for rollout in rollouts],
-    }
+    return None if is_spoiled(rollout) else rollout.total_reward
 
 
 def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns shares of the event's rollouts by how they ended and by true outcome."""
+    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks."""
     count = len(rollouts)
     stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
     values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
+    dependence = words_by_task(rollouts)
+    if dependence is not None:
+        values["words_by_task"] = dependence
     return values | {
         "success": sum(bool(rollout.outcome) for rollout in rollouts) / count,
         "clean_success": sum(rollout.clean for rollout in rollouts) / count,

@@ -20,6 +20,8 @@ _REWARD = "signal.train.reward_mean.change"
 _NOISE = 0.1
 _ENTROPY = "signal.train.entropy.change"
 _DEAD = "signal.train.dead_group_ratio.last"
+_DROPPED = "signal.train.dropped_group_ratio.last"
+_WORDS = "signal.train.words_by_task.change"
 # Adam moves a weight by about the rate a step, so a run reaches about steps x rate. Working recipes
 # come to this: 5e-6 over a thousand steps of a large model, 2e-4 over 25 of a small one.
 _USUAL_REACH = 5e-3
@@ -179,6 +181,26 @@ def as_dapo(case: Case) -> Diagnosis | None:
         because=f"{cut:.0%} of replies are cut" if cut > 0.1 else "entropy fell by half",
         delta=0.03, metrics=(_ENTROPY, "behaviour.stop.length"),
         risk="fewer rows are trained on",
+    )  # fmt: skip
+
+
+@rule("refill-dropped-groups", "recipe")
+def refill_dropped_groups(case: Case) -> Diagnosis | None:
+    """Suggests to try further prompts in place of groups that the filter drops, if many are.
+
+    If nearly all are dropped, further prompts would hardly find one to train on.
+    """
+    dropped, collapse = case.value(_DROPPED), -case.value(_WORDS)
+    if case.number("refill_factor") is not None or not 0.3 <= dropped <= 0.9:
+        return None
+    factor = round(min(3.0, 1 / (1 - dropped)), 1)
+    return _settings(
+        case, {"refill_factor": factor},
+        strength=0.2 * dropped + (0.1 if collapse > 0.1 else 0.0),
+        effect="each step trains on as many groups as it was meant to",
+        because=f"the filter drops {dropped:.1%} of the groups of a step",
+        metric=_DROPPED, delta=-dropped / 2, metrics=(_DROPPED, _DEAD, _WORDS),
+        risk=f"a step may take {factor:g} times the attempts",
     )  # fmt: skip
 
 

@@ -28,15 +28,18 @@ def forecast(
     memory: Memory | None,
     workers: int,
     work: tuple[int, int] | None,
+    step_attempts: tuple[int, int] | None = None,
 ) -> RenderableType:
     """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
-    parallel trainings, `work` the most attempts and tokens.
+    parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
+    most attempts of a training step.
     """
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     facts = [*_facts(estimate), *_further(plan), *_memory(memory, workers), *_work(work)]
+    facts += _refill(step_attempts)
     sections = present(
         Section([settings_table(config, plan)]),
         Section([by_role]),
@@ -101,6 +104,17 @@ def _work(work: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
         yield "attempts", f"at most {attempts:,}, and those at vault tasks"
         yield "tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"
         yield "hours", "not measured for this model and machine"
+
+
+def _refill(step_attempts: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
+    """Yields what a training step may take where the recipe refills groups."""
+    low, high = step_attempts or (0, 0)
+    if low < high:
+        yield (
+            "attempts a step",
+            f"{low:,} to {high:,}, as the recipe's refill_factor replaces groups that the filter "
+            "drops",
+        )
 
 
 def _candidates(estimate: Estimate) -> str:

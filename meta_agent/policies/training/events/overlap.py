@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import Rollout
 from meta_agent.policies.training._wire import RolloutEvent
+from meta_agent.policies.training.events.groups import Batch
 
 
 class Publisher(Protocol):
@@ -52,7 +53,7 @@ class Begun(NamedTuple):
     """Rollouts for one event (the trainer's request for rollouts), which may still run."""
 
     version: int  # optimiser steps done by the weights that sample them
-    result: Callable[[], list[Rollout]]  # waits for them; raises what making them raised
+    result: Callable[[], Batch]  # waits for them; raises what making them raised
 
 
 class Ages(NamedTuple):
@@ -101,7 +102,7 @@ class Overlap:
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 
-    def begin(self, work: Callable[[], list[Rollout]]) -> Callable[[], list[Rollout]]:
+    def begin(self, work: Callable[[], Batch]) -> Callable[[], Batch]:
         """Starts `work` on a thread. Returns a function that waits for its rollouts."""
         return self._pool.submit(work).result
 

@@ -23,6 +23,7 @@ DEAD_STD = 1e-3
 TRENDS = (
     *("reward_mean", "dead_group_ratio", "entropy", "grad_norm", "clip_share", "kl"),
     *("missing_reward_ratio", "dropped_group_ratio", "inexact_ratio"),
+    *("refilled_ratio", "words_by_task"),
 )
 _ALIKE = 1e-9
 _DISTINCT_VALUES = 10_000  # of one component; beyond it nothing is constant anyway
