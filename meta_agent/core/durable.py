@@ -58,7 +58,7 @@ class AtomicFile:
         return target
 
     def discard(self) -> None:
-        """Deletes the file if it has no name yet. After it has one, the call does nothing."""
+        """Deletes the temporary file. Does nothing once it was renamed to its final name."""
         self._handle.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)

@@ -2,10 +2,12 @@
 
 A generation takes its ideas in order of strength. It takes as many as merge without conflict and as
 the search's share of the budget can try. It trains them together and without each, and goes on from
-the best cell (`cells`). The search ends when no cell is better than its base and no idea waits, or
-when the budget pays for no further bundle. Ideas that still wait are then tried one by one on the
-result, because its own cell is already measured. The branch `lead` holds the version that the
-search goes on from. `main` does not move before the proof (`claim`).
+the best cell (`cells`). If no cell is clearly better than its base, it goes on from one that is at
+least above it, for the time being (a detour): a training there may show faults that were masked.
+It returns if nothing on the detour is clearly better. The search ends when no cell is above its
+base and no idea waits, or when the budget pays for no further bundle. Ideas that still wait are
+then tried one by one on the result, because its own cell is already measured. The branch `lead`
+holds the version that the search goes on from. `main` does not move before the proof (`claim`).
 
 The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
 later search could not replace the proven harness.
@@ -41,6 +43,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_test
 from meta_agent.core.loop.verbs.cells import (
     ALL,
+    WORTHWHILE,
     Cell,
     Mix,
     Share,
@@ -48,6 +51,7 @@ from meta_agent.core.loop.verbs.cells import (
     beside,
     best,
     fraction,
+    is_better,
     jobs_of,
     leave_one_out,
     measure,
@@ -74,6 +78,8 @@ class Tip(NamedTuple):
     """Ideas that conflicted or had no room: first in the next bundle, or tried at the end."""
     evidence: Evidence | None = None
     ended: bool = False
+    home: tuple[Version, tuple[Candidate, ...]] | None = None
+    """On a detour, the version to return to, with its members."""
 
 
 class Trial(NamedTuple):
@@ -96,12 +102,14 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
             tip = _generation(run, tip, generation, shows, reads)
             if tip.ended:
                 break
+        tip = _return_home(run, tip, reads)
         for idea in tip.waiting:
             tip = _try_alone(run, first, tip, idea, reads)
     except BudgetError as reached:
         if run.config.budget is None:
             raise
         run.note(f"the search ends: {reached}")
+        tip = _return_home(run, tip, reads)
     for candidate in tip.waiting:
         conclude(run, reads[max(reads)].collected, candidate, _untried(), reads[max(reads)].reading)
     return Found(tip.version, tip.members, reads)
@@ -124,8 +132,13 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     ideas = _in_turn(run, tip.waiting, trial.ideas)
     members, waiting = assembled(run, tip.version.commit, ideas, _most(room, run))
     cells = _cells(run, collected, generation, members)
-    chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells)
+    near = best(cells, _below(collected) - WORTHWHILE)
+    chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells, near)
     _conclude(run, collected, reading, trial, cells, chosen)
+    if chosen and not is_better(chosen, _below(collected)):
+        tip = tip._replace(home=tip.home or (tip.version, tip.members))
+    elif chosen:
+        tip = tip._replace(home=None)
     next_tip = _next_tip(run, tip, reading, generation, chosen, trial.admitted, waiting)
     return next_tip if cells else next_tip._replace(ended=True)  # no waiting idea merges
 
@@ -295,10 +308,15 @@ def _below(base: Collected) -> float:
 
 
 def _choose_cell(
-    run: Run, base: Collected, name: str, generation: int, cells: Sequence[Cell]
+    run: Run,
+    base: Collected,
+    name: str,
+    generation: int,
+    cells: Sequence[Cell],
+    near: Cell | None = None,
 ) -> Cell | None:
-    """Returns the cell to go on from, and journals it. Returns None if no cell is better."""
-    chosen = best(cells, _below(base))
+    """Returns the cell to go on from, and journals it: the best one, else the cell `near`."""
+    chosen = best(cells, _below(base)) or near
 
     def record() -> JSON:
         return {
@@ -317,8 +335,10 @@ def _choose_cell(
         run.note("there is no idea to bundle")
     elif outcome["chosen"] is None:
         run.note("no better" if len(cells) == 1 else "neither the bundle nor any cell is better")
-    else:
+    elif is_better(chosen, _below(base)):
         run.note(f"generation {generation} goes on from the cell {outcome['chosen']}")
+    else:
+        run.note(f"no cell is better; for now the search goes on from {outcome['chosen']}")
     return chosen
 
 
@@ -411,7 +431,26 @@ def _next_tip(
     if onto.commit != version.commit:
         version = move_lead(run, f"g{generation}/lead", generation, onto.commit, members)
     ended = chosen is None and not waiting
-    return Tip(version, members, tuple(waiting), reading.evidence, ended=ended)
+    return Tip(version, members, tuple(waiting), reading.evidence, ended=ended, home=tip.home)
+
+
+def _return_home(run: Run, tip: Tip, reads: dict[int, Read]) -> Tip:
+    """Ends a detour that led to nothing better: drops its candidates and returns the old tip."""
+    if tip.home is None:
+        return tip
+    version, members = tip.home
+    reason = "dropped: no better by itself, and neither was what was tried on top of it"
+    judged = Judged(_inconclusive(reason, {"judge": "checks", "findings": []}))
+    detour = [member for member in tip.members if member not in members]
+    for member in (member for member in detour if member.factor != "diagnostics"):
+        collected, reading = reads[member.generation]
+        conclude(run, collected, member, judged, reading)
+    watches = [member for member in detour if member.factor == "diagnostics"]
+    onto = with_diagnostics(run, Mix(ALL, (), version.commit), watches)
+    members = (*members, *onto.members)
+    lead = move_lead(run, f"g{max(reads)}/home", max(reads), onto.commit, members)
+    run.note(f"the search returns to {version.id}: nothing on the detour was better")
+    return tip._replace(version=lead if onto.members else version, members=members, home=None)
 
 
 def move_lead(

@@ -164,6 +164,27 @@ def test_it_goes_on_from_the_best_cell_and_reads_again(bench: Bench) -> None:
     assert found.read[1].collected.version.id == "v0+1"
 
 
+def test_a_fault_behind_an_edit_that_shows_no_gain_is_found_on_a_detour(bench: Bench) -> None:
+    prepare(bench)
+    having(bench, REWARD, Idea("masked", "data", after="reward"))
+    solving(bench, table(0.4, reward=0.41, masked_reward=0.7))
+    found = searched(bench)
+    assert in_it(bench, found) == {"reward", "masked"}
+    assert bench.repo.tip("refs/heads/lead") == found.version.commit
+
+
+def test_a_detour_that_leads_to_nothing_better_is_taken_back(bench: Bench) -> None:
+    prepare(bench)
+    having(bench, REWARD, Idea("more", "data", after="reward"))
+    solving(bench, table(0.4, reward=0.41, more_reward=0.42))
+    found = searched(bench)
+    start = bench.repo.head()
+    assert not found.members and found.version.id == "v0" and found.version.commit == start
+    assert bench.repo.tip("refs/heads/lead") == start
+    assert {kind for kind, _ in verdicts(bench).values()} == {"INCONCLUSIVE"}
+    assert "neither was what was tried on top of it" in verdicts(bench)["g0/c0"][1]
+
+
 # --- ideas that clash ----------------------------------------------------------------------------
 
 

@@ -86,7 +86,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Returns the made-up bad attempts that beat clean ones far more often than before."""
+        """Returns made-up bad attempts that beat clean ones far more often under the new reward."""
         return tuple(
             result
             for result in self.probes

@@ -11,7 +11,7 @@ from meta_agent.domains.checking._subject import Subject, Subjects
 
 
 def subjects_of(domain: Domain) -> Subjects:
-    """Returns the attempts that a check grades at each task of a user's domain: an empty one."""
+    """Returns what a check grades for a task of a user's domain: an attempt that does nothing."""
 
     def nothing(task: Task) -> Outcome:
         with closing(domain.open(task)) as environment:

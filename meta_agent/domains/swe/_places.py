@@ -58,7 +58,10 @@ class Places:
         """Returns the source files and the image that a task starts from."""
         source = row.source
         if source is None:
-            raise ConfigError(f"the task {row.instance_id} has no field source")
+            raise ConfigError(
+                f"the task {row.instance_id} has no field `source`, which names its archive",
+                hint="meta-agent tasks --help: `synth` and `mine` write such files",
+            )
         with self._lock:
             if source.archive is not None:
                 return Base(

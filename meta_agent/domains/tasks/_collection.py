@@ -66,7 +66,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of making tasks: the file, its size, and how often candidates were refused."""
+    """The result of making tasks: their file, their number, and why others were refused."""
 
     path: Path
     tasks: int

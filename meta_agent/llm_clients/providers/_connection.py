@@ -111,7 +111,10 @@ def events_only(response: Any) -> None:
     """Raises ProviderError if an HTTP response is a success but no stream of events."""
     kind = response.headers.get("content-type", "no content type")
     if response.status_code < 300 and "text/event-stream" not in kind:
-        raise malformed(f"the server answered with {kind}, not with a stream of events")
+        raise malformed(
+            f"the server answered with {kind}, not with a stream of events (text/event-stream). "
+            "Its base URL has to be that of an API which can stream"
+        )
 
 
 def guard(client: Any) -> Any:

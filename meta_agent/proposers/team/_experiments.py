@@ -67,7 +67,7 @@ class Experiments:
 
     @property
     def attempts_left(self) -> str:
-        """Returns a sentence on the attempts and calls that are left; empty if none were lent."""
+        """Returns a sentence on the attempts and experiments still left; empty without any."""
         lent, calls = self.grant, _limits.EXPERIMENTS - self._calls
         if not lent.attempts:
             return ""

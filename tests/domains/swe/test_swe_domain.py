@@ -153,7 +153,7 @@ def broken(shelf: Any, name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda s: broken(s, "source", None), "no field source"),
+        (lambda s: broken(s, "source", None), "no field `source`"),
         (lambda s: broken(s, "FAIL_TO_PASS", ["test_total (x.Y)"]), "not a pytest id"),
         (lambda s: broken(s, "eval_type", "fail_only"), "fail_only"),
         (
