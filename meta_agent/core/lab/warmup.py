@@ -100,8 +100,8 @@ def _fault(domain: Domain, rollout: Rollout, task: Task | None, *, replay: bool,
         return f"above the limit of {MOST_ROWS}"
     if not (replay or rollout.outcome):
         return "not solved"
-    inputs = rollout.verifier_inputs
-    graded = _replayed(domain, rollout, task) if replay else domain.regrade(task.key, inputs)
+    inputs = {} if replay else rollout.verifier_inputs
+    graded = domain.regrade(task.key, inputs) if inputs else _replayed(domain, rollout, task)
     if not graded.success:
         return "not solved"
     return "flagged" if graded.flags or rollout.flags else ""

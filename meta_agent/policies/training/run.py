@@ -170,6 +170,7 @@ def train_policy(
         checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
     except CandidateError:
         seals.clear()  # nobody trains it again
+        shutil.rmtree(warm_folder(job.output), ignore_errors=True)
         raise
     finally:
         overlap.end()
