@@ -92,6 +92,8 @@ class Situation:
     ceilings: Ceilings | None = None
     tools: Sequence[str] = ()  # as the environment documents them
     train_tasks: int = 0
+    task_kinds: int = 0
+    """The number of different labels, such as difficulties, of the training tasks."""
     warmup_rows: int = 0
     """Clean successes that a recipe with `sft_steps` could imitate."""
     weights: Literal["nano", "full", "lora", "frozen"] = "nano"

@@ -8,7 +8,7 @@ Not covered: labels that only a grader could know, and groups that somebody choo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from meta_agent.core.capabilities import Capabilities
@@ -32,6 +32,15 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}
     return {name: label for name in NAMES if (label := _label(columns_and_view.get(name)))}
+
+
+def listed(domain: Domain, tasks: Iterable[Task]) -> list[dict[str, JSON]]:
+    """Returns tasks as a curriculum receives them: key, view, and labels such as a difficulty."""
+    rows = Capabilities.of(domain).rows
+    return [
+        {"key": t.key, "view": dict(t.view), "labels": slices(t, _columns(rows.get(t.key)))}
+        for t in tasks
+    ]
 
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:

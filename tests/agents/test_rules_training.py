@@ -166,3 +166,16 @@ def test_a_model_that_solves_nothing_is_warmed_up_if_successes_are_at_hand() -> 
     assert find("warm-up", evidence(**DEAD), tree(), Situation()) is None
     alive = {**DEAD, "score__clean_success": 0.4}
     assert find("warm-up", evidence(**alive), tree(), Situation(warmup_rows=4)) is None
+
+
+def test_a_curriculum_paces_tasks_by_their_labels() -> None:
+    proposal = find(
+        "pace-by-kind", evidence(signal__dead_group_ratio=0.6), tree(), Situation(task_kinds=2)
+    )
+    assert proposal is not None
+    tasks = [{"key": f"{n}-{i}", "labels": {"steps": n}} for n in "26" for i in range(3)]
+    history = {"2-0": {"tries": 16, "solved": 8}, "6-0": {"tries": 16, "solved": 0}}
+    order = namespace(proposal.edits["swe/curriculum.py"])["order"]
+    keys = order(tasks, history)  # type: ignore[operator]
+    assert [key[0] for key in keys] == list("222666") and keys[2] == "2-0"
+    assert find("pace-by-kind", evidence(signal__dead_group_ratio=0.6), tree()) is None

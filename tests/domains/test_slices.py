@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import Task
-from meta_agent.core.slices import slices, slices_of
+from meta_agent.core.slices import listed, slices, slices_of
 from meta_agent.domains import load_domain
+from meta_agent.domains.formats.graded_sets import read_graded
 
 
 def task(view: dict[str, Any], key: str = "set/1") -> Task:
@@ -49,3 +51,14 @@ def test_a_files_rows_add_their_own_columns() -> None:
         capabilities=Capabilities(rows=rows), tasks=lambda _: [task({"kind": "program"})]
     )
     assert slices_of(domain, "confirm") == {"set/1": {"difficulty": "easy", "kind": "program"}}
+
+
+def test_a_curriculum_receives_the_labels_of_a_row_and_an_agent_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"prompt": "1+1", "labels": {"level": "2"}}\n')
+    (row,) = read_graded(file, {}).rows
+    domain: Any = SimpleNamespace(capabilities=Capabilities(rows={row.key: row}))
+    sums = Task("graded", row.key, "train", "hash", row.view)
+    assert listed(domain, [sums]) == [
+        {"key": row.key, "view": {"prompt": "1+1"}, "labels": {"level": "2"}}
+    ]

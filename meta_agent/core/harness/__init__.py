@@ -32,7 +32,8 @@ Its functions run in a sandbox, behind `HarnessSession`, which validates all tha
                                                         # keep(groups, state) -> (weights, state)
                                                         # It is asked again about groups that
                                                         # replace dropped ones (`refill_factor`).
-    def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py
+    def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py; a task has
+                                                        # "key", "view" and "labels"
     def measure(rollouts: list[dict]) -> dict[str, float]            # diagnostics/*.py
 
 With `command` in place of `entry` any program is the agent (`CommandSession`). It runs once for

@@ -1,9 +1,10 @@
 """Reads rows of any data set as tasks for the user's own grader.
 
 A row needs a prompt: text under `prompt` (or one of `PROMPTS`), or a list of chat messages. The
-agent sees the prompt and the object `view`; all other fields are for the grader alone. `gold` is an
-answer that has to pass in `tasks check`: text, or what an attempt leaves (`answer`, `calls`,
-`files`). `--map THEIRS=OURS` gives a field our name.
+agent sees the prompt and the object `view`. Curricula and slices see the object `labels`, such as
+`{"level": "2"}`. All other fields are for the grader alone. `gold` is an answer that has to pass in
+`tasks check`: text, or what an attempt leaves (`answer`, `calls`, `files`). `--map THEIRS=OURS`
+gives a field our name.
 
 Promises: two rows with one key are refused by line; the same row twice is one task, counted.
 """
@@ -37,6 +38,12 @@ class GradedRow:
     split: Split
     line: int
     row: Mapping[str, JSON]
+
+    @property
+    def extra(self) -> Mapping[str, JSON]:
+        """Returns the row's `labels`, such as a level, which slices and curricula read."""
+        labels = self.row.get("labels")
+        return labels if isinstance(labels, dict) else {}
 
     @property
     def content_hash(self) -> str:

@@ -80,11 +80,13 @@ def row_of(
     name: str, parameters: dict[str, Any], entry: dict[str, Any], seed: int, split: str
 ) -> dict[str, Any]:
     """Returns an entry of the library as a row. The agent sees its prompt alone."""
+    level = ",".join(f"{option}={value}" for option, value in sorted(parameters.items()))
     return {
         "key": f"{name}-{seed}",
         "prompt": entry["question"],
         "gold": entry["answer"],
         "split": split,
+        "labels": {"kind": name, "level": level},
         "generator": name,
         "parameters": parameters,
         "entry": entry,

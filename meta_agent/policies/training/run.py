@@ -46,6 +46,7 @@ from meta_agent.core.protocols import (
     StopReason,
     Task,
 )
+from meta_agent.core.slices import listed
 from meta_agent.policies.training._wire import (
     Advantages,
     RolloutEvent,
@@ -246,6 +247,7 @@ class _Loop:
         self._dropped_of: int | None = None  # the version of what was under way at a stop
         self._settings, self._seed = settings, seed
         self._tasks = shuffled(domain.tasks("train"), seed)
+        self._listed = listed(domain, self._tasks.values())
         self._history: dict[str, dict[str, int]] = {}
         self._first: list[list[Rollout]] = []
         self._last: deque[list[Rollout]] = deque(maxlen=keep_steps)
@@ -422,8 +424,7 @@ class _Loop:
 
     def _choose(self, count: int, history: History, used: Sequence[Task] = ()) -> list[Task]:
         """Returns the curriculum's next tasks: those not `used` in this event, if there are any."""
-        listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
-        keys = self._session.order(listed, history)
+        keys = self._session.order(self._listed, history)
         taken = {task.key for task in used}
         keys = [key for key in keys if key not in taken] or keys
         return [self._tasks[keys[index % len(keys)]] for index in range(count)]

@@ -40,6 +40,23 @@ def order(tasks, history):
 
     return [task["key"] for task in sorted(tasks, key=place)]
 '''
+_PACED = '''
+def order(tasks, history):
+    """Kinds of tasks that are solved half of the time come first; the untried count as such."""
+    counts = {}
+    for task in tasks:
+        seen = history.get(task["key"], {})
+        tries, solved = counts.get(str(task["labels"]), (0, 0))
+        counts[str(task["labels"])] = tries + seen.get("tries", 0), solved + seen.get("solved", 0)
+
+    def place(task):
+        tries, solved = counts[str(task["labels"])]
+        distance = round(abs(solved / tries - 0.5), 1) if tries >= 16 else 0.0
+        mine = history.get(task["key"], {}).get("tries", 0)
+        return distance, mine, hashlib.sha256(task["key"].encode()).hexdigest()
+
+    return [task["key"] for task in sorted(tasks, key=place)]
+'''
 _MIXERS: Final = ("hash", "random", "shuffle", "sample(")
 _DROPPED: Final = "signal.train.dropped_group_ratio.last"
 _DEAD: Final = "signal.train.dead_group_ratio.last"
@@ -155,6 +172,28 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
         edits=_rewritten(file, "order", _INFORMATIVE),
         evidence=case.lines(_DEAD_MEASURED),
         risk="tasks that were hopeless once are given up",
+    )
+
+
+@rule("pace-by-kind", "data")
+def pace_by_kind(case: Case) -> Diagnosis | None:
+    """Suggests the kinds of tasks that are neither too easy nor too hard, if many groups are dead.
+
+    A kind is what a task's labels say, such as its difficulty.
+    """
+    file, kinds = case.defining("data", "order"), case.situation.task_kinds
+    if file is None or kinds < 2 or case.dead < 0.25 or "labels" in file.text:
+        return None
+    return Diagnosis(
+        strength=clamp(0.5 * case.dead),
+        change="kinds of tasks that are solved about half of the time come first",
+        effect="more groups of a step carry a gradient",
+        because=f"{case.dead:.1%} of groups are dead and the tasks are of {kinds} kinds",
+        metric=_DEAD,
+        delta=-case.dead / 4,
+        edits=_rewritten(file, "order", _PACED),
+        evidence=case.lines(_DEAD_MEASURED),
+        risk="kinds that were hopeless once are given up",
     )
 
 

@@ -37,6 +37,7 @@ from typing import Final
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import Teaches
 from meta_agent.core.protocols import JSON, Rollout, Task
+from meta_agent.core.slices import slices
 from meta_agent.readers.evidence._running import share
 
 _SEED: Final = 0
@@ -187,7 +188,9 @@ def ask_curriculum(
     if not tasks:
         return {}
     draw = random.Random(_SEED)
-    listed: list[dict[str, JSON]] = [{"key": t.key, "view": dict(t.view)} for t in tasks]
+    listed: list[dict[str, JSON]] = [
+        {"key": t.key, "view": dict(t.view), "labels": slices(t)} for t in tasks
+    ]
     draw.shuffle(listed)
     rates = {task.key: _rate(task.key) for task in tasks}
     history: dict[str, dict[str, int]] = {}

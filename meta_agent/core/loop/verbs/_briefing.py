@@ -33,6 +33,7 @@ from meta_agent.core.proposals import (
 )
 from meta_agent.core.protocols import JSON, Rollout, VerdictKind
 from meta_agent.core.skills import Skill
+from meta_agent.core.slices import listed
 
 _SOLVED_TASKS: Final = 8
 """Training tasks whose solutions the proposers may quote."""
@@ -79,6 +80,7 @@ def situation(run: Run) -> Situation:
         ceilings=domain.ceilings,
         tools=tuple(view.get("tools", ())),
         train_tasks=len(tasks),
+        task_kinds=len({str(task["labels"]) for task in listed(domain, tasks) if task["labels"]}),
         warmup_rows=run.lab.warmup()["rows"],
         weights=_weights(run),
         temperature=domain.sampling.temperature,

@@ -15,6 +15,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, Factor, HarnessTree
 from meta_agent.core.replay.comparison import ReplayReport
 from meta_agent.core.replay.replay import replay
+from meta_agent.core.slices import listed
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SAMPLES = 32
@@ -85,7 +86,7 @@ def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[F
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
-    tasks = [{"key": t.key, "view": dict(t.view)} for t in few]
+    tasks = listed(domain, few)
 
     def checked() -> list[CheckResult]:
         with run.lab.session(tree) as session:
