@@ -16,7 +16,7 @@ from meta_agent.policies.training import RolloutEvent, Row
 from meta_agent.policies.training.events.overlap import Overlap
 from meta_agent.policies.training.run import _Loop
 from meta_agent.policies.training.seals import Sealed
-from tests.training.test_run import FakeHarness, FakeRunner, loop
+from tests.training.test_run import Drops, FakeHarness, FakeRunner, loop
 
 STEPS = 3
 
@@ -131,6 +131,19 @@ def test_a_curriculum_is_asked_what_it_would_be_asked_without_overlap() -> None:
         trained(made, overlap)
         asked.append(harness.histories)
     assert asked[0] == asked[1] and len(asked[0]) == STEPS
+
+
+def test_groups_are_refilled_under_the_version_of_their_event() -> None:
+    served = Served()
+    overlap, harness = Overlap(served, 1, 1, STEPS), Drops(["b", "d", "a"], "b")
+    made = loop(Rolls(served, nothing), harness, 2, overlap=overlap)
+    rows = trained(made, overlap)
+    assert served.log == [
+        *("publish 0", *["roll 0 under p+0"] * 2, *["roll 1 under p+0"] * 2),
+        *("publish 1", *["roll 2 under p+1"] * 2),
+    ]
+    assert all(row.weight == 1.0 for event_rows in rows for row in event_rows)
+    assert made.rollouts_made == STEPS * 6 and made.state()[0]["_filter_state"] == STEPS * 3
 
 
 def test_it_runs_beside_the_trainer_and_an_error_surfaces_at_its_event() -> None:
