@@ -318,7 +318,8 @@ def _plain_files(root: Path, base: Mapping[str, bytes]) -> Iterator[tuple[str, b
             count, size = count + 1, size + len(data)
             if count > limits.files or size > limits.total_bytes:
                 raise CandidateError(
-                    f"the folder holds over {limits.files} files or {limits.total_bytes} bytes",
+                    f"the candidate's folder has over {limits.files} files or "
+                    f"{limits.total_bytes} bytes",
                     reason="too_many_files",
                 )
             yield path, data

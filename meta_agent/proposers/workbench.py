@@ -158,7 +158,7 @@ class Workbench:
             texts = self._sandbox.read(list(places))
         except GuestError as error:
             raise CandidateError(
-                f"the files cannot be read: {error}", reason="unreadable"
+                f"the sandbox's files cannot be read: {error}", reason="unreadable"
             ) from error
         return {places[at]: data for at, data in texts.items()}
 

@@ -78,7 +78,8 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
     except (ValueError, KeyError, TypeError) as problem:
         tail = answer.stderr[-200:].decode("utf-8", "replace")
         raise SandboxError(
-            f"cannot scan image {image_id} for history, it needs python3: {tail}", kind="image"
+            f"the image {image_id} needs python3, so that its git history can be found: {tail}",
+            kind="image",
         ) from problem
 
 

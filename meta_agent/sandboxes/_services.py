@@ -174,7 +174,7 @@ def unwrap_socket(raw: Any) -> socket.socket:
     inner = getattr(raw, "_sock", raw)
     if not isinstance(inner, socket.socket) or isinstance(inner, ssl.SSLSocket):
         raise SandboxError(
-            "a Docker engine behind TLS cannot be asked directly", kind="engine", hint=FORWARD
+            "a Docker engine behind TLS cannot be reached directly", kind="engine", hint=FORWARD
         )
     plain = inner.dup()
     raw.close()

@@ -40,14 +40,16 @@ class _Strings(yaml.BaseLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise UnreadableError("the frontmatter uses a YAML alias; write the value out")
+            raise UnreadableError("the frontmatter of SKILL.md has a YAML alias; write it out")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [child.value for child, _ in node.value if isinstance(child.value, str)]
         repeated = sorted({key for key in keys if keys.count(key) > 1})
         if repeated:
-            raise UnreadableError(f"the frontmatter has {repeated[0]!r} twice; remove one")
+            raise UnreadableError(
+                f"SKILL.md has {repeated[0]!r} twice in its frontmatter; remove one"
+            )
         return dict(super().construct_mapping(node, deep=True))
 
 
@@ -79,7 +81,7 @@ def parse(text: str) -> Parsed:
         )
     fields, more = _load(match[1])
     if not str(fields.get("description") or "").strip():
-        raise UnreadableError("the frontmatter has no description; add one")
+        raise UnreadableError("the frontmatter of SKILL.md has no description; add one")
     return Parsed(fields, match[2].strip(), (*warnings, *more))
 
 
@@ -105,11 +107,11 @@ def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     try:
         return _mapping(quoted), (*warnings, "a value with a colon is not quoted")
     except yaml.YAMLError as error:
-        raise UnreadableError(f"the frontmatter is not YAML: {error}") from error
+        raise UnreadableError(f"the frontmatter of SKILL.md is not YAML: {error}") from error
 
 
 def _mapping(raw: str) -> Mapping[str, Any]:
     loaded = yaml.load(raw, Loader=_Strings)
     if not isinstance(loaded, dict):
-        raise UnreadableError("the frontmatter is not a mapping; write NAME: VALUE lines")
+        raise UnreadableError("the frontmatter of SKILL.md must have NAME: VALUE lines")
     return loaded

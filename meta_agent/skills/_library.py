@@ -78,7 +78,7 @@ class SkillLibrary:
             return fitting[0]
         near = ", ".join(skill.name for skill in fitting or skills)[:300]
         raise ConfigError(
-            f"{self.path} has {len(fitting) or 'no'} skill {name!r}"
+            f"{len(fitting) or 'no'} skills in {self.path} are named {name!r}"
             + (f": {near}" if near else ""),
             hint="give the name of one skill; meta-agent skills show lists them",
         )

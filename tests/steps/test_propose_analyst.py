@@ -91,7 +91,7 @@ def test_a_correction_needs_something_to_correct(bench: Bench) -> None:
     turns["g0/analyst"] = [correct(1, 1), submit(idea())]
     models = with_team(bench, turns)
     assert len(proposed(bench)) == 1
-    assert "nothing waits for a correction" in models.heard("g0/analyst")[0]
+    assert "there is no quotation to correct" in models.heard("g0/analyst")[0]
 
 
 def test_a_pair_of_which_one_masks_the_other_is_labelled(bench: Bench) -> None:
@@ -103,7 +103,7 @@ def test_a_pair_of_which_one_masks_the_other_is_labelled(bench: Bench) -> None:
     models = with_team(bench, turns)
     first, second = (candidate.hypothesis for candidate in proposed(bench))
     assert second.risks == (f"shows nothing without: {first.statement}",) and not first.risks
-    assert "masked_by is 2: it names another of the 2" in models.heard("g0/analyst")[0]
+    assert "masked_by is 2, but must number another of the 2" in models.heard("g0/analyst")[0]
 
 
 def test_an_analyst_that_finds_nothing_leaves_nothing_to_try(bench: Bench) -> None:

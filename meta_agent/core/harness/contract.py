@@ -236,7 +236,9 @@ def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
         for path in tree.files:
             safe_path(path)
     except CandidateError as error:
-        raise ConfigError(f"{CONTRACT_FILE}: rename or remove a file; bad {error}") from error
+        raise ConfigError(
+            f"{CONTRACT_FILE}: a file has a bad name, so rename or remove it: {error}"
+        ) from error
     for first, second in collisions(tree.files):
         raise ConfigError(f"{first} and {second} differ only in case; rename one of them")
     if contract.entry and contract.entry.path not in tree.files:

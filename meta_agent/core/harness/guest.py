@@ -190,7 +190,7 @@ class Seat:
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
         """Returns the call that asks the host to run the task's tool `name` with `arguments`."""
         if type(name) is not str:
-            raise TypeError(f"a tool's name is a string, not {name!r}")
+            raise TypeError(f"a tool's name must be a string, not {name!r}")
         for value in arguments.values():
             if type(value) not in SCALARS or (type(value) is int and abs(value) >= 1 << 53):
                 arguments = as_json(arguments, "tool arguments")

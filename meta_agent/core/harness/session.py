@@ -353,7 +353,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def _wrong(what: str, value: Any, expected: str) -> CandidateError:
+def _must_return(what: str, value: Any, expected: str) -> CandidateError:
     return CandidateError(
         f"{what} returned {value!r:.200}, but it must return {expected}", reason="bad_value"
     )
@@ -361,13 +361,13 @@ def _wrong(what: str, value: Any, expected: str) -> CandidateError:
 
 def _get(facts: JSON, name: str) -> JSON:
     if not isinstance(facts, dict) or name not in facts:
-        raise _wrong("the harness", facts, f"an object with {name}")
+        raise _must_return("the harness", facts, f"an object with {name}")
     return facts[name]
 
 
 def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
     if not isinstance(value, list):
-        raise _wrong(what, value, "a list")
+        raise _must_return(what, value, "a list")
     if count is not None and len(value) != count:
         raise CandidateError(
             f"{what} returned {len(value)} values, but it must return {count}", reason="bad_length"
@@ -396,7 +396,9 @@ def _rewards(answer: JSON, count: int, *, in_groups: bool) -> Rewards:
 def _question(value: JSON) -> str | None:
     if value is None or (isinstance(value, str) and 0 < len(value) <= MAX_QUESTION_CHARS):
         return value
-    raise _wrong("judge()", value, f"None, or a text of at most {MAX_QUESTION_CHARS} characters")
+    raise _must_return(
+        "judge()", value, f"None, or a text of at most {MAX_QUESTION_CHARS} characters"
+    )
 
 
 def _groups(rollouts: Sequence[Rollout]) -> list[list[int]]:
@@ -419,7 +421,7 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 def named_floats(value: JSON, what: str) -> dict[str, float]:
     """Returns `value` if it is a dict of finite floats, else raises CandidateError about `what`."""
     if not isinstance(value, dict):
-        raise _wrong(what, value, "a dict of floats")
+        raise _must_return(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:
         raise CandidateError(
             f"{what} returned {len(value)} names; the limit is {MAX_REWARD_NAMES}",
@@ -427,7 +429,7 @@ def named_floats(value: JSON, what: str) -> dict[str, float]:
         )
     for name in value:
         if not (0 < len(name) <= 64 and name.isprintable()):
-            raise _wrong(what, name, "a printable name of at most 64 characters")
+            raise _must_return(what, name, "a printable name of at most 64 characters")
     return {
         # Tried first because the text for a refusal costs more than the check.
         name: number
@@ -443,18 +445,18 @@ def _in_range(value: JSON, low: float, high: float, what: str) -> float:
             f"{what} must return a finite number, not {value!r:.80}", reason="not_finite"
         )
     if not low <= value <= high:
-        raise _wrong(what, value, f"a number from {low:g} to {high:g}")
+        raise _must_return(what, value, f"a number from {low:g} to {high:g}")
     return float(value)
 
 
 def _checked_order(keys: list[JSON], task_keys: set[str]) -> list[str]:
     for key in keys:
         if not isinstance(key, str) or key not in task_keys:
-            raise _wrong("order()", key, "the key of a task it was given")
+            raise _must_return("order()", key, "the key of a task it was given")
     if len(set(keys)) != len(keys):
-        raise _wrong("order()", keys, "a list without repeats")
+        raise _must_return("order()", keys, "a list without repeats")
     if not keys:
-        raise _wrong("order()", keys, "at least one task")
+        raise _must_return("order()", keys, "at least one task")
     return keys
 
 
@@ -462,9 +464,9 @@ def _declared(fact: JSON) -> Measurement:
     name, layer = _get(fact, "name"), _get(fact, "layer")
     thresholds = _get(fact, "thresholds")
     if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
-        raise _wrong("NAME of a diagnostic", name, "a short printable string")
+        raise _must_return("NAME of a diagnostic", name, "a short printable string")
     if not isinstance(thresholds, dict):
-        raise _wrong(f"THRESHOLDS of {name}", thresholds, "a dict")
+        raise _must_return(f"THRESHOLDS of {name}", thresholds, "a dict")
     return Measurement(name, str(layer)[:64], thresholds, {})
 
 
@@ -484,5 +486,5 @@ def _failure_text(err: JSON) -> str:
 
 def _check_row(row: JSON) -> CheckResult:
     if not (isinstance(row, list) and len(row) == 3 and type(row[1]) is bool):
-        raise _wrong("check()", row, "a [name, ok, detail] row")
+        raise _must_return("check()", row, "a [name, ok, detail] row")
     return CheckResult(str(row[0])[:240], row[1], str(row[2])[:500])

@@ -122,7 +122,8 @@ class Link:
         size = int.from_bytes(self._inbox[:4], "little")
         if size > min(limit, FRAME_LIMIT_BYTES):
             raise protocol_error(
-                f"sent a message of {size} bytes, above the limit of {limit}, and is killed"
+                f"the sandbox worker sent a message of {size} bytes, above the limit of {limit}, "
+                "and is killed"
             )
         if len(self._inbox) < 4 + size:
             return None
@@ -161,14 +162,17 @@ def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
     try:
         frame = parse(body, budget)
     except Unfit as error:
-        raise protocol_error(f"sent an invalid message and is killed: {error}") from error
+        raise protocol_error(
+            f"the sandbox worker sent an invalid message and is killed: {error}"
+        ) from error
     if not isinstance(frame, dict):
         raise protocol_error(
-            f"sent a {type(frame).__name__} as a message, not an object, and is killed"
+            f"the sandbox worker sent a {type(frame).__name__} as a message, not an object, and "
+            "is killed"
         )
     return frame
 
 
-def protocol_error(what: str) -> SandboxError:
-    """Returns the SandboxError for a worker that broke the protocol by doing `what`."""
-    return SandboxError(f"the sandbox worker {what}", kind="protocol")
+def protocol_error(message: str) -> SandboxError:
+    """Returns the SandboxError for a worker that broke the protocol."""
+    return SandboxError(message, kind="protocol")

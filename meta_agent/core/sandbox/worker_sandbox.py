@@ -135,7 +135,9 @@ class WorkerSandbox:
         result = self._parsed(parse_exec, reply)
         if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
             raise self._break_off(
-                protocol_error("returned more output than the command's limit and is killed")
+                protocol_error(
+                    "the sandbox worker returned more output than the command's limit and is killed"
+                )
             )
         return result
 
@@ -159,7 +161,9 @@ class WorkerSandbox:
         files = self._parsed(parse_files, reply)
         if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
             raise self._break_off(
-                protocol_error("returned files that were not requested and is killed")
+                protocol_error(
+                    "the sandbox worker returned files that were not requested and is killed"
+                )
             )
         return files
 
@@ -316,7 +320,8 @@ class WorkerSandbox:
                 budget = replace(budget, bytes=remaining)
             if frame.get("id") != sent.id:
                 raise protocol_error(
-                    f"answered request {frame.get('id')!r:.40} instead of {sent.id} and is killed"
+                    f"the sandbox worker answered request {frame.get('id')!r:.40} instead of "
+                    f"{sent.id} and is killed"
                 )
             if "calls" not in frame:
                 return frame
@@ -345,12 +350,15 @@ def parse_calls(value: JSON) -> list[Call]:
     calls: list[Call] = expect(value, list)
     if len(calls) > MAX_CALLS:
         raise protocol_error(
-            f"sent {len(calls)} calls in one message, above the limit of {MAX_CALLS}, and is killed"
+            f"the sandbox worker sent {len(calls)} calls in one message, above the limit of "
+            f"{MAX_CALLS}, and is killed"
         )
     for call in calls:
         cid, kind = expect(call, dict).get("cid"), call.get("kind")
         if type(cid) is not int or not 0 <= cid < MAX_NUMBER or type(kind) is not str:
-            raise protocol_error("sent a call without a valid `cid` or `kind` and is killed")
+            raise protocol_error(
+                "the sandbox worker sent a call without a valid `cid` or `kind` and is killed"
+            )
     return calls
 
 
@@ -374,8 +382,8 @@ def parse_exec(value: JSON) -> ExecResult:
     code, duration = expect(reply.get("exit_code"), int), reply.get("duration_sec")
     if not 0 <= code <= 255 or type(duration) not in (int, float) or not 0 <= duration < MAX_NUMBER:
         raise protocol_error(
-            f"sent the impossible exit code {code!r:.40} or duration {duration!r:.40} s and is "
-            "killed"
+            f"the sandbox worker sent the impossible exit code {code!r:.40} or duration "
+            f"{duration!r:.40} s and is killed"
         )
     return ExecResult(
         exit_code=code,
@@ -392,7 +400,8 @@ def expect(value: JSON, kind: type[Any]) -> Any:
     """Returns `value` if its type is exactly `kind`. Raises SandboxError otherwise."""
     if type(value) is not kind:
         raise protocol_error(
-            f"sent a {type(value).__name__} instead of a {kind.__name__} and is killed"
+            f"the sandbox worker sent a {type(value).__name__} instead of a {kind.__name__} and "
+            "is killed"
         )
     return value
 
@@ -412,7 +421,9 @@ def decode(content: JSON) -> bytes:
     try:
         return base64.b64decode(expect(content, str), validate=True)
     except ValueError as error:  # not base64, or not even ASCII
-        raise protocol_error(f"sent bytes that are not base64 ({error}) and is killed") from error
+        raise protocol_error(
+            f"the sandbox worker sent bytes that are not base64 ({error}) and is killed"
+        ) from error
 
 
 def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:

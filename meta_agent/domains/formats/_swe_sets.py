@@ -146,9 +146,11 @@ def _testbed(**changes: Any) -> SourceSpec:
 def _swe_bench_5(fields: Fields) -> Own:
     run = commands_of(fields.text("eval_script"))
     if run is None:
-        raise fields.error("eval_script", "a script with the two marks of the test output")
+        raise fields.need(
+            "eval_script", "a script that marks where the test output begins and ends"
+        )
     if fields.text("eval_type") not in ("pass_and_fail", "fail_only"):
-        raise fields.error("eval_type", "pass_and_fail or fail_only")
+        raise fields.need("eval_type", "pass_and_fail or fail_only")
     run = replace(run, parser=fields.text("log_parser"))
     return {"image": fields.text("image"), "source": _testbed(), "run": run}
 
@@ -215,7 +217,7 @@ def _moved(name: str, prefix: str, other: str) -> str:
 def _swe_rebench(fields: Fields) -> Own:
     config = _config(fields)
     if not (image := fields.optional_text("docker_image", "image_name", "image")):
-        raise fields.error("docker_image", "the name of an image")
+        raise fields.need("docker_image", "the name of an image")
     files = " ".join(test_files(fields.text("test_patch", "")))
     command = f"{_test_command(fields, config, _REBENCH_PYTEST)} {files}".strip()
     run = OfficialRun(command, _parser(fields, config, "parse_log_pytest"), _CONDA)
@@ -237,7 +239,7 @@ def _config(fields: Fields) -> Mapping[str, JSON]:
     wish = "an object (or a JSON string of one)"
     value = fields.json("install_config", wish)
     if not isinstance(value, dict):
-        raise fields.error("install_config", wish)
+        raise fields.need("install_config", wish)
     return value
 
 
@@ -247,14 +249,14 @@ def _test_command(fields: Fields, config: Mapping[str, JSON], default: str | Non
     lines = value if isinstance(value, list) else [value]
     commands = [line for line in lines if isinstance(line, str) and line.strip()]
     if not commands or len(commands) < len(lines):
-        raise fields.error("install_config", "test_cmd, a command or a list of commands")
+        raise fields.need("install_config", "test_cmd, a command or a list of commands")
     return "\n".join(commands)
 
 
 def _parser(fields: Fields, config: Mapping[str, JSON], default: str | None) -> str:
     value = config.get("log_parser") or default
     if not isinstance(value, str):
-        raise fields.error("install_config", "log_parser, the name of a parser")
+        raise fields.need("install_config", "log_parser, the name of a parser")
     return value
 
 

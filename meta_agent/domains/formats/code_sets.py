@@ -132,7 +132,7 @@ def _mbpp(fields: Fields) -> CodeRow:
         raise RefusedRowError("no test of the row calls a function of the solution")
     prompt = fields.optional_text("prompt", "text")
     if prompt is None:
-        raise fields.error("text", "the problem's text")
+        raise fields.need("text", "the problem's text")
     with_test = f"{prompt}\nYour code should pass this test:\n{asserts[0]}"
     return _row(
         fields,
@@ -241,7 +241,7 @@ def _nemo_gym(fields: Fields) -> CodeRow:
     params, meta = fields.nested("responses_create_params"), fields.nested("verifier_metadata")
     messages = params.row.get("input") if params else None
     if not isinstance(messages, list) or not messages or meta is None:
-        raise fields.error("responses_create_params", "an input and verifier_metadata beside it")
+        raise fields.need("responses_create_params", "an input and verifier_metadata beside it")
     tests = meta.nested("unit_tests")
     if tests is None:
         raise RefusedRowError("the field verifier_metadata has no unit_tests")

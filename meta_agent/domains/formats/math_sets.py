@@ -113,7 +113,7 @@ def _answer(fields: Fields, name: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise fields.error(name, "a string or a number")
+        raise fields.need(name, "a string or a number")
     return str(value)
 
 
@@ -134,7 +134,7 @@ def _dapo_problem(fields: Fields, name: str) -> str:
     prompt = fields.row.get(name)
     messages = [m for m in prompt if isinstance(m, dict)] if isinstance(prompt, list) else []
     if not messages:
-        raise fields.error(name, "a list of messages beside reward_model")
+        raise fields.need(name, "a list of messages beside reward_model")
     problem = str(messages[-1].get("content", ""))
     framed = _DAPO_FRAME.match(problem)
     return framed[1] if framed else problem

@@ -47,10 +47,10 @@ def r2e_row(fields: Fields) -> SweRow:
     """
     repo = fields.optional_text("repo_name", "repo")
     if repo is None:
-        raise fields.error("repo_name", "a non-empty string")
+        raise fields.need("repo_name", "a non-empty string")
     commit, statement = fields.text("commit_hash"), fields.text("problem_statement")
     if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
-        raise fields.error("commit_hash", "a commit's hash")
+        raise fields.need("commit_hash", "a commit's hash")
     key = hashlib.sha256((semantic_key(repo, None, statement) + commit).encode()).hexdigest()
     return SweRow(
         instance_id=f"{re.sub(r'[^A-Za-z0-9._-]+', '-', repo)}-{commit[:12]}",
@@ -88,7 +88,7 @@ def _patch(fields: Fields) -> str | None:
             if (path in relevant if relevant else path.endswith(".py") and "test" not in path)
         ]
     except (ValueError, KeyError, TypeError) as problem:
-        raise fields.error(
+        raise fields.need(
             "parsed_commit_content", "a commit with file_diffs, their hunks and lines"
         ) from problem
     return "".join(texts) or None
@@ -118,9 +118,9 @@ def _expected(fields: Fields) -> dict[str, str]:
     try:
         value = document(text)
     except ValueError as problem:
-        raise fields.error("expected_output_json", "JSON of test names and statuses") from problem
+        raise fields.need("expected_output_json", "JSON of test names and statuses") from problem
     if not isinstance(value, dict) or not value or not set(value.values()) <= _STATUSES:
-        raise fields.error("expected_output_json", f"statuses among {', '.join(sorted(_STATUSES))}")
+        raise fields.need("expected_output_json", f"statuses among {', '.join(sorted(_STATUSES))}")
     return value
 
 
@@ -131,7 +131,7 @@ def _paths(fields: Fields, name: str) -> frozenset[str]:
         try:
             value = literal_value(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError) as problem:
-            raise fields.error(name, "a list of paths") from problem
+            raise fields.need(name, "a list of paths") from problem
     if not isinstance(value, list | tuple) or not all(isinstance(path, str) for path in value):
-        raise fields.error(name, "a list of paths")
+        raise fields.need(name, "a list of paths")
     return frozenset(value)

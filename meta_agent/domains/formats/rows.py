@@ -43,7 +43,7 @@ class Fields:
         """Returns the names of the row's first few fields, for an error message."""
         return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
-    def error(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
+    def need(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
         """Returns the error that the field `name` should be `wish`, such as "a string"."""
         value = f"got {json_excerpt(self.row[name])}" if name in self.row else "it is missing"
         return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
@@ -58,7 +58,7 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or (default is None and not value.strip()):
-            raise self.error(name, "a non-empty string" if default is None else "a string")
+            raise self.need(name, "a non-empty string" if default is None else "a string")
         return value
 
     def optional_text(self, *names: str) -> str | None:
@@ -78,7 +78,7 @@ class Fields:
         wish = "a list of strings (or a JSON string of one)"
         value = self.json(name, wish)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise self.error(name, wish)
+            raise self.need(name, wish)
         return tuple(value)
 
     def json(self, name: str, wish: str) -> JSON:
@@ -87,13 +87,13 @@ class Fields:
         try:
             return document(value) if isinstance(value, str) else value
         except ValueError as problem:
-            raise self.error(name, wish) from problem
+            raise self.need(name, wish) from problem
 
     def nested(self, name: str) -> Fields | None:
         """Returns a field that is an object, as fields of its own, or None if it is absent."""
         value = self.row.get(name)
         if value is not None and not isinstance(value, dict):
-            raise self.error(name, "an object")
+            raise self.need(name, "an object")
         return None if value is None else Fields(self.path, self.line, value)
 
     def renamed(self, mapping: Mapping[str, str]) -> Fields:
@@ -176,7 +176,7 @@ def explicit_split(fields: Fields) -> Split | None:
             return split
     if value is None:
         return None
-    raise fields.error("split", f"one of {', '.join(SPLITS)}")
+    raise fields.need("split", f"one of {', '.join(SPLITS)}")
 
 
 class RefusedRowError(Exception):

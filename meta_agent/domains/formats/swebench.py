@@ -48,9 +48,9 @@ def _row(fields: Fields) -> SweRow:
     dialect = dialect_of(fields)  # before a field is missed that another set does not have
     name, tests = fields.text("instance_id"), fields.texts("FAIL_TO_PASS")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
-        raise fields.error("instance_id", "letters, digits, '.', '_' and '-', at most 200")
+        raise fields.need("instance_id", "letters, digits, '.', '_' and '-', at most 200")
     if not tests:
-        raise fields.error("FAIL_TO_PASS", "at least one test that the fix makes pass")
+        raise fields.need("FAIL_TO_PASS", "at least one test that the fix makes pass")
     by_set = own_fields(fields)
     by_set["source"] = _source(fields) or by_set["source"]
     repo, statement = fields.text("repo"), fields.text("problem_statement")
@@ -78,10 +78,10 @@ def _source(fields: Fields) -> SourceSpec | None:
         return None
     archive, image_path = inner.optional_text("archive"), inner.optional_text("image_path")
     if (archive is None) == (image_path is None):
-        raise fields.error("source", "either archive (with sha256) or image_path")
+        raise fields.need("source", "either archive (with sha256) or image_path")
     digest = inner.text("sha256") if archive else ""
     if archive and not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise inner.error("sha256", "64 lower-case hexadecimal digits")
+        raise inner.need("sha256", "64 lower-case hexadecimal digits")
     return SourceSpec(
         hidden=inner.texts("hidden", ()),
         archive=archive,

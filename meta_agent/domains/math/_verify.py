@@ -78,7 +78,9 @@ class Verifier:
         args["wall_sec"] = self._wall_sec
         reply = self._sandbox.request("check", args, timeout_sec=limit)
         if not isinstance(reply, list) or len(reply) != len(questions):
-            raise SandboxError("the math worker sent no list of verdicts", kind="protocol")
+            raise SandboxError(
+                "the process that checks math answers sent no verdicts", kind="protocol"
+            )
         return [_comparison(verdict) for verdict in reply]
 
     def _drop(self) -> None:
@@ -134,6 +136,8 @@ def _library_paths() -> list[str]:
 
 def _comparison(verdict: JSON) -> Comparison:
     if not isinstance(verdict, dict) or verdict.get("end") not in ("ok", "timeout", "died"):
-        raise SandboxError("the math worker sent a malformed verdict", kind="protocol")
+        raise SandboxError(
+            "the process that checks math answers sent a bad verdict", kind="protocol"
+        )
     flags = (verdict.get("equal") is True, verdict.get("wrong_form") is True)
     return Comparison(str(verdict["end"]), *flags, str(verdict.get("reason", ""))[:200])

@@ -187,7 +187,7 @@ class Events:
         """Returns the collected reply. Raises ProviderError if the stream ended too early."""
         reply = self._reply
         if not self._ended or self._open:
-            raise ProviderError("the stream ended before its last event", kind="stream")
+            raise ProviderError("the model's reply ended before its last event", kind="stream")
         blocks = [self._closed(index) for index in sorted(self._blocks)]
         cut = reply.stop in ("length", "refusal")
         if not cut and any("thinking" in block["type"] for block in blocks):
@@ -270,5 +270,5 @@ def _returned(block: Mapping[str, Any]) -> Block:
 
 def _stop(reason: Any) -> ChatStop:
     if reason not in _STOPS:
-        raise malformed(f"the reply stopped for an unknown reason: {reason!r}")
+        raise malformed(f"the model's reply stopped for an unknown reason: {reason!r}")
     return _STOPS[reason]

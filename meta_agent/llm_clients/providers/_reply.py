@@ -165,9 +165,11 @@ def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
     try:
         value = mended(json.loads(text or "{}", parse_constant=_no_constant, parse_float=_finite))
     except (ValueError, RecursionError):
-        raise malformed(f"the arguments of {name!r} are not JSON: {text[:120]!r}") from None
+        raise malformed(
+            f"the arguments of the tool {name!r} are not JSON: {text[:120]!r}"
+        ) from None
     if not isinstance(value, dict):
-        raise malformed(f"the arguments of {name!r} are not a JSON object: {text[:120]!r}")
+        raise malformed(f"the arguments of the tool {name!r} are not an object: {text[:120]!r}")
     return value
 
 
@@ -202,7 +204,7 @@ def _require_fit(arguments: Mapping[str, JSON], tool: ToolSpec) -> None:
     error = next(Draft202012Validator(tool.parameters).iter_errors(arguments), None)
     if error is not None:
         message = f"{error.json_path}: {error.message}"
-        raise malformed(f"the arguments of {tool.name!r} break its schema: {message}")
+        raise malformed(f"the arguments of the tool {tool.name!r} break its schema: {message}")
 
 
 def _finite(text: str) -> float:

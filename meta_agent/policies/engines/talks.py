@@ -157,7 +157,9 @@ class HfTalks:
         try:
             extension = self._rendering.plan(talk, request)
         except (ValueError, TypeError, KeyError, AttributeError) as error:  # messages of strangers
-            failure = RolloutFailure("policy", f"the scaffold's call cannot be rendered: {error!r}")
+            failure = RolloutFailure(
+                "policy", f"the harness's model call cannot be used: {error!r}"
+            )
             return GenerateReply("", "error", 0, 0, failure=failure)
         budget = _budget(request, self._window, extension.total)
         if budget <= 0:

@@ -191,7 +191,7 @@ class _Submission:
 
     def _correct(self, arguments: Arguments) -> str:
         if not self._rows:
-            raise ToolError("nothing waits for a correction: call submit_hypotheses")
+            raise ToolError("there is no quotation to correct: call submit_hypotheses")
         at = whole_of(arguments, "hypothesis", default=1)
         number = whole_of(arguments, "number", default=1)
         lines = self._rows[at - 1]["evidence"] if at <= len(self._rows) else []
@@ -288,7 +288,9 @@ def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | N
         return None
     other = whole_of(row, "masked_by", default=number)
     if other == number or other > len(rows):
-        raise ToolError(f"masked_by is {other}: it names another of the {len(rows)} hypotheses")
+        raise ToolError(
+            f"masked_by is {other}, but must number another of the {len(rows)} hypotheses"
+        )
     return other
 
 
@@ -356,7 +358,7 @@ def _lines(row: Arguments) -> list[JSON]:
 
 def _quotation(case: Case, row: JSON) -> str:
     if not isinstance(row, dict):
-        raise ToolError("a line of evidence is {path, line, quote}")
+        raise ToolError("a line of evidence must be {path, line, quote}")
     path, quote = text_of(row, "path").removeprefix("./"), line_of(row, "quote", _QUOTE)
     at = case.files.where(path, quote, whole_of(row, "line", default=1))
     if at is None:

@@ -215,7 +215,8 @@ class Author:
             if self._tries >= _limits.FINISH_TRIES:
                 raise self.unfit
             raise ToolError(
-                f"not ready to hand in ({self.unfit.reason}): {self._plain(str(self.unfit))}"
+                f"the candidate cannot be submitted yet ({self.unfit.reason}): "
+                f"{self._plain(str(self.unfit))}"
             )
         diff, look = self.bench.committed_diff(), self._reviews + 1
         review = self.review(hypothesis, diff, self._beside(), look)
@@ -227,7 +228,7 @@ class Author:
         self._reviews += 1
         reasons = "\n".join(f"- {reason}" for reason in review.reasons)
         if self._reviews > _limits.REVISIONS:
-            message = f"the reviewer rejects it twice: {'; '.join(review.reasons)}"
+            message = f"the reviewer rejected the candidate twice: {'; '.join(review.reasons)}"
             raise CandidateError(message[:1000], reason="refused_by_reviewer")
         fenced = self.fence.wrap("the reviewer's reasons", reasons)
         return (
@@ -281,7 +282,7 @@ class Author:
             raise CandidateError(f"nothing was committed{what}", reason="never_committed")
         if pending:
             paths = ", ".join(pending[:5])
-            message = f"not committed: {paths}; commit what belongs to it, remove the rest"
+            message = f"these files are not committed, so commit or remove them: {paths}"
             raise CandidateError(message, reason="uncommitted")
 
     def _require_in_bounds(self) -> None:

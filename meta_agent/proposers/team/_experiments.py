@@ -104,10 +104,10 @@ class Experiments:
     def _try(self, arguments: Arguments) -> str:
         policy, split = text_of(arguments, "policy"), text_of(arguments, "split")
         if policy not in ("base", "trained") or split not in ("search", "train"):
-            raise ToolError("policy is base or trained, split is search or train")
+            raise ToolError("policy must be base or trained, and split search or train")
         tasks = whole_of(arguments, "tasks", default=1)
         if tasks > _limits.TRIED_TASKS:
-            raise ToolError(f"{tasks} tasks; at most {_limits.TRIED_TASKS} are tried at once")
+            raise ToolError(f"{tasks} tasks are too many; the limit is {_limits.TRIED_TASKS}")
         return self._metered(
             arguments,
             EditTrial(
@@ -165,7 +165,7 @@ def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
         files = dict(tree.files)
         for row in rows:
             if not isinstance(row, dict):
-                raise ToolError("a change is {path, old, new} or {path, content}")
+                raise ToolError("a change must be {path, old, new} or {path, content}")
             path = text_of(row, "path").strip().removeprefix("./")
             before = files.get(path)
             text = None if before is None else before.decode("utf-8", "replace")

@@ -66,7 +66,7 @@ class Files:
         """Returns paths below `under` with line counts; a long numbered series takes one line."""
         below = self._below(under)
         if not below:
-            raise ToolError(f"nothing is below {under!r}")
+            raise ToolError(f"there is no file below {under!r}")
         rows = []
         for _, group in groupby(below, key=_unnumbered):
             paths = list(group)

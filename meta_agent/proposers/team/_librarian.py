@@ -119,7 +119,7 @@ def _lesson(arguments: Arguments) -> str:
     if _LINK.search(text):
         raise ToolError("'lesson' must hold no links and no HTML")
     if re.search(r"^(---|# )", text, re.MULTILINE):
-        raise ToolError("'lesson' begins its sections at ##, without front matter")
+        raise ToolError("the sections of 'lesson' must begin at ##; leave out front matter")
     return text
 
 

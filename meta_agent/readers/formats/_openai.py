@@ -121,7 +121,7 @@ def _read_nemo_gym(row: Row, count: Count) -> Draft:
         draft.converse([*prompt, *output], len(prompt))
     if row.flag("evaluation_completed") is False:
         draft.outcome = None
-        draft.error = RolloutFailure("verifier", "evaluation_completed is false")
+        draft.error = RolloutFailure("verifier", "the grader did not finish")
     draft.stop_reason = _stop_of_response(response, output)
     if "model_patch" in row.values:  # a patch of null is a blank one: nothing was handed in
         draft.verifier_inputs["model_patch"] = row.get("model_patch") or ""

@@ -218,7 +218,7 @@ def test_a_reversed_patch_undoes_a_patch(
 @pytest.mark.parametrize(
     ("name", "field", "value", "wanted"),
     [
-        ("swe-bench-5", "eval_script", "pytest", "the two marks"),
+        ("swe-bench-5", "eval_script", "pytest", "where the test output begins and ends"),
         ("swe-bench-5", "eval_type", "maybe", "pass_and_fail or fail_only"),
         ("swe-bench-5", "image", ..., "it is missing"),
         ("swe-bench-5", "log_parser", ..., "it is missing"),
