@@ -158,7 +158,7 @@ def _printed(cli: AgentCli, argv: tuple[str, ...], variables: Mapping[str, str])
         ran = processes.run(argv, variables=variables, timeout_sec=_ASKED_SEC)
     except (OSError, processes.TimeoutExpired) as error:
         raise PreflightError(
-            f"{' '.join(argv)} does not answer: {error}", hint=cli.install
+            f"the command {' '.join(argv)} does not answer: {error}", hint=cli.install
         ) from error
     return ran.returncode, (ran.stdout or ran.stderr).decode("utf-8", "replace")
 

@@ -191,7 +191,9 @@ def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None
 def _outcome(ledger: Ledger, key: str) -> Mapping[str, Any]:
     step = ledger.step(key)
     if step is None or not step.is_done:
-        raise ConfigError(f"the ledger says that the run is done, but it has no {key}")
+        raise ConfigError(
+            f"the ledger says that the run is done, but lacks {key}; restore it from a copy"
+        )
     return step.fields
 
 

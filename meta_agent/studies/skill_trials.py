@@ -64,7 +64,8 @@ def trial_of(
     versus = document["arms"][WITH].get("versus", {}).get(WITHOUT)
     if not versus:
         raise ConfigError(
-            f"no pair of runs of {skill.name} has ended", hint="run the same command again"
+            f"no two runs with and without {skill.name} have ended",
+            hint="run the same command again",
         )
     difference = versus["difference"]
     proof = first_proof(comparison, results)

@@ -281,7 +281,7 @@ def test_calls_are_counted_too(bench: Bench) -> None:
     proposed(bench, collected)
     *told, refused = models.heard("g0/analyst")
     assert len([one for one in told if "the edit: 6 of 8" in one]) == 8
-    assert refused.startswith("ERROR: this takes one call and 8 attempts; ")
+    assert refused.startswith("ERROR: this needs one call and 8 attempts; ")
     assert " and 0 calls are left to you" in refused
 
 
@@ -294,7 +294,7 @@ def test_a_recipe_with_a_giant_batch_is_priced_by_it(bench: Bench) -> None:
     models = with_team(bench, analysed(training(change)))
     proposed(bench, collected)
     (told,) = models.heard("g0/analyst")
-    assert f"this takes one call and {2 * 512 * 8 + 128 + 128:,} attempts" in told
+    assert f"this needs one call and {2 * 512 * 8 + 128 + 128:,} attempts" in told
     assert bench.lab.made == before
 
 

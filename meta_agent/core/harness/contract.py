@@ -121,11 +121,13 @@ class HarnessContract:
         factors = self.factors_matching(path)
         if not factors:
             raise CandidateError(
-                f"{path} matches no pattern under [factors] of harness.toml", reason="no_factor"
+                f"{path} matches no pattern under [factors] of harness.toml; change another file",
+                reason="no_factor",
             )
         if len(factors) > 1:
             raise CandidateError(
-                f"{path} is in several factors: {', '.join(factors)}", reason="several_factors"
+                f"harness.toml lists {path} under several factors: {', '.join(factors)}",
+                reason="several_factors",
             )
         return factors[0]
 

@@ -80,10 +80,7 @@ def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[H
     at = tip
     while at != base:
         if len(chain) == limits.commits:
-            refuse(
-                "wrong_base",
-                f"the base {base[:12]} is not within the last {limits.commits} commits",
-            )
+            refuse("wrong_base", f"the base {base[:12]} is over {limits.commits} commits back")
         chain.append(commit_headers(_raw_commit(objects, at), limits))
         at = chain[-1].parent
     if not chain:

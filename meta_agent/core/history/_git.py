@@ -330,7 +330,7 @@ def _keys(config: Path) -> list[str]:
 def _executable() -> str:
     path = shutil.which("git")
     if path is None:
-        raise PreflightError("git is not on PATH", hint="apt-get install git")
+        raise PreflightError("the program git is not on PATH", hint="apt-get install git")
     return path
 
 

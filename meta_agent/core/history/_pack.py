@@ -29,15 +29,13 @@ def scan(pack: bytes, limits: AdmissionLimits) -> int:
     Raises CandidateError if the pack is malformed or exceeds a limit.
     """
     if len(pack) > limits.pack_bytes:
-        refuse(
-            "pack_too_large", f"the pack has {len(pack)} bytes; the limit is {limits.pack_bytes}"
-        )
+        refuse("pack_too_large", f"the git pack has {len(pack)} bytes, over {limits.pack_bytes}")
     count, position, total = _count(pack, limits), _HEADER_BYTES, 0
     for _ in range(count):
         size, position = _object_size(pack, position, limits)
         total += size
         if total > limits.total_bytes:
-            refuse("pack_too_large", f"the pack unpacks to over {limits.total_bytes} bytes")
+            refuse("pack_too_large", f"the git pack unpacks to over {limits.total_bytes} bytes")
     if position != len(pack) - _TRAILER_BYTES:
         refuse("pack_malformed", "the sandbox's git pack has bytes after its last object")
     return count
@@ -50,7 +48,7 @@ def _count(pack: bytes, limits: AdmissionLimits) -> int:
     if version != 2:
         refuse("pack_malformed", f"the sandbox's git pack has version {version}; only 2 is read")
     if count > limits.objects:
-        refuse("too_many_objects", f"the pack has {count} objects; the limit is {limits.objects}")
+        refuse("too_many_objects", f"the git pack has {count} objects, over {limits.objects}")
     return int(count)
 
 
@@ -68,9 +66,7 @@ def _object_size(pack: bytes, position: int, limits: AdmissionLimits) -> tuple[i
 
 def _check_size(size: int, limits: AdmissionLimits) -> None:
     if size > limits.object_bytes:
-        refuse(
-            "object_too_large", f"an object has {size} bytes; the limit is {limits.object_bytes}"
-        )
+        refuse("object_too_large", f"a git object has {size} bytes, over {limits.object_bytes}")
 
 
 def _entry(pack: bytes, position: int) -> _Entry:

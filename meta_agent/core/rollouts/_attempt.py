@@ -196,7 +196,7 @@ class Attempt:
         context = self._context
         if type(base) is not int or not 0 <= base <= len(context) or type(new) is not list:
             raise _protocol(
-                f"a model call continues message {base!r:.40} of {len(context)} messages"
+                f"a model call continues at message {base!r:.40}, but there are {len(context)}"
             )
         if base + len(new) > MAX_MESSAGES:
             raise _protocol(f"a call has {base + len(new)} messages; the limit is {MAX_MESSAGES}")
@@ -275,7 +275,7 @@ class Attempt:
         """
         tool, arguments = call.get("tool"), call.get("args")
         if type(tool) is not str or type(arguments) is not dict:
-            raise _protocol(f"a tool call names {tool!r:.80}, or its arguments are no object")
+            raise _protocol(f"a tool call has no valid name or arguments: {tool!r:.80}")
         self._arguments += _size(arguments)
         if self._arguments > MAX_ARGUMENT_BYTES:
             self.fail("policy", f"the tool arguments exceed {MAX_ARGUMENT_BYTES} bytes")

@@ -284,7 +284,7 @@ def _is_hidden(path: str, source: SourceSpec) -> bool:
 def _source(row: SweRow) -> SourceSpec:
     if row.source is None:
         raise ConfigError(
-            f"{row.instance_id} has no field source", hint="meta-agent tasks check FILE"
+            f"the task {row.instance_id} has no field source", hint="meta-agent tasks check FILE"
         )
     return row.source
 

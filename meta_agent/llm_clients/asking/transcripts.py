@@ -108,7 +108,9 @@ class Transcripts:
             raise _damaged(path, str(error)) from error
         version = value.get("schema_version") if isinstance(value, dict) else None
         if not isinstance(value, dict) or version != SCHEMA_VERSION:
-            raise _damaged(path, f"schema_version is {version!r}, this reads {SCHEMA_VERSION}")
+            raise _damaged(
+                path, f"schema_version is {version!r}, this version reads {SCHEMA_VERSION}"
+            )
         return value
 
     def write_manifest(self, values: Mapping[str, JSON]) -> None:

@@ -145,7 +145,7 @@ class Experiments:
 
     def _take(self, price: int) -> None:
         if self._calls == _limits.EXPERIMENTS or self._spent + price > self.grant.attempts:
-            raise ToolError(f"this takes one call and {price:,} attempts; {self.attempts_left}")
+            raise ToolError(f"this needs one call and {price:,} attempts; {self.attempts_left}")
         self._calls, self._spent = self._calls + 1, self._spent + price
 
     def _report(self, what: str, rehearsal: Rehearsal) -> str:
