@@ -239,7 +239,7 @@ def test_other_task_file_is_refused(recorded: Path, tmp_path: Path) -> None:
 def test_recording_is_found_by_run_id_in_its_workspace(recorded: Path) -> None:
     workspace = recorded.parents[1]
     assert recording_of(f"replay:{RUN}", workspace).run_id == RUN
-    with pytest.raises(ConfigError, match="no recording 'nothing'") as missing:
+    with pytest.raises(ConfigError, match="no recorded run 'nothing'") as missing:
         recording_of("replay:nothing", workspace)
     assert RUN in str(missing.value.hint)
 

@@ -107,7 +107,7 @@ def test_a_stop_for_calls_needs_calls() -> None:
 
 @pytest.mark.parametrize("ids", [("", "a"), ("a", "a")])
 def test_ids_must_be_there_and_differ(ids: tuple[str, str]) -> None:
-    with pytest.raises(ProviderError, match="ids"):
+    with pytest.raises(ProviderError, match="the same id"):
         accept(raw(calls=[RawCall(one, "view", "{}") for one in ids]), request())
 
 

@@ -309,7 +309,7 @@ def test_a_folder_may_hold_other_things_and_they_are_counted(tmp_path: Path) -> 
     write_jsonl(tmp_path / "config.json", {"learning_rate": 1})
     reading = read_rollouts(tmp_path)
     assert len(list(reading)) == 1
-    assert reading.tally.places == {"a file of the format is unknown": ["config.json"]}
+    assert reading.tally.places == {"a file of no known rollout format": ["config.json"]}
 
 
 def test_a_store_of_our_own_is_read_as_a_folder(tmp_path: Path) -> None:

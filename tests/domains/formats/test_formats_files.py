@@ -53,7 +53,7 @@ def test_a_git_lfs_pointer_is_no_task_file(tmp_path: Path) -> None:
 def test_a_row_that_is_no_json_is_named_by_line(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text(json.dumps(ROW) + "\n{broken\n")
-    with pytest.raises(ConfigError, match=r"tasks.jsonl:2: not JSON .*\{broken"):
+    with pytest.raises(ConfigError, match=r"tasks.jsonl:2: the line is not JSON .*\{broken"):
         list(stream_rows(path))
 
 

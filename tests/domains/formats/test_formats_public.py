@@ -183,7 +183,7 @@ def test_a_settings_file_names_a_set_as_the_command_line_does(
     assert "train.jsonl" in config.origin["tasks"]
     assert settled("given").tasks == tmp_path / "given"
     assert settled("missing.jsonl").tasks == tmp_path / "missing.jsonl"
-    with pytest.raises(ConfigError, match="the nearest is gsm8k"):
+    with pytest.raises(ConfigError, match="the nearest set is gsm8k"):
         settled("gsm8")
     monkeypatch.setenv("META_AGENT_TASKS", f"gsm8k={tmp_path / 'given'}")
     assert settled("missing.jsonl").tasks == config.tasks

@@ -98,7 +98,7 @@ def test_a_bad_hash_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("{broken\n", ":1: not JSON"),
+        ("{broken\n", ":1: the line is not JSON"),
         ("[1]\n", ":1: expected an object"),
         ("", "holds no tasks"),
     ],
