@@ -127,5 +127,6 @@ def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) ->
             predicted.placing.workers,
             predicted.work,
             predicted.step_attempts,
+            predicted.cells,
         ),
     )

@@ -71,9 +71,9 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         "split": "search",
         "n": after.planned,
         "success": after.solved / after.planned,
-        "clean_success": after.clean / after.planned,
+        "clean_success": after.clean_success,
         "success_before": before.solved / before.planned,
-        "clean_success_before": before.clean / before.planned,
+        "clean_success_before": before.clean_success,
         "gain": {"delta": gain.delta, "low": gain.ci_low, "high": gain.ci_high},
         "tokens_in_rows": trained.metrics[-1].get("tokens_in_rows") if trained.metrics else None,
         "metrics": trained.metrics,
@@ -97,7 +97,7 @@ def _gain(run: Run, tree: HarnessTree, before: Evaluated, after: Evaluated) -> E
 def _words_on(steps: int, before: Evaluated, after: Evaluated, gain: Effect) -> str:
     low, high = 100 * gain.ci_low, 100 * gain.ci_high
     return (
-        f"trained for {steps} steps: clean success from {before.clean / before.planned:.1%} to "
-        f"{after.clean / after.planned:.1%} on {after.planned} search tasks, "
+        f"trained for {steps} steps: clean success from {before.clean_success:.1%} to "
+        f"{after.clean_success:.1%} on {after.planned} search tasks, "
         f"{100 * gain.delta:+.1f} points [{low:+.1f}, {high:+.1f}] of one training seed"
     )

@@ -18,6 +18,7 @@ from meta_agent.composition.preflight import (
     refusal,
     require_limits,
     require_needs,
+    require_savings,
     require_supported,
 )
 from meta_agent.composition.served import REPLAY
@@ -26,7 +27,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Recipe, recipe_of
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.loop.budget import declared
+from meta_agent.core.loop.budget import cell_prices, declared, fewest_ideas
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
@@ -66,6 +67,9 @@ class Forecast:
     """The attempts and tokens of an `hf:` policy; None for any other policy."""
     step_attempts: tuple[int, int] | None = None
     """The fewest and the most attempts of a training step; None if nothing is trained."""
+    cells: dict[str, int] | None = None
+    """With `--continue-steps`: the attempts of a cell by how it trains (`continued`, `from_base`),
+    and how many ideas a bundle needs to continue (`fewest_ideas`)."""
 
     def to_json(self) -> dict[str, JSON]:
         memory = self.placing.memory
@@ -77,6 +81,7 @@ class Forecast:
             "workers": self.placing.workers,
             "work": None if self.work is None else self.work._asdict(),
             "step_attempts": self.step_attempts and list(self.step_attempts),
+            "cells": self.cells,
             "memory": memory._asdict() | {"total": memory.total} if memory else None,
         }
 
@@ -99,8 +104,10 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
     require_limits(config, domain)
-    require_needs(config, first_harness(config), domain)
+    tree = first_harness(config)
+    require_needs(config, tree, domain)
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
+    require_savings(config, plan, tree)
     effect = visible(config, plan)
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
@@ -109,10 +116,17 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     if not planned and (refused := refusal(config, contacts=False)):
         words = f"this machine would refuse to start it: {refused}"
         spending = replace(spending, warnings=(*spending.warnings, words))
-    tree = first_harness(config) if plan.trains else None
+    tree = tree if plan.trains else None
     work = _work(config, plan, domain, tree)
     step = None if tree is None else _step_attempts(recipe_of(tree))
-    return Forecast(config, plan, spending, placing(config, domain, planned), work, step)
+    cells = _cells(plan, tree)
+    return Forecast(config, plan, spending, placing(config, domain, planned), work, step, cells)
+
+
+def _cells(plan: Plan, tree: HarnessTree | None) -> dict[str, int] | None:
+    if tree is None or not plan.continue_steps:
+        return None
+    return cell_prices(plan, tree) | {"fewest_ideas": fewest_ideas(plan, tree)}
 
 
 def _step_attempts(recipe: Recipe) -> tuple[int, int]:

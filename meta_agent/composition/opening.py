@@ -29,6 +29,7 @@ from meta_agent.composition.preflight import (
     preflight,
     require_limits,
     require_needs,
+    require_savings,
 )
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
@@ -260,11 +261,13 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
     config, ledger, run_id = place.config, place.ledger, place.began.run_id
     alpha, rules = alpha_of(ledger, run_id), rules_of(ledger.step(f"{run_id}/start"))
     plan = replace(plan_for(config, place.domain), alpha=alpha, rules=rules)
+    repo = HarnessRepo.open(place.workspace.harness_repo)
+    if not (place.began.resumed or place.purpose):
+        require_savings(config, plan, repo.tree(repo.head()))
     if not place.began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=place.began.config_hash)
     run_display = recorded(display, ledger, run_id)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": place.began.at})["at"]
-    repo = HarnessRepo.open(place.workspace.harness_repo)
     domain = Halves(place.domain) if plan.halved else place.domain
     return Run(
         run_id,

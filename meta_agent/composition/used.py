@@ -45,6 +45,10 @@ USES: Final[Mapping[str, Use]] = {
     "warmup": _TRAINED,
     "threads": _LOCAL,
     "executor": _TRAINED,
+    "continue_steps": Use(
+        lambda config: config.trainable and config.strategy == "full",
+        "a policy that is trained here (nano, hf:), with --strategy full",
+    ),
     "lora_rank": _HF,
     "precision": _HF,
     "tokens_per_pass": _HF,

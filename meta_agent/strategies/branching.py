@@ -221,7 +221,7 @@ class _Forest:
         run, number = self._run, START
         collected = collect(run, self._first)
         self._of[number] = Read(collected, read(run, collected, 0, None))
-        share = collected.evaluated.clean / collected.evaluated.planned
+        share = collected.evaluated.clean_success
         arm = run.lab.arm_of("start", collected.tree, {0: collected.evaluated})
         solved, factors = self._solved(arm), frozenset(run.plan.factors)
         attempts = allowed(run) - attempts_left(run, "start")

@@ -6,7 +6,8 @@ the best cell (`cells`). If no cell is clearly better than its base, it goes on 
 least above it, for the time being (a detour): a training there may show faults that were masked.
 It returns if nothing on the detour is clearly better. The search ends when no cell is above its
 base and no idea waits, or when the budget pays for no further bundle. Ideas that still wait are
-then tried one by one on the result, because its own cell is already measured. The branch `lead`
+then tried one by one on the result, because its own cell is already measured. Cells may continue
+the version's training; the best of them is confirmed from the base (`continued`). The branch `lead`
 holds the version that the search goes on from. `main` does not move before the proof (`claim`).
 
 The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 from meta_agent.core.errors import BudgetError, CandidateError
 from meta_agent.core.evidence import Evidence
-from meta_agent.core.loop.budget import cells_left, pays_for_search
+from meta_agent.core.loop.budget import cells_left, one_cell, pays_for_search
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.records import (
     Collected,
@@ -43,6 +44,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_test
 from meta_agent.core.loop.verbs.cells import (
     ALL,
+    CONTINUED_SEED,
     WORTHWHILE,
     Cell,
     Mix,
@@ -61,6 +63,7 @@ from meta_agent.core.loop.verbs.cells import (
     short,
 )
 from meta_agent.core.loop.verbs.collect import collect, measured, read, rolled_out_untrained
+from meta_agent.core.loop.verbs.continued import confirm, continue_version, from_base, plan_bundle
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import test
@@ -128,14 +131,19 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     again = partial(revise, run, collected, shows(reading))
     ready = to_test(run, collected, reading, proposed, again)
     trial = _try_ideas(run, collected, generation, ready)
-    room = _room(run, tip.version, generation, "bundle")
-    ideas = _in_turn(run, tip.waiting, trial.ideas)
-    members, waiting = assembled(run, tip.version.commit, ideas, _most(room, run))
-    cells = _cells(run, collected, generation, members)
-    near = best(cells, _below(collected) - WORTHWHILE)
+    plan = plan_bundle(run, collected, generation, _in_turn(run, tip.waiting, trial.ideas))
+    room = plan.room or _room(run, tip.version, generation, "bundle")
+    members, waiting = assembled(run, tip.version.commit, plan.ideas, _most(room, run))
+    waiting += plan.others
+    continues = plan.room and len(members) > 1  # an idea alone costs less from the base
+    base = continue_version(run, collected) if continues else collected
+    cells = _cells(run, base, generation, members)
+    cells = confirm(run, collected, base, generation, cells)
+    below = collected.evaluated.clean_success
+    near = best(from_base(cells), below - WORTHWHILE)
     chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells, near)
     _conclude(run, collected, reading, trial, cells, chosen)
-    if chosen and not is_better(chosen, _below(collected)):
+    if chosen and not is_better(chosen, below):
         tip = tip._replace(home=tip.home or (tip.version, tip.members))
     elif chosen:
         tip = tip._replace(home=None)
@@ -205,7 +213,7 @@ def _judge_dropped(cell: Cell, base: Collected, *, taken: bool) -> Judged:
     """Returns the verdict of a dropped idea: the one that waited, or the member it replaced."""
     if cell.vetoes:
         return stopped(cell.vetoes)
-    points = f"{100 * (cell.clean - _below(base)):+.1f} points on the search split"
+    points = f"{100 * (cell.clean - base.evaluated.clean_success):+.1f} points on the search split"
     verb = "given up for what does better in its place" if taken else "no better"
     reason = f"{verb}: {cell.mix.name}, {points}, training seed 0"
     evidence: JSON = {"judge": "bundle", "inputs": {"cells": [cell.mix.name]}}
@@ -290,21 +298,19 @@ def _cells(run: Run, base: Collected, generation: int, members: Sequence[Candida
     onto, names = base.version.commit, ", ".join(short(run, member) for member in members)
     run.phase("bundle", f"generation {generation}: {names} together, and without each")
     trained = partial(measure, run, base, generation)
+    pays = partial(
+        pays_for_search, run, base.tree, beside=one_cell(run.plan, base.tree) * base.continued
+    )
     cells = trained(leave_one_out(run, onto, members))
     rest, at = pruned(run, onto, cells), f"g{generation}"
-    if rest and pays_for_search(run, base.tree, f"{at}/pruned", jobs_of(run, [rest]), later=True):
+    if rest and pays(f"{at}/pruned", jobs_of(run, base, [rest]), later=True):
         cells += trained([rest])
-    if best(cells, _below(base)) is None:
+    if best(cells, base.evaluated.clean_success) is None:
         mixes = fraction(run, onto, members)
-        due = jobs_of(run, mixes)
-        if mixes and pays_for_search(run, base.tree, f"{at}/fraction", due):
+        if mixes and pays(f"{at}/fraction", jobs_of(run, base, mixes)):
             run.note(f"no cell is better: {len(mixes)} further combinations are tried")
             cells += trained(mixes)
     return cells
-
-
-def _below(base: Collected) -> float:
-    return base.evaluated.clean / base.evaluated.planned
 
 
 def _choose_cell(
@@ -315,14 +321,17 @@ def _choose_cell(
     cells: Sequence[Cell],
     near: Cell | None = None,
 ) -> Cell | None:
-    """Returns the cell to go on from, and journals it: the best one, else the cell `near`."""
-    chosen = best(cells, _below(base)) or near
+    """Returns the cell to go on from, and journals it: the best one, else the cell `near`.
+
+    Only cells that trained from the base are chosen, as `base` did.
+    """
+    chosen = best(from_base(cells), base.evaluated.clean_success) or near
 
     def record() -> JSON:
         return {
             "generation": generation,
             "base": base.version.id,
-            "clean_success": _below(base),
+            "clean_success": base.evaluated.clean_success,
             "cells": [cell.mix.name for cell in cells],
             "chosen": chosen.mix.name if chosen else None,
             "members": [member.id for member in chosen.mix.members] if chosen else [],
@@ -335,7 +344,7 @@ def _choose_cell(
         run.note("there is no idea to bundle")
     elif outcome["chosen"] is None:
         run.note("no better" if len(cells) == 1 else "neither the bundle nor any cell is better")
-    elif is_better(chosen, _below(base)):
+    elif is_better(chosen, base.evaluated.clean_success):
         run.note(f"generation {generation} goes on from the cell {outcome['chosen']}")
     else:
         run.note(f"no cell is better; for now the search goes on from {outcome['chosen']}")
@@ -379,7 +388,8 @@ def _conclude(
     by_member = {share.candidate.id: share for share in _shares(run, cells)}
     for member in cells[0].mix.members if cells else ():
         if member.id not in chosen_ids:
-            judgements[member.id] = _judge_member(run, member, by_member.get(member.id), cells)
+            share = by_member.get(member.id)
+            judgements[member.id] = _judge_member(run, collected, member, share, cells)
     for member in cells[0].mix.members if cells else ():
         trial.tested.setdefault(member.id, Tested(member, ()))
     for cid, judged in judgements.items():
@@ -387,7 +397,7 @@ def _conclude(
 
 
 def _judge_member(
-    run: Run, member: Candidate, share: Share | None, cells: Sequence[Cell]
+    run: Run, base: Collected, member: Candidate, share: Share | None, cells: Sequence[Cell]
 ) -> Judged:
     """Returns the verdict on a member that the next version does without."""
     name = short(run, member)
@@ -397,15 +407,23 @@ def _judge_member(
     brings = among and without and all(c.vetoes for c in among) and any(c.valid for c in without)
     if brings:
         return stopped(vetoes)
-    if share is None:
+    unconfirmed = cells[-1] if cells[0].continued and not cells[-1].continued else None
+    kind = VerdictKind.INCONCLUSIVE
+    if unconfirmed and member.id in unconfirmed.mix.ids:
+        why = f"{100 * (unconfirmed.clean - base.evaluated.clean_success):+.1f} points"
+        why = unconfirmed.vetoes[0].code if unconfirmed.vetoes else why
+        reason = f"better in a continued training, and not {unconfirmed.mix.name} ({why})"
+    elif share is None:
         reason = f"{name} was in no cell that did better"
-        kind = VerdictKind.INCONCLUSIVE
     else:
         points = (
             f"{100 * share.delta:+.1f} points [{100 * share.low:+.1f}, {100 * share.high:+.1f}]"
         )
         kind = VerdictKind.REJECT if share.high < 0 else VerdictKind.INCONCLUSIVE
-        reason = f"dropped: with it the bundle does {points} on the search split, training seed 0"
+        seed = CONTINUED_SEED if cells[0].continued else 0
+        reason = (
+            f"dropped: with it the bundle does {points} on the search split, training seed {seed}"
+        )
     evidence: JSON = {"judge": "bundle", "inputs": {"cells": [cell.mix.name for cell in cells]}}
     if share:
         evidence["share"] = _share_json(share)

@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.errors import CandidateError, IntegrityError, Interrupted
 from meta_agent.core.gate import Arm, task_order
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
@@ -193,7 +193,7 @@ class Lab:
 
     def trained(self, job: Job) -> bool:
         """Returns True if a job's training is recorded or not needed, so it costs nothing."""
-        name = _train_name(job.tree, job.seed, job.steps)
+        name = _train_name(job.tree, job.seed, job.steps, onto=job.onto)
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.is_done)
 
@@ -201,7 +201,7 @@ class Lab:
         """Returns True if a job's training and evaluation are recorded, so it costs nothing."""
         if not self.trained(job):
             return False
-        trained = self.train(job.tree, seed=job.seed, steps=job.steps)
+        trained = self._trained_by(job)
         name = self._eval_name(job.tree, trained, job.split, job.limit, ONE_SAMPLE, None)
         step = self.ledger.step(f"{self.settings.run}/eval/{name}")
         return step is not None and step.is_done
@@ -222,8 +222,7 @@ class Lab:
 
         Raises CandidateError if the harness fails.
         """
-        trained = self.train(job.tree, seed=job.seed, steps=job.steps)
-        return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
+        return self.evaluate(job.tree, self._trained_by(job), split=job.split, limit=job.limit)
 
     def rollouts(self, shard: JSON, *, tokens: bool = False) -> list[Rollout]:
         """Returns the rollouts of a stored set. Raises IntegrityError if a file's hash differs."""
@@ -264,8 +263,7 @@ class Lab:
         if steps == 0:
             return onto or self.untrained(seed)
         start = onto or self.untrained(seed)
-        name = _train_name(tree, seed, steps) + (f"-k{keep_every}" if keep_every else "")
-        name += f"-on-{_short(start.policy)}" if onto else ""
+        name = _train_name(tree, seed, steps, keep_every, onto)
         unit = TrainUnit(
             name, _pack_hash(tree), seed, steps, keep_every, start.path, start.policy, start.steps,
             "" if onto else self.warmup()["sha256"],
@@ -362,6 +360,9 @@ class Lab:
 
     # --- inside --------------------------------------------------------------------------------
 
+    def _trained_by(self, job: Job) -> Trained:
+        return self.train(job.tree, seed=job.seed, steps=job.steps, onto=job.onto)
+
     def _run(self, job: Job) -> None:
         with suppress(CandidateError):
             self.measure(job)
@@ -382,6 +383,11 @@ class Lab:
         return outcome
 
     def _train(self, unit: TrainUnit, tree: HarnessTree) -> JSON:
+        if unit.before and not Path(unit.path).is_dir():
+            raise IntegrityError(
+                f"the checkpoint {unit.path}, which the training {unit.name} continues, is missing",
+                hint="restore that folder, or start a new run with another --workspace",
+            )
         series = f"{self._label_of(tree)} seed {unit.seed}, {unit.steps} steps"
         outputs = self._outputs
         outcome = self._executor.run(
@@ -421,5 +427,9 @@ def _short(policy: str) -> str:
     return hashlib.sha256(policy.encode()).hexdigest()[:12]
 
 
-def _train_name(tree: HarnessTree, seed: int, steps: int) -> str:
-    return f"{behaviour_hash(tree)[:12]}-s{seed}-n{steps}"
+def _train_name(
+    tree: HarnessTree, seed: int, steps: int, keep_every: int = 0, onto: Trained | None = None
+) -> str:
+    name = f"{behaviour_hash(tree)[:12]}-s{seed}-n{steps}"
+    name += f"-k{keep_every}" if keep_every else ""
+    return f"{name}-on-{_short(onto.policy)}" if onto else name

@@ -62,6 +62,11 @@ class Evaluated(NamedTuple):
     served: Sequence[str] = ()
     """The model names and fingerprints that a server reported for these attempts."""
 
+    @property
+    def clean_success(self) -> float:
+        """Returns the share of attempts that solved their task without a flagged act."""
+        return self.clean / self.planned
+
 
 class Part(NamedTuple):
     """A selection of a split's tasks: the positions `at` in an order that the salt `order` sets."""
@@ -79,6 +84,8 @@ class Job:
     steps: int
     split: Split
     limit: int
+    onto: Trained | None = None
+    """The weights that the training goes on with. None: it begins with the base policy."""
 
 
 @dataclass(slots=True)

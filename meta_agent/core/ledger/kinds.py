@@ -17,9 +17,9 @@ from typing import Final, Literal, NotRequired, TypedDict
 Kind = Literal[
     "attribution", "baseline", "budget", "bundle", "calibration", "candidate", "cell",
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
-    "evidence", "experiment", "handover", "lead", "live", "merge", "proposal", "race", "ref",
-    "results", "revert", "revision", "screen", "skill", "start", "tasks", "train", "untrained",
-    "vault", "verdict", "visible", "warmup",
+    "evidence", "experiment", "handover", "lead", "live", "merge", "plan", "proposal", "race",
+    "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
+    "untrained", "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
 
 
@@ -162,6 +162,16 @@ class Cell(TypedDict):
     valid: bool
     vetoes: list[dict[str, object]]
     failed: bool
+    continued: NotRequired[int]
+
+
+class Plan(TypedDict):
+    """How a generation's ideas are trained, by id, and the attempts of each kind of training."""
+
+    generation: int
+    continued: list[str]
+    from_base: list[str]
+    attempts: dict[str, int]
 
 
 class Bundle(TypedDict):
@@ -285,6 +295,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, in_views=True),
     "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), in_views=True),
     "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
+    "plan": Wrote("gN/plan", (f"{_V}/continued",), Plan),
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
     "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),

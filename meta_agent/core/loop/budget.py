@@ -69,9 +69,30 @@ def first_tree(run: Run) -> HarnessTree:
     )
 
 
-def one_cell(plan: Plan, tree: HarnessTree) -> int:
-    """Returns how many attempts one training takes, with its evaluation on the search split."""
-    return plan.steps * attempts_a_step(tree) + plan.search
+def one_cell(plan: Plan, tree: HarnessTree, *, continued: bool = False) -> int:
+    """Returns how many attempts one training takes, with its evaluation on the search split.
+
+    `continued` means that the training continues that of a version.
+    """
+    steps = plan.continue_steps if continued else plan.steps
+    return steps * attempts_a_step(tree) + plan.search
+
+
+def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
+    """Returns the attempts of a cell that continues a version's training, and of any other."""
+    return {
+        "continued": one_cell(plan, tree, continued=True),
+        "from_base": one_cell(plan, tree),
+    }
+
+
+def fewest_ideas(plan: Plan, tree: HarnessTree) -> int:
+    """Returns how many ideas a bundle needs so that continuing costs less than training from the
+    base. A bundle has a cell more than ideas; continuing adds a control and a confirmation.
+    """
+    price = cell_prices(plan, tree)
+    beside = price["continued"] + price["from_base"]
+    return max(2, beside // (price["from_base"] - price["continued"]))
 
 
 def one_pair(plan: Plan, tree: HarnessTree) -> int:
@@ -123,16 +144,24 @@ def search_cap(run: Run, *, later: bool) -> int:
 
 
 def cells_left(
-    run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
+    run: Run,
+    tree: HarnessTree,
+    what: str,
+    beside: int = 0,
+    *,
+    later: bool = False,
+    continued: bool = False,
 ) -> int:
     """Returns how many trainings of merged candidates the budget of the search still pays for.
 
     `beside` is the number of other attempts to pay for first. `what` names the record.
+    `continued` means that each cell continues the training of a version.
     """
 
     def count_cells() -> JSON:
         attempts = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
-        return {"cells": max(0, int(attempts // one_cell(run.plan, tree)))}
+        cells = int(attempts // one_cell(run.plan, tree, continued=continued))
+        return {"cells": max(0, cells)}
 
     return int(run.once(f"{what}/budget", "budget", {}, count_cells)["cells"])
 
@@ -162,14 +191,22 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 
 
 def pays_for_search(
-    run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
+    run: Run,
+    tree: HarnessTree,
+    what: str,
+    trainings: Sequence[Job],
+    beside: int = 0,
+    *,
+    later: bool = False,
 ) -> bool:
-    """Returns True if the search's part of the budget pays for the trainings not recorded yet.
+    """Returns True if the search's part of the budget pays for `beside` attempts and the trainings
+    not recorded yet.
 
     The decision is recorded under `what`. After the first bundle (`later`) the part is larger.
     """
     due = [job for job in trainings if not run.lab.trained(job)]
-    return search_pays(run, what, len(due) * one_cell(run.plan, tree), later=later)
+    price = sum(job.steps * attempts_a_step(tree) + run.plan.search for job in due)
+    return search_pays(run, what, price + beside, later=later)
 
 
 def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:

@@ -29,17 +29,19 @@ def forecast(
     workers: int,
     work: tuple[int, int] | None,
     step_attempts: tuple[int, int] | None = None,
+    cells: Mapping[str, int] | None = None,
 ) -> RenderableType:
     """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
-    most attempts of a training step.
+    most attempts of a training step. `cells` holds the attempts of a cell by how it trains, and the
+    fewest ideas that continue (None: all cells train from the base).
     """
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
-    facts = [*_facts(estimate), *_further(plan), *_memory(memory, workers), *_work(work)]
-    facts += _refill(step_attempts)
+    facts = [*_facts(estimate), *_cells(plan, cells), *_further(plan)]
+    facts += [*_memory(memory, workers), *_work(work), *_refill(step_attempts)]
     sections = present(
         Section([settings_table(config, plan)]),
         Section([by_role]),
@@ -77,6 +79,23 @@ def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     nothing = "these tasks can prove no effect at all"
     yield "detectable effect", nothing if effect is None else proven
     yield "", estimate.effect_assumes
+
+
+def _cells(plan: Mapping[str, Any], price: Mapping[str, int] | None) -> Iterator[tuple[str, str]]:
+    """Yields how ideas are tried, if they may continue a version's training."""
+    if price is None:
+        return
+    yield (
+        "continued cells",
+        f"{price['continued']:,} attempts each, to train the version by {plan['continue_steps']} "
+        f"steps more (of {plan['steps']}); as many for the version unchanged. For bundles of "
+        f"{price['fewest_ideas']} ideas and more",
+    )
+    yield (
+        "from the base",
+        f"{price['from_base']:,} attempts each: smaller bundles, ideas about a whole training, and "
+        "the confirmation of the best continued cell",
+    )
 
 
 def _further(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -249,6 +249,5 @@ def touched_factors(before: HarnessTree, after: HarnessTree) -> set[Factor]:
 
 
 def _counted(name: str, evaluation: Evaluated) -> str:
-    share = evaluation.clean / evaluation.planned
-    clean = f"{evaluation.clean} of {evaluation.planned} clean ({share:.1%})"
+    clean = f"{evaluation.clean} of {evaluation.planned} clean ({evaluation.clean_success:.1%})"
     return f"- {name}: {clean}, {evaluation.solved} solved"

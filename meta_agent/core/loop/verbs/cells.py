@@ -28,6 +28,9 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
 """The search goes on from a cell only if its clean success is higher by this share."""
+CONTINUED_SEED: Final = 90
+"""Training seed of the cells that continue a version's training. Nothing else uses it, so their
+tasks are others than those of the first steps."""
 ALL: Final = "all"
 RUNS: Final = 8
 """Cells of a two-level fraction (three to seven members)."""
@@ -46,7 +49,7 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A set of merged candidates, and how it did on the search split (training seed 0)."""
+    """A set of merged candidates, and how it did on the search split."""
 
     mix: Mix
     evaluated: Evaluated | None
@@ -55,6 +58,9 @@ class Cell(NamedTuple):
     """Vetoes that its base version does not have, or the reason why it was not measured."""
     flawless: bool = False
     """Whether it has no veto at all. Then it may be claimed and handed over."""
+    continued: bool = False
+    """Whether it continues the version's training. Then a training from the base has to confirm it.
+    """
 
     @property
     def valid(self) -> bool:
@@ -63,7 +69,7 @@ class Cell(NamedTuple):
     @property
     def clean(self) -> float:
         """Returns clean success on the search split as a share, or -1 if it was not measured."""
-        return self.evaluated.clean / self.evaluated.planned if self.evaluated else -1.0
+        return self.evaluated.clean_success if self.evaluated else -1.0
 
 
 class Share(NamedTuple):
@@ -174,7 +180,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
     """Trains and evaluates sets of merged candidates side by side, each as one ledger step."""
-    jobs = {mix.name: _job(run, run.repo.tree(mix.commit)) for mix in mixes}
+    jobs = {mix.name: job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
             jobs[mix.name].tree, f"g{generation} {mix.name}" if mix.name == ALL else mix.name
@@ -183,13 +189,21 @@ def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) ->
     return [_measured(run, base, generation, mix, jobs[mix.name]) for mix in mixes]
 
 
-def _job(run: Run, tree: HarnessTree) -> Job:
-    return Job(tree, 0, run.plan.steps, "search", run.plan.search)
+def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
+    """Returns the training and evaluation of a cell with these files.
+
+    It trains the base policy, or the weights of the version `base` if that is a control.
+    """
+    plan = run.plan
+    if base.continued:
+        steps, seed = plan.continue_steps, CONTINUED_SEED
+        return Job(tree, seed, steps, "search", plan.search, base.trained)
+    return Job(tree, 0, plan.steps, "search", plan.search)
 
 
-def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
+def jobs_of(run: Run, base: Collected, mixes: Sequence[Mix]) -> list[Job]:
     """Returns the trainings and evaluations that these sets of merged candidates need."""
-    return [_job(run, run.repo.tree(mix.commit)) for mix in mixes]
+    return [job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes]
 
 
 def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) -> Cell:
@@ -199,11 +213,12 @@ def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) ->
         cell = Cell(mix, None, None, (failure(error),))
     else:
         cell = _inspected(run, base, mix, job.tree, evaluation)
+    cell = cell._replace(continued=base.continued)
     record = run.once(
-        f"g{generation}/cell/{mix.commit[:12]}",
+        f"g{generation}/cell/{mix.commit[:12]}" + ("-continued" if cell.continued else ""),
         "cell",
         {"members": sorted(mix.ids), "commit": mix.commit, "base": base.version.commit},
-        lambda: _cell_record(generation, base, cell),
+        lambda: _cell_record(run, generation, base, cell),
     )
     run.note(f"cell {mix.name}: {record['words']}")
     return cell
@@ -220,13 +235,13 @@ def _inspected(
     return Cell(mix, evaluation, arm, vetoes, flawless=not own_veto and not vetoes)
 
 
-def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
-    evaluation = cell.evaluated
-    below = base.evaluated.clean / base.evaluated.planned
+def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON:
+    evaluation, below = cell.evaluated, base.evaluated.clean_success
     if evaluation is None:
         words = "failed"
     else:
         words = f"{100 * cell.clean:.1f} % clean on search ({100 * (cell.clean - below):+.1f})"
+        words += f", {run.plan.continue_steps} steps further" if cell.continued else ""
     words += "".join(f"; {finding.code}: {finding.message}" for finding in cell.vetoes)
     return {
         "generation": generation,
@@ -244,6 +259,7 @@ def _cell_record(generation: int, base: Collected, cell: Cell) -> JSON:
         "vetoes": [finding.to_json() for finding in cell.vetoes],
         "arm": cell.arm.to_json() if cell.arm else None,
         "words": words,
+        **({"continued": run.plan.continue_steps} if cell.continued else {}),
     }
 
 

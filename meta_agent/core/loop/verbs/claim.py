@@ -147,7 +147,7 @@ def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float,
     plan = run.plan
     jobs = [Job(tree, 0, plan.steps, "search", plan.search) for tree in trees]
     before, after = (run.lab.measure(job) for job in jobs)
-    return (after.clean / after.planned - before.clean / before.planned,)
+    return (after.clean_success - before.clean_success,)
 
 
 def proof_seeds(pairs: int) -> range:

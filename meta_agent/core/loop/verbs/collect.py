@@ -194,7 +194,7 @@ def _first(collected: Collected, reading: Reading) -> JSON:
         "split": "search",
         "n": evaluation.planned,
         "success": evaluation.solved / evaluation.planned,
-        "clean_success": evaluation.clean / evaluation.planned,
+        "clean_success": evaluation.clean_success,
         "ci": [interval.low, interval.high],
         "valid": not reading.invalid,
     }

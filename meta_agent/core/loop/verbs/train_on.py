@@ -113,11 +113,7 @@ def one_long(run: Run, version: Version) -> Trained:
 
 
 def _shares_by_steps(checkpoints: list[Checkpoint]) -> dict[str, float]:
-    return {str(c.trained.steps): _share(c.evaluation) for c in checkpoints}
-
-
-def _share(evaluation: Evaluated) -> float:
-    return evaluation.clean / evaluation.planned
+    return {str(c.trained.steps): c.evaluation.clean_success for c in checkpoints}
 
 
 def _record(run: Run, best: Checkpoint, by_steps: dict[str, float]) -> None:
@@ -128,6 +124,5 @@ def _record(run: Run, best: Checkpoint, by_steps: dict[str, float]) -> None:
         "search_clean_success": by_steps,
     }
     run.once("checkpoint", "checkpoint", {"policy": best.trained.policy}, lambda: record)
-    run.note(
-        f"the checkpoint after {best.trained.steps} steps is kept: {_share(best.evaluation):.1%}"
-    )
+    clean_success = f"{best.evaluation.clean_success:.1%}"
+    run.note(f"the checkpoint after {best.trained.steps} steps is kept: {clean_success}")
