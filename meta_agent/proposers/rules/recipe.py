@@ -180,7 +180,7 @@ def as_dapo(case: Case) -> Diagnosis | None:
         effect="rare tokens keep their chance, and cut replies teach nothing wrong",
         because=f"{cut:.0%} of replies are cut" if cut > 0.1 else "entropy fell by half",
         delta=0.03, metrics=(_ENTROPY, "behaviour.stop.length"),
-        risk="fewer rows are trained on",
+        risk="fewer rows are trained on, and refilled steps take up to three times the attempts",
     )  # fmt: skip
 
 
