@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.core.errors import CandidateError, TrainingError
+from meta_agent.core.errors import CandidateError, Interrupted, TrainingError
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab.warmup import clean_successes
 from meta_agent.core.protocols import JSON, Task
@@ -131,3 +131,18 @@ def test_a_warm_up_leaves_a_step_for_exploration(
             child, session, nano_policy, tmp_path / "out",
             seed=1, recipe=RECIPE, warmup=[attempt(NanoSwe().tasks("train")[0])], steps=2,
         )  # fmt: skip
+
+
+@pytest.mark.train
+def test_a_stop_ends_a_warm_up_between_two_steps(
+    session: HarnessSession, nano_policy: Path, tmp_path: Path
+) -> None:
+    with (
+        PolicyChild(threads=1) as stopped,
+        pytest.raises(Interrupted, match="begins the warm-up again"),
+    ):
+        test_run.run(
+            stopped, session, nano_policy, tmp_path / "out", seed=1, recipe=RECIPE,
+            warmup=[attempt(NanoSwe().tasks("train")[0])], seal_every=1, stopping=lambda: True,
+        )  # fmt: skip
+    assert not (tmp_path / "out").exists()

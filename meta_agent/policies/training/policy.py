@@ -170,11 +170,19 @@ class PolicyChild:
         command = {"op": "train", "job": _wire.job_to_json(job)}
         return self._trained_by(command, job, provide_rows, on_metrics, on_advantages)
 
-    def warm_up(self, job: TrainJob, rows: Sequence[Rollout]) -> Checkpoint:
-        """Trains the loaded policy to imitate rollouts; returns its checkpoint, then loaded."""
+    def warm_up(
+        self,
+        job: TrainJob,
+        rows: Sequence[Rollout],
+        on_metrics: Callable[[StepMetrics], None] | None = None,
+    ) -> Checkpoint:
+        """Trains the loaded policy to imitate rollouts; returns its checkpoint, then loaded.
+
+        If `on_metrics` raises, the child is still at work, and has to be closed.
+        """
         examples = [_example_to_json(row) for row in rows]
         command = {"op": "warm_up", "job": _wire.job_to_json(job), "rows": examples}
-        return self._trained_by(command, job)
+        return self._trained_by(command, job, on_metrics=on_metrics)
 
     def _trained_by(
         self,

@@ -22,13 +22,12 @@ import logging
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError, Interrupted
+from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.harness import CommandSession, Teaches
 from meta_agent.core.lab.training import (
     RollsOut,
@@ -70,6 +69,7 @@ from meta_agent.policies.training.events.overlap import Begun, Overlap, Publishe
 from meta_agent.policies.training.events.planned import plan_of, shuffled
 from meta_agent.policies.training.policy import PolicyChild
 from meta_agent.policies.training.seals import Sealed, Seals
+from meta_agent.policies.training.warmup import warmed_up
 
 _log = logging.getLogger(__name__)
 MIN_EXACT = 0.95
@@ -124,11 +124,12 @@ def train_policy(
         `child` say whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
+    heeded = stopping if seal_every else never
     warm_steps = int(settings.get("sft_steps", 0)) if warmup else 0
     if warm_steps:
-        _require_grpo(warm_steps, steps)
+        steps -= warm_steps
         job = TrainJob(settings, warm_steps, seed, warm_folder(out_dir))
-        base_policy, steps = _warmed_up(child, base_policy, job, warmup), steps - warm_steps
+        base_policy = warmed_up(child, base_policy, job, warmup, steps, heeded)
     base = child.load(base_policy)
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
     held = dataclasses.asdict(child.settings)
@@ -137,7 +138,6 @@ def train_policy(
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
-    heeded = stopping if seal_every else never
     each = int(settings.get("num_iterations", 1))
     overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
     loop = _Loop(
@@ -190,26 +190,6 @@ def _make_way(job: TrainJob) -> None:
     for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if not (path.name.isdecimal() and 0 < int(path.name) <= job.after):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _warmed_up(
-    child: PolicyChild, base_policy: str | Path, job: TrainJob, rows: Sequence[Rollout]
-) -> Path:
-    """Trains the policy to imitate the rows. Uses what an earlier, killed call finished."""
-    with suppress(ConfigError, IntegrityError):
-        return open_checkpoint(job.output).path
-    shutil.rmtree(job.output, ignore_errors=True)
-    child.load(base_policy)
-    return child.warm_up(job, rows).path
-
-
-def _require_grpo(warm_steps: int, steps: int) -> None:
-    if warm_steps >= steps:
-        raise CandidateError(
-            f"sft_steps is {warm_steps}, and a training of {steps} steps leaves none for GRPO",
-            reason="recipe_refused",
-            hint=f"set sft_steps to at most {steps - 1} in the recipe",
-        )
 
 
 def _kept_checkpoints(job: TrainJob, before: int) -> Iterator[Checkpoint]:

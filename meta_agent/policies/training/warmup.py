@@ -1,0 +1,49 @@
+"""The host's half of a warm-up: whether it is due, done already, or has to stop.
+
+A killed warm-up begins again and ends on the same bits. Not covered: how the child trains
+(`_warmup`), and which rows are clean successes (`core.lab.warmup`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError, Interrupted
+from meta_agent.core.protocols import Rollout
+from meta_agent.policies.training._wire import StepMetrics, TrainJob
+from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.policy import PolicyChild
+
+
+def warmed_up(
+    child: PolicyChild,
+    base_policy: str | Path,
+    job: TrainJob,
+    rows: Sequence[Rollout],
+    steps: int,
+    stopping: Callable[[], bool],
+) -> Path:
+    """Trains the policy to imitate the rows, and returns its folder.
+
+    It uses what an earlier, killed call finished. Raises CandidateError if no `steps` are left for
+    GRPO, and Interrupted between two steps once `stopping` returns True.
+    """
+    if steps < 1:
+        raise CandidateError(
+            f"sft_steps is {job.steps} of {job.steps + steps} steps and leaves none for GRPO",
+            reason="recipe_refused",
+            hint=f"set sft_steps to at most {job.steps + steps - 1} in the recipe",
+        )
+    with suppress(ConfigError, IntegrityError):
+        return open_checkpoint(job.output).path
+    shutil.rmtree(job.output, ignore_errors=True)
+
+    def heed(_: StepMetrics) -> None:
+        if stopping():
+            raise Interrupted("stopped as requested; the same command begins the warm-up again")
+
+    child.load(base_policy)
+    return child.warm_up(job, rows, heed).path
