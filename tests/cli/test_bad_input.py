@@ -71,7 +71,7 @@ CASES: dict[str, Bad] = {
         "asks a judge model, but none is set",
     ),
     "a tracker that does not exist": Bad(
-        "comet is none of", {"g.py": GOOD, "t.jsonl": ROWS}, (*OWN, "--log", "comet")
+        "comet is not one of", {"g.py": GOOD, "t.jsonl": ROWS}, (*OWN, "--log", "comet")
     ),
     "a hub name that does not exist": Bad(
         "the hub did not deliver hf:org/nothing",

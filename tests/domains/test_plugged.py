@@ -100,7 +100,7 @@ def test_an_entry_point_is_a_door(module: str, tmp_path: Path) -> None:
 
 
 def test_a_name_that_nobody_offers_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="no domain 'chess'; there are code, graded, harbor"):
+    with pytest.raises(ConfigError, match="no domain 'chess', only code, graded, harbor"):
         kind_of("chess")
 
 

@@ -206,7 +206,9 @@ def test_one_that_hangs_does_not_hold_the_run(
 
 
 def test_bad_names_and_addresses_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="comet is none of wandb, mlflow, trackio, tensorboard"):
+    with pytest.raises(
+        ConfigError, match="comet is not one of wandb, mlflow, trackio, tensorboard"
+    ):
         resolve({"workspace": tmp_path, "log": "wandb,comet"})
     with pytest.raises(ConfigError, match="expected http") as raised:
         resolve({"workspace": tmp_path, "notify": "hooks.example/T0/secret"})

@@ -219,7 +219,7 @@ def test_a_package_that_the_image_holds_is_tested_in_its_own_place(
 
 
 @pytest.mark.parametrize(
-    ("gone", "says"), [("tests/test_coins.py", "no tests found"), ("purse/", "no sources found")]
+    ("gone", "says"), [("tests/test_coins.py", "has no tests"), ("purse/", "has no sources")]
 )
 def test_a_package_that_gives_nothing_is_refused(tmp_path: Path, gone: str, says: str) -> None:
     files = {name: text for name, text in FILES.items() if not name.startswith(gone)}
