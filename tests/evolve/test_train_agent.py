@@ -102,7 +102,7 @@ def test_an_agent_that_rewrites_its_conversation_is_refused(tmp_path: Path) -> N
     argv = ("train", *given, "--harness", str(agent), "--sandbox", "process", "--allow-unsafe")
     refused = cli(*argv, "--train-steps", "3", check=False)
     assert refused.returncode != 0
-    assert "of the sampled tokens are in rows to train on" in refused.stderr
+    assert "of the sampled tokens can be trained on" in refused.stderr
 
 
 @pytest.mark.docker

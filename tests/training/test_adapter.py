@@ -169,7 +169,7 @@ hand_over_adapter(Path(sys.argv[1]), Path(sys.argv[2]), f"hf:{sys.argv[3]}", [])
 
 def test_an_adapter_of_a_rank_that_no_server_takes_is_not_handed_over() -> None:
     assert [room_for(rank) for rank in (1, 2, 48, 512)] == [1, 8, 64, 512]
-    with pytest.raises(ConfigError, match="has rank 513, and vLLM serves at most 512"):
+    with pytest.raises(ConfigError, match="has rank 513, but vLLM serves at most 512"):
         room_for(513)
 
 

@@ -47,7 +47,9 @@ def test_an_hf_policy_is_another_one_where_conversations_are_rendered_otherwise(
     before = sealed("a")
     monkeypatch.setattr("meta_agent.policies.training.checkpoint.RENDERING", "messages-2")
     assert sealed("b") != before
-    with pytest.raises(IntegrityError, match="rendered by messages-1, and now the rules are"):
+    with pytest.raises(
+        IntegrityError, match="rendered by the rules messages-1, but the rules are now"
+    ):
         open_checkpoint(tmp_path / "a")
 
 
@@ -87,7 +89,7 @@ def _unseal(path: Path) -> None:
         (_flip, "model.safetensors has changed"),
         (_lose, "config.json is missing"),
         (_add, "generation_config.json is not in the manifest"),
-        (_rename, "says it is nano@000000000000"),
+        (_rename, "says that its weights are nano@000000000000"),
         (_cut, "not a manifest"),
         (_future, "schema_version 2"),
         (_unseal, "not a finished checkpoint"),

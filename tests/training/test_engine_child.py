@@ -109,7 +109,7 @@ def test_a_stopped_training_makes_what_it_dropped_again_to_the_bit(
 ) -> None:
     for at in (1, 2):
         stop, out = Stop(at), tmp_path / "out"
-        with pytest.raises(Interrupted, match=f"kept as of step {at} of 3"):
+        with pytest.raises(Interrupted, match=f"saved as of step {at} of 3"):
             train(
                 child, engine, session, nano_policy, out,
                 seal_every=100, on_metrics=stop.on_metrics, stopping=stop,

@@ -177,7 +177,7 @@ def test_a_hub_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     [
         ("./nowhere", "there is no model folder nowhere"),
         ("a b", "there is no model folder a b"),
-        ("{folder}", "is no model folder: it has no config.json"),
+        ("{folder}", "is not a model folder: it has no config.json"),
     ],
 )
 def test_what_is_no_model_is_said_before_anything_starts(

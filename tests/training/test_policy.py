@@ -150,7 +150,7 @@ def test_weights_that_are_no_numbers_end_the_training(child: PolicyChild, tmp_pa
     asked = replace(job(tmp_path / "out", scale_rewards="none"), seal_every=1)
     with pytest.raises(CandidateError, match=r"at step 2 of 3 \S+ is (nan|inf)") as raised:
         child.train(asked, vast)
-    assert "step 1 was sealed last" in str(raised.value)
+    assert "step 1 was saved last" in str(raised.value)
     assert raised.value.reason == "not_finite" and not (tmp_path / "out").exists()
     assert child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
 

@@ -94,7 +94,7 @@ def test_an_adapter_that_is_not_taken_leaves_the_one_before_and_is_counted(post:
     post.engines[0].failing.add("/v1/load_lora_adapter")
     assert [post.publisher.publish(step) for step in (1, 2)] == ["hf@1+0"] * 2
     assert post.publisher.metrics["unpublished"] == 2 and post.said("now") == "0"
-    with pytest.raises(InfrastructureError, match=r"did not take the weights hf@1\+3, 3 in a row"):
+    with pytest.raises(InfrastructureError, match=r"refused the weights hf@1\+3 3 times in a row"):
         post.publisher.publish(3)
 
 

@@ -92,7 +92,7 @@ def stopped(
     **options: Any,
 ) -> None:
     """Trains until `stop`; the child lives on."""
-    with pytest.raises(Interrupted, match=f"kept as of step {stop._at} of {STEPS}"):
+    with pytest.raises(Interrupted, match=f"saved as of step {stop._at} of {STEPS}"):
         train(child, session, base, out, on_metrics=stop.on_metrics, stopping=stop, **options)
 
 

@@ -37,8 +37,8 @@ class FrameChannel:
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(
-                f"a frame of {len(body)} bytes cannot be sent, limit {FRAME_LIMIT_BYTES}; "
-                "use fewer or shorter rollouts in a step"
+                f"a message of {len(body)} bytes cannot be sent, since the limit is "
+                f"{FRAME_LIMIT_BYTES}; use fewer or shorter rollouts in a step"
             )
         unsent = memoryview(struct.pack("<I", len(body)) + body)
         deadline = _deadline(timeout_sec)
@@ -48,7 +48,7 @@ class FrameChannel:
             except BlockingIOError:
                 _wait(self._write_fd, select.POLLOUT, deadline)
             except BrokenPipeError as error:
-                raise EOFError("the peer closed its end") from error
+                raise EOFError("the other process closed the connection") from error
 
     def receive(self, timeout_sec: float | None = None) -> JSON:
         """Reads one frame and returns its JSON value.
@@ -59,15 +59,15 @@ class FrameChannel:
         (length,) = struct.unpack("<I", self._read(4, deadline))
         if length > FRAME_LIMIT_BYTES:
             raise FrameError(
-                f"the peer sent a frame of {length} bytes, limit {FRAME_LIMIT_BYTES}; its bytes "
-                "are not read, and the policy child is ended"
+                f"the other process sent a message of {length} bytes, over the limit of "
+                f"{FRAME_LIMIT_BYTES}, so the training process is ended"
             )
         try:
             return json.loads(self._read(length, deadline))
         except ValueError as error:
             raise FrameError(
-                f"the peer sent a frame of {length} bytes that is not JSON, and the policy child "
-                f"is ended: {error}"
+                f"the other process sent {length} bytes that are not JSON, and the training "
+                f"process is ended: {error}"
             ) from error
 
     def waits(self) -> bool:
@@ -90,7 +90,7 @@ class FrameChannel:
                 _wait(self._read_fd, select.POLLIN, deadline)
                 continue
             if not part:
-                raise EOFError("the peer closed its end")
+                raise EOFError("the other process closed the connection")
             parts += part
         return bytes(parts)
 
@@ -105,4 +105,4 @@ def _wait(fd: int, event: int, deadline: float | None) -> None:
     poll.register(fd, event)
     left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
     if not poll.poll(left_ms):
-        raise TimeoutError("the peer did not answer in time, and the policy child is ended")
+        raise TimeoutError("the other process did not answer in time, so training is ended")

@@ -129,23 +129,24 @@ def _check_names(values: Mapping[str, JSON]) -> None:
     unknown = sorted(set(values) - names)
     if unknown:
         raise ConfigError(
-            f"the recipe sets {', '.join(unknown)}: not a setting of the algorithm",
+            f"the recipe sets {', '.join(unknown)}, which the training algorithm does not have",
             hint="remove it from the harness's recipe; a setting of the run is a flag of evolve",
         )
     for name, choices in _CHOICES.items():
         if name in values and values[name] not in choices:
             raise ConfigError(
-                f"{name} is {values[name]!r} in the recipe: choose from {_listed(choices)}"
+                f"the recipe sets {name} to {values[name]!r}: choose from {_listed(choices)}"
             )
     for name, least in _AT_LEAST.items():
         if name in values and not (_is_number(values[name]) and values[name] >= least):
             raise ConfigError(
-                f"{name} is {values[name]!r}: it must be a number of at least {least:g}"
+                f"the recipe sets {name} to {values[name]!r}; set a number of at least {least:g}"
             )
     temperature = values.get("temperature", 1.0)
     if not _is_number(temperature) or temperature <= 0:
         raise ConfigError(
-            f"temperature is {temperature!r}: it must be a number above 0, since training samples"
+            f"the recipe sets temperature to {temperature!r}; set a number above 0, since "
+            "training samples"
         )
 
 
@@ -160,7 +161,7 @@ def _listed(choices: tuple[JSON, ...]) -> str:
 def _positive_int(values: Mapping[str, JSON], name: str) -> int:
     value = values[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} is {value!r}: it must be a whole number above 0")
+        raise ConfigError(f"the recipe sets {name} to {value!r}; set a whole number above 0")
     return value
 
 
@@ -180,7 +181,7 @@ def _check_types(settings: Mapping[str, JSON]) -> None:
             sound = not isinstance(default, int | float) or _is_number(value)
         if not sound:
             raise ConfigError(
-                f"{field.name} is {value!r}: TRL needs a value of type {type(default).__name__}"
+                f"the recipe sets {field.name} to {value!r}: TRL needs a {type(default).__name__}"
             )
 
 

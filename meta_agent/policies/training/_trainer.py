@@ -443,7 +443,7 @@ def _require_finite(
     for name in ("loss", "grad_norm"):
         if not math.isfinite(value := float(logs.get(name, 0.0))):
             sealed = next(filter(seals_at, range(state.global_step - 1, 0, -1)), 0)
-            last = f"step {sealed} was sealed last" if sealed else "no step was sealed"
+            last = f"step {sealed} was saved last" if sealed else "no step was saved"
             raise CandidateError(
                 f"at step {state.global_step} of {args.max_steps} {name} is {value}, and training "
                 f"stops: {last} (learning_rate {args.learning_rate:g})",

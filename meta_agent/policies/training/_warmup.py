@@ -50,8 +50,8 @@ def warm_up(
     examples = list(_examples(policy, rows))
     if not examples:
         raise CandidateError(
-            f"the policy can write none of the {len(rows)} rows of its warm-up: they do not fit "
-            "its context or its chat template",
+            f"none of the {len(rows)} rows for the warm-up fits the policy's context or chat "
+            "template",
             reason="no_warmup_rows",
         )
     with tempfile.TemporaryDirectory(prefix="meta-agent-warmup-") as scratch:

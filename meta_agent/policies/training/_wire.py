@@ -135,7 +135,7 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
         return parser(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrameError(
-            f"the peer sent a malformed {what}: {type(error).__name__}: {error}"
+            f"the other process sent a malformed {what}: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -68,7 +68,7 @@ def base_name(folder: Path) -> str:
     name = settings_of(folder).get(_BASE)
     if not isinstance(name, str) or not name:
         raise ConfigError(
-            f"{folder / CONFIG} does not say which model the adapter stands on",
+            f"{folder / CONFIG} does not say which model the adapter was trained on",
             hint=f"add the model's name or folder to that file as {_BASE!r}",
         )
     return name

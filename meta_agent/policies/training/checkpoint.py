@@ -156,11 +156,11 @@ def _read_manifest(path: Path) -> dict[str, JSON]:
     try:
         manifest = document((path / MANIFEST).read_bytes())
         if not isinstance(manifest, dict):
-            raise TypeError(f"{manifest!r:.100} is no JSON object")
+            raise TypeError(f"{manifest!r:.100} is not a JSON object")
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise ValueError(
-                f"schema_version {manifest['schema_version']}, not {SCHEMA_VERSION}, which this "
-                "version of meta-agent reads"
+                f"schema_version is {manifest['schema_version']}, but this version of meta-agent "
+                f"reads {SCHEMA_VERSION}"
             )
         for name in ("steps", "seed"):
             if type(manifest[name]) is not int:
@@ -183,14 +183,15 @@ def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> Open
     kind: PolicyKind = "nano" if manifest.get("kind") == "nano" else "hf"
     if manifest.get("rendering") != _rendering(kind):
         raise IntegrityError(
-            f"{path} was trained on conversations that were rendered by "
-            f"{manifest.get('rendering') or 'older rules'}, and now the rules are {RENDERING}",
+            f"{path} was trained on conversations rendered by the rules "
+            f"{manifest.get('rendering') or 'of an older version'}, but the rules are now "
+            f"{RENDERING}",
             hint=f"start a new run; for the weights alone, remove {MANIFEST} and use hf:{path}",
         )
     policy = _identity(kind, files)
     if manifest.get("policy") != policy:
         raise IntegrityError(
-            f"{path} says it is {manifest.get('policy')}, but its contents are {policy}",
+            f"{path} says that its weights are {manifest.get('policy')}, but they are {policy}",
             hint=f"restore the folder; for the weights alone, remove {MANIFEST} and use hf:{path}",
         )
     steps, seed = int(manifest["steps"]), int(manifest["seed"])

@@ -50,7 +50,7 @@ def planned(name: str) -> list[Device]:
     size = (CARDS.get(match[2]) if match[2] else int(match[3])) if match else None
     if match is None or not size or match[1] in ("0", "00"):
         raise ConfigError(
-            f"--for {name!r} names no card",
+            f"--for {name!r} is not a known GPU",
             hint=f"use {', '.join(CARDS)}, or a memory size such as 48GiB; 4xh100 means four GPUs",
         )
     free = int(size * _USABLE * (1 << 30))

@@ -55,14 +55,14 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
     if not adapter.is_adapter(checkpoint):
         raise ConfigError(
             f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
-            "does not add up with another",
+            "cannot be added to another",
             hint="run adopt --model FOLDER without --adapter; --lora-rank trains adapters",
         )
     name, trained_on = _base(policy), opened.base
     current = open_checkpoint(hf_place(name), foreign=True).policy
     if current != trained_on:
         raise ConfigError(
-            f"the adapter was trained on {trained_on}, and {name} is {current}",
+            f"the adapter was trained on {trained_on}, but {name} is now {current}",
             hint="restore that model, or leave out --adapter to hand over whole weights",
         )
     settings = adapter.settings_of(checkpoint)
@@ -89,8 +89,8 @@ def room_for(rank: int) -> int:
     room = next((most for most in VLLM_RANKS if most >= rank), None)
     if room is None:
         raise ConfigError(
-            f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each further "
-            "training adds its rank",
+            f"the adapter has rank {rank}, but vLLM serves at most {VLLM_RANKS[-1]}: each "
+            "further training adds its rank",
             hint="run adopt --model FOLDER without --adapter to hand over whole weights",
         )
     return room

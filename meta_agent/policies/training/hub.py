@@ -37,7 +37,7 @@ def hf_place(name: str) -> Path:
             base_place(folder)
         elif not (folder / _CONFIG).is_file():
             raise ConfigError(
-                f"hf:{name} is no model folder: it has no {_CONFIG}",
+                f"hf:{name} is not a model folder: it has no {_CONFIG}",
                 hint="give the folder that save_pretrained wrote",
             )
         return folder.absolute()

@@ -313,7 +313,9 @@ class PolicyChild:
         except (EOFError, TimeoutError, FrameError) as error:
             self._died(error)
         if not isinstance(frame, dict):
-            self._died(FrameError(f"the child sent {type(frame).__name__}, not an object"))
+            self._died(
+                FrameError(f"the training process sent {type(frame).__name__}, not an object")
+            )
         if "err" in frame:
             _raise(self._parse("error", lambda value: dict(value["err"]), frame))
         return frame
@@ -321,7 +323,9 @@ class PolicyChild:
     def _rows(self, what: str, parser: Callable[[JSON], T], answer: JSON, count: int) -> list[T]:
         rows = self._parse(what, lambda value: [parser(item) for item in value], answer)
         if len(rows) != count:
-            self._died(FrameError(f"the child sent {len(rows)} {what} for {count} requests"))
+            self._died(
+                FrameError(f"the training process sent {len(rows)} {what} for {count} requests")
+            )
         return rows
 
     def _parse(self, what: str, parser: Callable[[JSON], T], value: JSON) -> T:
@@ -333,7 +337,7 @@ class PolicyChild:
     def _check_alive(self) -> None:
         if self._ended is not None:
             raise TrainingError(
-                f"the policy child has ended: {self._ended}",
+                f"the training process (the policy child) has ended: {self._ended}",
                 hint="run the same command again; in Python, start a new PolicyChild",
             )
 
@@ -343,7 +347,7 @@ class PolicyChild:
         self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
         self._process.close()
         raise TrainingError(
-            f"the policy child failed: {error}: {self._ended}",
+            f"the training process failed: {error}: {self._ended}",
             hint="run the same command again: it resumes",
         ) from error
 

@@ -164,7 +164,7 @@ def train_policy(
             return loop.provide(event, partial(seal, event.step))
         except Interrupted as error:
             raise Interrupted(
-                f"stopped as requested; the training is kept as of step {event.step} of {steps}"
+                f"training stopped as requested; it is saved as of step {event.step} of {steps}"
             ) from error
 
     try:
@@ -417,8 +417,8 @@ class _Loop:
         share = self._share_in_rows()
         if share < self._min_exact:
             raise CandidateError(
-                f"{share:.1%} of the sampled tokens are in rows to train on, and at least "
-                f"{self._min_exact:.0%} have to be: the scaffold changes earlier messages",
+                f"only {share:.1%} of the sampled tokens can be trained on, and at least "
+                f"{self._min_exact:.0%} must be: the scaffold changes earlier messages",
                 reason="inexact_rows",
                 hint="let each call begin with the messages of the call before and its reply",
             )

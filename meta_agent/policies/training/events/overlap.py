@@ -114,7 +114,7 @@ class Overlap:
         """Raises InfrastructureError if weights of `version` steps are too old for an event."""
         if not self.young(version, event):
             raise InfrastructureError(
-                f"the weights after step {event.step} could not be published: the engine samples "
+                f"the weights after step {event.step} did not reach the engine: it still samples "
                 f"with those after step {version}, which --max-staleness {self._most} forbids",
                 hint="run the same command again: it resumes from the last saved step",
             )
@@ -124,7 +124,7 @@ class Overlap:
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
-                f"the engine answered for none of {len(rollouts)} attempts: {why}",
+                f"the inference engine answered none of {len(rollouts)} attempts: {why}",
                 hint="run the same command again: it resumes from the last saved step",
             )
 

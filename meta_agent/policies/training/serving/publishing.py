@@ -54,7 +54,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
         return 0
     if not adapters:
         raise ConfigError(
-            f"{folder} is an adapter, and the engines of this run take whole weights",
+            f"{folder} is an adapter, but the engines of this run take only whole weights",
             hint="merge it into its base model and give that folder, or use --lora-rank 16",
         )
     settings = adapter.settings_of(folder)
@@ -95,7 +95,8 @@ class EnginePublisher:
         name = f"{self._child.policy.partition('+')[0]}+{step}"
         if adapter.is_adapter(path) != self._adapters:
             raise ConfigError(
-                f"adapters are trained onto {self._child.policy}, whose weights were trained whole",
+                f"adapters cannot extend {self._child.policy}, because its weights were trained "
+                "whole",
                 hint="use the model that it was trained from, or leave out --engines",
             )
         untied_at = self._folder / "untied"
@@ -117,7 +118,7 @@ class EnginePublisher:
             self._names.append(name)
         elif served_name not in self._names or self._failed >= MOST_UNPUBLISHED:
             raise InfrastructureError(
-                f"the engines did not take the weights {name}, {self._failed} in a row: they "
+                f"the engines refused the weights {name} {self._failed} times in a row: they "
                 f"serve {served_name}",
                 hint="read the engines' logs, then run the same command again: it resumes",
             )
