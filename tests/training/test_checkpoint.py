@@ -91,7 +91,7 @@ def _unseal(path: Path) -> None:
         (_add, "generation_config.json is not in the manifest"),
         (_rename, "says that its weights are nano@000000000000"),
         (_cut, "not a manifest"),
-        (_future, "schema_version 2"),
+        (_future, "schema_version is 2"),
         (_unseal, "not a finished checkpoint"),
     ],
 )
