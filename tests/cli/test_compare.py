@@ -15,7 +15,7 @@ from .conftest import Runner
     [
         (("--conditions", "full,best"), "unknown condition 'best'"),
         (("--conditions", "full,full"), "different names"),
-        (("--seeds", "0"), "--seeds 0"),
+        (("--seeds", "0"), "--seeds is 0"),
         (("--budget", "10"), "cannot pay"),
         (("--policy", "openai/m"), "needs tasks"),
         (("--train-steps", "-1"), "train_steps"),

@@ -121,7 +121,7 @@ def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent:
             "names the field 'inpt', which this row does not have; it has input, output, score",
         ),
         ("input=promt", "names 'promt', which is not a field of a rollout"),
-        ("output=reward", "is no number"),
+        ("output=reward", "is not a number"),
         ("input", "expected THEIRS=OURS pairs"),
     ):
         done = meta_agent("report", "--rollouts", "rows.jsonl", "--map", mapping, cwd=tmp_path)

@@ -198,4 +198,4 @@ def test_a_run_takes_a_public_set_by_name(meta_agent: Runner, tmp_path: Path) ->
 def test_a_name_that_no_set_has_names_the_nearest(meta_agent: Runner, tmp_path: Path) -> None:
     done = meta_agent("evolve", "--tasks", "human-eval", "--dry-run", cwd=tmp_path)
     assert done.returncode == 2
-    assert "the nearest is humaneval" in done.stderr and "meta-agent tasks list" in done.stderr
+    assert "the nearest set is humaneval" in done.stderr and "meta-agent tasks list" in done.stderr

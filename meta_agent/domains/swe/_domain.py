@@ -150,7 +150,7 @@ class RealSwe(FileTasks):
         where = f"{self.path}:{row.line}: {row.instance_id}"
         if row.source is None:
             raise ConfigError(
-                f"{where} has no field source, so no source code to work on",
+                f"{where} has no field `source`, so no source code to work on",
                 hint="add source.archive and source.sha256, or image and source.image_path",
             )
         if row.extra.get("eval_type") == "fail_only":
@@ -284,7 +284,7 @@ def _is_hidden(path: str, source: SourceSpec) -> bool:
 def _source(row: SweRow) -> SourceSpec:
     if row.source is None:
         raise ConfigError(
-            f"the task {row.instance_id} has no field source", hint="meta-agent tasks check FILE"
+            f"the task {row.instance_id} has no field `source`", hint="meta-agent tasks check FILE"
         )
     return row.source
 

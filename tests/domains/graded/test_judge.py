@@ -86,7 +86,7 @@ class Coin:
     [
         (Coin(), r"agrees with itself on 0% of 16 answers"),
         (lambda call: verdict(True), r"is right on 50%; at least 90% of each is needed"),
-        (lambda call: Say("It is fine."), r"gave no verdict: 'It is fine.'"),
+        (lambda call: Say("It is fine."), r"gave no verdict, but 'It is fine.'"),
     ],
     ids=["a coin", "a yes-sayer", "no verdict"],
 )

@@ -44,7 +44,7 @@ REFUSED = {
     "timeout": ({"rest": "[solution]\nspeed = 1"}, "[solution] speed"),
     "compose": (
         {"files": {"environment/docker-compose.yaml": "services: {main: {build: .}}\n"}},
-        "docker-compose.yaml is not supported",
+        "docker compose is not supported",
     ),
     "no image": (
         {"dockerfile": None},
@@ -73,7 +73,7 @@ def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None
     (folder / "tests" / "test.sh").unlink()
     with pytest.raises(ConfigError, match=r"has no tests/test\.sh, so it cannot be graded"):
         read_task(folder)
-    with pytest.raises(ConfigError, match=r"no task\.toml in it"):
+    with pytest.raises(ConfigError, match=r"none has a task\.toml"):
         task_folders(tmp_path / "one" / "tests")
     with pytest.raises(ConfigError, match="is not a folder of Harbor tasks"):
         task_folders(tmp_path / "nowhere")

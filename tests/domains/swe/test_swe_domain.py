@@ -160,7 +160,10 @@ def broken(shelf: Any, name: str, value: Any) -> None:
             lambda s: broken(s, "test_patch", "--- a/q\n+++ b/q\n@@ -1 +1 @@\n-a\n+b\n"),
             "test_patch",
         ),
-        (lambda s: broken(s, "FAIL_TO_PASS", ["tests/gone.py::test_x"]), "does not have"),
+        (
+            lambda s: broken(s, "FAIL_TO_PASS", ["tests/gone.py::test_x"]),
+            "which the base commit lacks",
+        ),
         (
             lambda s: broken(s, "source", {"archive": "none.tar", "sha256": "0" * 64}),
             "cannot read the source archive",

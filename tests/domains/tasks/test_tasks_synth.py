@@ -174,7 +174,7 @@ def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches)
 
 def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench: Benches) -> None:
     written(purse, {"tests/test_coins.py": "import nowhere_to_be_found\n"})
-    with pytest.raises(ConfigError, match=r"sound source: .* tests/test_coins.py"):
+    with pytest.raises(ConfigError, match=r"unchanged source: .* tests/test_coins.py"):
         synthesize(bench(purse), tmp_path / "o.jsonl", Plan(count=1), quiet)
 
 
