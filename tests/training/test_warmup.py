@@ -126,7 +126,7 @@ def test_a_warm_up_that_is_killed_ends_on_the_same_weights(
 def test_a_warm_up_leaves_a_step_for_exploration(
     child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(CandidateError, match="has none left for GRPO"):
+    with pytest.raises(CandidateError, match="leaves none for GRPO"):
         test_run.run(
             child, session, nano_policy, tmp_path / "out",
             seed=1, recipe=RECIPE, warmup=[attempt(NanoSwe().tasks("train")[0])], steps=2,
