@@ -103,7 +103,7 @@ def test_the_memory_of_nodes_is_not_that_of_the_driver(
 ) -> None:
     far = placed(monkeypatch, f"hf:{folder}", [Device("", GIB)], executor="ray", **LORA)
     assert far.memory and far.memory.total > GIB
-    with pytest.raises(ConfigError, match="are free"):
+    with pytest.raises(ConfigError, match="are available"):
         placed(monkeypatch, f"hf:{folder}", [Device("", GIB)], **LORA)
 
 

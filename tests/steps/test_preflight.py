@@ -76,7 +76,7 @@ def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_recording_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no recording 'elsewhere'"):
+    with pytest.raises(ConfigError, match="no recorded run 'elsewhere'"):
         start(RunConfig(workspace=tmp_path / "w", meta_model="replay:elsewhere"))
     assert not (tmp_path / "w").exists()
 

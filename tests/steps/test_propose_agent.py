@@ -183,7 +183,7 @@ BAD: dict[str, tuple[str, str, str]] = {
         "install",
     ),
     "no login": ("agent:claude", "claude is not logged in", "claude auth login"),
-    "old": ("agent:codex", "version is 'codex-cli 0.9.1'", "npm install -g @openai/codex"),
+    "old": ("agent:codex", "the version 'codex-cli 0.9.1'", "npm install -g @openai/codex"),
     "empty": ("agent: ", "does not name a program", "agent:claude or agent:codex"),
     "unclosed": ("agent:run 'me", "No closing quotation", "quote the command"),
 }
