@@ -215,7 +215,7 @@ def test_a_late_result_of_an_older_dispatch_is_dropped(tmp_path: Path) -> None:
 
 def test_a_unit_that_loses_every_node_stops_the_run(tmp_path: Path) -> None:
     run = Run(tmp_path, Nodes(*["lost"] * MOST_DISPATCHES))
-    with pytest.raises(InfrastructureError, match=f"dispatched {MOST_DISPATCHES} times") as told:
+    with pytest.raises(InfrastructureError, match=f"started {MOST_DISPATCHES} times") as told:
         run()
     assert told.value.hint
     run.require_whole(run())

@@ -39,7 +39,7 @@ def test_engines_that_leave_no_gpu_to_train_on_are_refused(
     found: int, count: int, each: int
 ) -> None:
     with pytest.raises(
-        ConfigError, match=rf"need {count * each + 1} GPUs, and {found} are visible"
+        ConfigError, match=rf"need {count * each + 1} GPUs, but only {found} are visible"
     ):
         seats(GPUS[:found], count, each)
 
@@ -82,7 +82,7 @@ def test_a_context_that_the_model_was_not_made_for_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="the model takes at most 40,960") as refused:
         opened(monkeypatch, tmp_path / "m", GPUS, context_tokens=65_536)
-    assert refused.value.hint == "--context-tokens 40960"
+    assert refused.value.hint == "use --context-tokens 40960"
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ BAD_INPUT = {
     "bad domain": (
         ["evolve", "--domain", "chess"],
         {},
-        ["no domain 'chess'; there are code, graded", "hint: "],
+        ["no domain 'chess', only code, graded", "hint: "],
     ),
     "bad variable": (
         ["status"],

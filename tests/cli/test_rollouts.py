@@ -66,9 +66,9 @@ def test_a_reward_can_be_said_to_mean_success(run: Any, rows: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["report", "--rollouts", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["report", "--rollouts", "nowhere.jsonl"], "the rollouts nowhere.jsonl do not exist"),
         (["report", "--rollouts", "tasks.jsonl", "--format", "csv"], "no rollout format 'csv'"),
-        (["report", "--rollouts", "tasks.jsonl"], "no known rollout format"),
+        (["report", "--rollouts", "tasks.jsonl"], "the format is unknown"),
     ],
 )
 def test_mistakes_end_in_a_sentence_and_code_2(

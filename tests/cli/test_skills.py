@@ -45,7 +45,7 @@ def test_from_an_empty_folder_to_a_skill_in_a_project(
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (("show", "zebra"), "no skill 'zebra'"),
+        (("show", "zebra"), "are named 'zebra'"),
         (("export", "--into", "nowhere"), "/nowhere"),
         (("trial", "read-a-leak", "--seeds", "1"), "names none"),
     ],

@@ -212,7 +212,7 @@ def test_server_of_our_own_is_recorded_under_the_models_name(tmp_path: Path) -> 
 
 
 def test_role_without_a_model_is_named(tmp_path: Path) -> None:
-    with opened(tmp_path) as run, pytest.raises(ConfigError, match="role analyst has no model"):
+    with opened(tmp_path) as run, pytest.raises(ConfigError, match="role analyst needs a model"):
         run.client.chat(request("?"), conversation="c", turn=0)
 
 
@@ -243,7 +243,7 @@ def test_record_of_another_run_is_not_written_over(tmp_path: Path) -> None:
         settings: dict[str, Any] = {"meta_model": OURS, "base_urls": {"all": url}}
         with opened(tmp_path, **settings) as run:
             run.transcripts.write_manifest({**(run.transcripts.manifest() or {}), "run_id": "x"})
-        with pytest.raises(IntegrityError, match="record of x"), opened(tmp_path, **settings):
+        with pytest.raises(IntegrityError, match="records the run x"), opened(tmp_path, **settings):
             pass
 
 

@@ -130,7 +130,7 @@ def test_usd_cap_with_an_unpriced_model_is_refused_at_opening(tmp_path: Path) ->
         }
         with (
             pytest.raises(
-                PreflightError, match=r"price of openai/any \(analyst\) is unknown"
+                PreflightError, match=r"price of openai/any \(role analyst\) is unknown"
             ) as no,
             opened(tmp_path, **settings),
         ):
