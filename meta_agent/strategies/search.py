@@ -10,13 +10,8 @@ then tried one by one on the result, because its own cell is already measured. C
 the version's training; the best of them is confirmed from the base (`continued`). The branch `lead`
 holds the version that the search goes on from. `main` does not move before the proof (`claim`).
 
-The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
-later search could not replace the proven harness.
-
 A person is asked for approval before anything is trained. Diagnostics change no attempt: they are
 judged on past versions (`discriminate`) and join the lead if they are admitted.
-
-Not covered: proof, and further training of the result (`train_on`).
 """
 
 from __future__ import annotations
