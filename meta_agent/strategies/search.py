@@ -10,8 +10,13 @@ then tried one by one on the result, because its own cell is already measured. C
 the version's training; the best of them is confirmed from the base (`continued`). The branch `lead`
 holds the version that the search goes on from. `main` does not move before the proof (`claim`).
 
-A person is asked for approval before anything is trained. Diagnostics change no attempt: they are
-judged on past versions (`discriminate`) and join the lead if they are admitted.
+The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
+later search could not replace the proven harness.
+
+A person is asked for approval before anything is trained. Diagnostics that are admitted (`_trials`)
+join the lead.
+
+Not covered: proof, and further training of the result (`train_on`).
 """
 
 from __future__ import annotations
@@ -23,7 +28,6 @@ from typing import NamedTuple
 from meta_agent.core.errors import BudgetError, CandidateError
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.loop.budget import cells_left, one_cell, pays_for_search
-from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.records import (
     Collected,
     Found,
@@ -32,7 +36,6 @@ from meta_agent.core.loop.records import (
     Reading,
     Tested,
     Version,
-    failure,
     stopped,
 )
 from meta_agent.core.loop.run import Run
@@ -57,12 +60,12 @@ from meta_agent.core.loop.verbs.cells import (
     shares,
     short,
 )
-from meta_agent.core.loop.verbs.collect import collect, measured, read, rolled_out_untrained
+from meta_agent.core.loop.verbs.collect import collect, measured, read
 from meta_agent.core.loop.verbs.continued import confirm, continue_version, from_base, plan_bundle
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
-from meta_agent.core.loop.verbs.test import test
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.strategies._trials import Trial, try_ideas
 
 Shows = Callable[[Reading], Reading]
 
@@ -78,15 +81,6 @@ class Tip(NamedTuple):
     ended: bool = False
     home: tuple[Version, tuple[Candidate, ...]] | None = None
     """On a detour, the version to return to, with its members."""
-
-
-class Trial(NamedTuple):
-    """One generation's candidates after the checks that cost no training, sorted by the result."""
-
-    ideas: list[Candidate]
-    judged: dict[str, Judged]
-    admitted: list[Candidate]
-    tested: dict[str, Tested]
 
 
 def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
@@ -125,7 +119,7 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     proposed = propose(run, collected, shows(reading), generation)
     again = partial(revise, run, collected, shows(reading))
     ready = to_test(run, collected, reading, proposed, again)
-    trial = _try_ideas(run, collected, generation, ready)
+    trial = try_ideas(run, collected, generation, ready)
     plan = plan_bundle(run, collected, generation, _in_turn(run, tip.waiting, trial.ideas))
     room = plan.room or _room(run, tip.version, generation, "bundle")
     members, waiting = assembled(run, tip.version.commit, plan.ideas, _most(room, run))
@@ -222,62 +216,6 @@ def _untried() -> Judged:
 
 def _inconclusive(reason: str, evidence: JSON) -> Verdict:
     return Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)
-
-
-# --- before anything is trained ------------------------------------------------------------------
-
-
-def _try_ideas(
-    run: Run, collected: Collected, generation: int, candidates: Sequence[Candidate]
-) -> Trial:
-    """Tests candidates before anything is trained, and sorts them by the outcome.
-
-    Scaffolds are also rolled out with the base policy, unless that leaves no budget for a cell.
-    A cell is inspected in any case.
-    """
-    tested = {candidate.id: test(run, collected, candidate) for candidate in candidates}
-    trial = Trial([], {}, [], tested)
-    scaffolds = [
-        candidate
-        for candidate in candidates
-        if candidate.factor == "scaffold" and not tested[candidate.id].vetoed
-    ]
-    looks = len(scaffolds) * run.plan.search
-    affordable = cells_left(
-        run, collected.tree, f"g{generation}/looks", looks, later=generation > 0
-    )
-    for candidate in candidates:
-        outcome = tested[candidate.id]
-        if affordable and not outcome.vetoed and not outcome.watches:
-            outcome = tested[candidate.id] = _with_conduct(run, collected, outcome)
-        if outcome.vetoed:
-            trial.judged[candidate.id] = stopped(outcome.findings)
-        elif outcome.watches:
-            judged = trial.judged[candidate.id] = discriminate(run, outcome)
-            if judged.verdict.kind is VerdictKind.PROMOTE:
-                trial.admitted.append(candidate)
-        else:
-            trial.ideas.append(candidate)
-    return trial
-
-
-def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:
-    """Adds vetoes that the base policy earns under a scaffold and not under the version."""
-    before = collected.untrained
-    if tested.candidate.factor != "scaffold" or before is None:
-        return tested
-    tree, lab = run.repo.tree(tested.candidate.commit), run.lab
-    try:
-        after = rolled_out_untrained(run, tree)
-    except CandidateError as error:
-        return tested._replace(findings=(*tested.findings, failure(error)))
-    refs = (
-        lab.arm_of("baseline", collected.tree, {0: before}),
-        lab.arm_of(tested.candidate.id, tree, {0: after}),
-    )
-    findings = lab.inspector.between(refs)
-    new = (f for f in findings if f.severity == "veto" and f.side != "baseline")
-    return tested._replace(findings=(*tested.findings, *new))
 
 
 # --- the cells -----------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def admits(bench: Bench) -> Idea:
     """A diagnostic that past versions would admit: their judge says so here."""
     verdict = Verdict(VerdictKind.PROMOTE, ("it tells them apart",),
                       evidence={"judge": "diagnostics", "inputs": {}})  # fmt: skip
-    bench._patch.setattr("meta_agent.strategies.search.discriminate", lambda *_: Judged(verdict))
+    bench._patch.setattr("meta_agent.strategies._trials.discriminate", lambda *_: Judged(verdict))
 
     class Watches(Idea):
         def edits(self, _: Any) -> dict[str, str]:

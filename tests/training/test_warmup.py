@@ -80,7 +80,7 @@ def test_the_first_steps_imitate_and_the_others_explore(
 def test_only_what_the_assistant_writes_carries_loss(child: PolicyChild, nano_policy: Path) -> None:
     from meta_agent.policies.engines import nano_tokenizer as nano
     from meta_agent.policies.engines.talks import NanoTalks
-    from meta_agent.policies.training import _local, _warmup
+    from meta_agent.policies.training import _imitation, _local
     from meta_agent.policies.training._wire import TrainSettings
 
     policy = _local.load(nano_policy, TrainSettings(), foreign=False)
@@ -88,7 +88,7 @@ def test_only_what_the_assistant_writes_carries_loss(child: PolicyChild, nano_po
     texts = (("assistant", "1"), ("user", "sum"), ("assistant", "3"), ("user", "ok"))
     messages = [{"role": role, "content": text} for role, text in (*texts, ("assistant", "5"))]
     row = {"messages": messages, "prompt_messages": 2, "tools": None, "tokens": None}
-    (example,) = _warmup._examples(policy, [row])
+    (example,) = _imitation._examples(policy, [row])
     labels = [label for label in example["labels"] if label != -100]
     assert nano.decode(example["input_ids"]) == "1\nsum\n3\nok\n5\n"
     assert nano.decode(labels) == "3\n5\n"

@@ -163,11 +163,11 @@ class Child:
         return self._replaced(train)
 
     def _warm_up(self, command: JSON) -> JSON:
-        from meta_agent.policies.training import _warmup
+        from meta_agent.policies.training import _imitation
 
         job = _wire.job_from_json(command["job"])
         return self._replaced(
-            lambda base, _: _warmup.warm_up(base, job, command["rows"], self._channel.send)
+            lambda base, _: _imitation.warm_up(base, job, command["rows"], self._channel.send)
         )
 
     def _replaced(self, work: Callable[[Any, JSON], tuple[str, Path]]) -> JSON:

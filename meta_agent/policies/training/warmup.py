@@ -1,7 +1,7 @@
 """The host's half of a warm-up: whether it is due, done already, or has to stop.
 
 A killed warm-up begins again and ends on the same bits. Not covered: how the child trains
-(`_warmup`), and which rows are clean successes (`core.lab.warmup`).
+(`_imitation`), and which rows are clean successes (`core.lab.warmup`).
 """
 
 from __future__ import annotations
