@@ -153,7 +153,7 @@ class Box:
                 self.id, ["sh", "-c", line], user=user, workdir=cwd, environment=dict(env or {})
             )
             raw = self._api.exec_start(execution["Id"], socket=True)
-            output, late = _read(raw, seconds + _GRACE_SEC, limit)
+            output, late = read_output(raw, seconds + _GRACE_SEC, limit)
             if late:
                 self._api.kill(self.id)
             code = self._api.exec_inspect(execution["Id"])["ExitCode"]
@@ -255,17 +255,21 @@ def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
     }
 
 
-def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
-    """Returns a command's output streams up to a limit, and whether it was still running."""
-    from meta_agent.sandboxes._services import unwrap_socket
+def read_output(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
+    """Returns a command's output streams up to a limit, and whether it was still running.
 
-    plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
+    The SDK's socket `raw` lacks what arrived together with the reply's header (docker-py issue
+    3332), so the reader of that header goes on.
+    """
+    reply = raw._response
+    reader, plain = reply.raw._fp.fp, getattr(raw, "_sock", raw)
+    output = {0: bytearray(), 1: bytearray(), 2: bytearray()}
     until, inbox, kind, part_bytes = time.monotonic() + seconds, bytearray(), 0, 0
-    with plain:
+    with contextlib.closing(reply):
         while (wait := until - time.monotonic()) > 0:
             plain.settimeout(wait)
             try:
-                part = plain.recv(1 << 16)
+                part = reader.read1(1 << 16)
             except TimeoutError:
                 return output, True
             if not part:

@@ -113,7 +113,7 @@ def test_a_list_where_the_library_evaluates_still_counts(
     ],
 )
 def test_what_the_library_refuses_is_a_sentence(generators: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=r"^reasoning-gym: ") as error:
+    with pytest.raises(ConfigError, match=r"^the grader reasoning-gym failed: ") as error:
         tasks_of(generators, PYTHON)
     assert message in str(error.value) and error.value.hint == "meta-agent tasks list reasoning-gym"
 

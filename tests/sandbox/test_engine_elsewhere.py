@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from meta_agent.core.errors import SandboxError
 from meta_agent.sandboxes import engine_status, open_sandbox
+from meta_agent.sandboxes._boxes import read_output
 from meta_agent.sandboxes._engine import Engine, engine
 from meta_agent.sandboxes._services import unwrap_socket
 from tests.sandbox.conftest import need_backend
@@ -134,3 +136,26 @@ def test_tls_says_how_to_forward_the_socket() -> None:
     ):
         unwrap_socket(wrapped)
     assert "ssh -fNL" in str(caught.value.hint)
+
+
+def test_output_that_comes_with_the_header_of_the_reply_is_kept() -> None:
+    """A busy engine sends a short command's whole output in one packet with the header."""
+    import docker
+
+    header = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+    frames = b"\x01\0\0\0\0\0\0\x05/tmp\n" + b"\x02\0\0\0\0\0\0\x04oops"
+
+    def answer(listener: socket.socket) -> None:
+        theirs, _ = listener.accept()
+        with theirs:
+            theirs.recv(1 << 16)
+            theirs.sendall(header + frames)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        engine_thread = threading.Thread(target=answer, args=(listener,))
+        engine_thread.start()
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        with contextlib.closing(docker.APIClient(base_url=address, version="1.43")) as client:
+            output, is_late = read_output(client.exec_start("e" * 64, socket=True), 10.0, 1 << 10)
+        engine_thread.join()
+    assert (bytes(output[1]), bytes(output[2]), is_late) == (b"/tmp\n", b"oops", False)

@@ -154,10 +154,10 @@ class HarborTrial:
 
     def _is_changed_outside(self, box: Box) -> bool:
         """Returns whether the agent changed files outside its working directory."""
-        where = box.exec("pwd", timeout_sec=60, cwd=self.task.place.workdir).stdout.decode().strip()
+        where = _folder_of_work(box, self.task.place.workdir)
         paths = [path for path in box.changed_paths() if path not in self._at_start]
         folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
-        free = tuple(f"{folder}/" for folder in (*_FREE, where or "/"))
+        free = tuple(f"{folder}/" for folder in (*_FREE, where))
         return any(path not in folders and not f"{path}/".startswith(free) for path in paths)
 
     def _opened(self) -> Box:
@@ -174,8 +174,7 @@ class HarborTrial:
             _checked(box.exec(_FOLDERS, timeout_sec=60, user="0"), "cannot make /logs")
             if place.upload:
                 folder = self.task.folder / "environment"
-                where = box.exec("pwd", timeout_sec=60, cwd=place.workdir).stdout.decode().strip()
-                box.put(_files(folder), where or "/")
+                box.put(_files(folder), _folder_of_work(box, place.workdir))
             if place.healthcheck:
                 _wait_for_health(box, place.healthcheck, self.task.key)
         except BaseException:
@@ -262,6 +261,13 @@ def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
         failures += started
         time.sleep(number("interval_sec" if started else "start_interval_sec", 5.0))
     raise VerifierError(f"the environment of the task {key} never became healthy")
+
+
+def _folder_of_work(box: Box, workdir: str | None) -> str:
+    """Returns the absolute path of `workdir`; by default it is the image's own."""
+    ran = box.exec("pwd", timeout_sec=60, cwd=workdir)
+    _checked(ran, "cannot ask for the working directory")
+    return ran.stdout.decode().strip()
 
 
 def _checked(ran: ExecResult, what: str) -> None:
