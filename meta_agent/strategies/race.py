@@ -102,6 +102,7 @@ class _Course:
         self._run, self._first, self._tasks = run, first, tasks
         self._stands = {0: Stand(first)}
         self._bought: dict[int, list[tuple[Buy, Evaluated]]] = {0: []}
+        self._numbers: dict[tuple[int, str], int] = {}  # by the version below and the tree's hash
         self._gains: dict[int, float] = {}  # over its parent when it joined, by the race's model
         self._joined: list[Member] = []
         self._shows, self._model = shows, Named()
@@ -204,9 +205,10 @@ class _Course:
 
     def _screen(self, member: Member, stand: Stand) -> Judged | None:
         run, name, below = self._run, member.tested.candidate.id, self.race.tip
-        number = self.race.enter()
-        self._stands[number], self._bought[number] = stand, []
-        self._names[number] = name
+        edit = below, run.repo.tree(stand.version.commit).tree_hash
+        number = self._numbers[edit] = self.race.enter(self._numbers.get(edit))
+        self._stands[number], self._names[number] = stand, name
+        self._bought.setdefault(number, [])
         run.phase("test", f"{name} against {self._stands[below].version.id}, in blocks")
         try:
             record = self.buy_until_decided(number)

@@ -313,6 +313,7 @@ class Race:
         self._candidate: int | None = None
         self._made = [0]  # attempts by version
         self._edits, self._patience = edits, 0
+        self._entered = 0
 
     @property
     def tip(self) -> int:
@@ -329,14 +330,21 @@ class Race:
         """Returns True if the budget has no room for another block of attempts."""
         return self._attempts - self.bought < BLOCK
 
-    def enter(self) -> int:
-        """Adds an edit of the newest accepted version as the candidate, and returns its number."""
-        self._candidate = self.field.enter(self.tip)
+    def enter(self, dropped: int | None = None) -> int:
+        """Puts an edit of the newest accepted version under test, and returns its number.
+
+        `dropped` is the number of an edit that is proposed again. It keeps its earlier attempts and
+        gets further ones.
+        """
+        self._entered += 1
         if self._edits is not None:
-            coming = max(1, self._edits - self._candidate + 1)
+            coming = max(1, self._edits - self._entered + 1)
             self._patience = (self._attempts - self.bought) // (2 * coming)
-        self._made.append(0)
-        return self._candidate
+        if dropped is None:
+            dropped = self.field.enter(self.tip)
+            self._made.append(0)
+        self._candidate = dropped
+        return dropped
 
     def next(self) -> Buy | None:
         """Returns the attempts to buy next; None if a new edit is needed or the budget is spent."""
