@@ -13,7 +13,7 @@ from meta_agent.llm_clients.asking.transcripts import Transcripts
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Solver, Team
-from tests.loopback import openai_server
+from tests.loopback import Call, openai_server
 from tests.loopback._server import Url
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -26,6 +26,10 @@ class Servers(NamedTuple):
     policy: Url
     team: Url
     argv: tuple[str, ...]
+
+    @property
+    def heard(self) -> list[Call]:
+        return [*self.policy.calls, *self.team.calls]
 
 
 @contextmanager
@@ -50,18 +54,13 @@ def comparable(result: Any) -> Any:
     return rows, result["baseline"], result["final"]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Any:
-    cli = make_cli("undisturbed")
-    cli.init()
-    with served(tasks, fixes) as servers:
-        return cli.evolve(*servers.argv)
-
-
-def test_killed_runs_ask_nothing_twice_and_end_alike(
-    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
+def test_a_run_that_was_killed_and_capped_asks_nothing_twice_and_ends_alike(
+    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]
 ) -> None:
-    cli = make_cli("killed")
+    whole, cli = make_cli("undisturbed"), make_cli("interrupted")
+    whole.init()
+    with served(tasks, fixes) as servers:
+        undisturbed = whole.evolve(*servers.argv)
     cli.init()
     with served(tasks, fixes) as servers:
         moments = {
@@ -70,15 +69,27 @@ def test_killed_runs_ask_nothing_twice_and_end_alike(
             "while the finalist is measured": lambda: _dialogues(cli, "confirm") >= 4,
         }
         for when in moments.values():
-            cli.killed(*servers.argv, when=when)
-        result = cli.evolve(*servers.argv)
-        heard = servers.policy.calls + servers.team.calls
-    # What was on the wire when the process died is asked once more: at most as many as were
-    # under way (two rollouts, one agent), at each of the deaths.
-    assert len(heard) <= recorded(cli) + 2 * len(moments)
+            cli.killed(*servers.argv, "--max-usd", "20", when=when)
+        # What was on the wire when the process died is asked once more: at most as many as were
+        # under way (two rollouts, one agent), at each of the deaths.
+        lost = len(servers.heard) - recorded(cli)
+        assert lost <= 2 * len(moments)
+        spent, held = usd_of(cli)
+        cap = held + (spent + undisturbed["spend"]["usd"]) / 2  # half of what is still to come
+        for _ in ("it is reached", "it is reached still"):
+            cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))
+            assert cli.json("show", "--workspace", str(cli.workspace))["exit_reason"] == "budget"
+            assert 0 < sum(usd_of(cli)) <= cap
+        result = cli.evolve(*servers.argv, "--max-usd", "20")
+        assert len(servers.heard) - recorded(cli) == lost, "what was paid for is not asked again"
     assert comparable(result) == comparable(undisturbed)
-    open_usd = sum(row["open_usd"] for row in result["spend"]["by_role"].values())
-    assert open_usd >= 0 and result["spend"]["usd"] > 0
+    assert result["spend"]["usd"] > 0
+
+
+def usd_of(cli: Cli) -> tuple[float, float]:
+    """What is spent, and what is held for calls without an answer."""
+    spend = cli.json("show", "--workspace", str(cli.workspace))["spend"]
+    return spend["usd"], sum(row["open_usd"] for row in spend["by_role"].values())
 
 
 def recorded(cli: Cli) -> int:
@@ -92,25 +103,6 @@ def _dialogues(cli: Cli, split: str) -> int:
     """Recorded conversations of the policy on one split."""
     found = cli.workspace.glob(f"transcripts/*/policy/*-{split}-*/*/*.jsonl")
     return sum(1 for _ in found)
-
-
-def test_a_cap_that_is_reached_ends_the_run_and_a_larger_one_resumes_it(
-    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
-) -> None:
-    cli = make_cli("capped")
-    cli.init()
-    cap = undisturbed["spend"]["usd"] / 2
-    with served(tasks, fixes) as servers:
-        cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))
-        state = cli.json("show", "--workspace", str(cli.workspace))
-        spent = state["spend"]
-        held = sum(row["open_usd"] for row in spent["by_role"].values())
-        assert state["exit_reason"] == "budget" and 0 < spent["usd"] + held <= cap
-        cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))  # again: nothing is lost
-        result = cli.evolve(*servers.argv, "--max-usd", "20")
-        heard = servers.policy.calls + servers.team.calls
-    assert comparable(result) == comparable(undisturbed)
-    assert len(heard) == recorded(cli), "an answer that was paid for was asked for again"
 
 
 def test_a_cap_with_an_unknown_price_is_refused_before_anything_starts(

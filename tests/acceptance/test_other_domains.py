@@ -1,7 +1,8 @@
 """Math and code on real rows: a flaw of the scaffold is repaired and promoted, a wording is not.
 
 The flaws are ones that such scaffolds have had: replies cut before the answer, and the first block
-of a reply taken where models end with what they mean.
+of a reply taken where models end with what they mean. No gain depends on a protocol: the policy of
+the math run answers as Anthropic does, its meta-agent through litellm, its reviewer as OpenAI does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,12 +24,14 @@ from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance.brains.mender import Change, Mender
 from tests.acceptance.brains.solvers import Mathematician, Programmer
 from tests.loopback import anthropic_server, openai_server
+from tests.loopback._server import Url
 from tests.loopback._speech import Brain
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
-TEAM = ("analyst", "proposer", "reviewer", "librarian")
+TEAM = ("analyst", "proposer", "librarian")
+SERVERS = {"openai": openai_server, "litellm": openai_server, "anthropic": anthropic_server}
 SIZES = {"train": 1, "search": 8, "confirm": 8, "vault": 2}
 
 
@@ -41,6 +45,7 @@ class Case:
     policy: Callable[[Mapping[str, str]], Brain]
     team: Mender
     gold: Callable[[Mapping[str, Any]], tuple[str, str]]  # problem, answer
+    models: Mapping[str, str]
 
 
 def _worded(file: str, before: str, after: str) -> Change:
@@ -80,6 +85,11 @@ CASES = (
             _worded("math/prompts.py", "You solve one mathematics problem", "You solve a problem"),
         ),
         lambda row: (row["question"], row["answer"].rpartition("####")[2].strip()),
+        {
+            "policy": "anthropic/solver",
+            "team": "litellm/deepseek/team",
+            "reviewer": "openai/team",
+        },
     ),
     Case(
         "code",
@@ -93,16 +103,18 @@ CASES = (
             _worded("code/prompts.py", "Work in small steps", "Take small steps"),
         ),
         lambda row: (row["prompt"], row["prompt"] + row["canonical_solution"]),
+        {"policy": "openai/solver", "team": "anthropic/team", "reviewer": "anthropic/team"},
     ),
 )
 
 
 class Ran(NamedTuple):
-    """A finished run."""
+    """A finished run, and the servers of its models."""
 
     case: Case
     cli: Cli
     result: Any
+    servers: Mapping[str, Url]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.domain)
@@ -110,7 +122,7 @@ def ran(
     request: pytest.FixtureRequest,
     make_cli: Callable[..., Cli],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Ran]:
+) -> Ran:
     case: Case = request.param
     folder = tmp_path_factory.mktemp(f"{case.domain}-rows")
     tasks, golds = _rows(case, folder)
@@ -118,18 +130,22 @@ def ran(
     cli = make_cli(case.domain)
     cli.init("--harness", str(harness), "--tasks", str(tasks), domain=case.domain)
     key = CANARIES["LOOPBACK_KEY"]
-    with (
-        openai_server(case.policy(golds), key=key, serial=False) as policy,
-        anthropic_server(case.team, key=key, serial=False) as team,
-    ):
+    with ExitStack() as stack:
+        servers: dict[str, Url] = {}
+        for name, model in case.models.items():
+            server = SERVERS[model.partition("/")[0]]
+            brain = case.policy(golds) if name == "policy" else case.team
+            servers[name] = stack.enter_context(server(brain, key=key, serial=False))
+        team = dict.fromkeys(TEAM, servers["team"])
         result = cli.evolve(
             *("--domain", case.domain, "--tasks", str(tasks), "--harness", str(harness)),
             *("--generations", "1", "--candidates", "2", "--samples", "1"),
-            *("--policy", "openai/solver", "--meta-model", "anthropic/team"),
-            *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
+            *("--policy", case.models["policy"], "--meta-model", case.models["team"]),
+            *("--model", f"reviewer={case.models['reviewer']}"),
+            *behind({"policy": servers["policy"], "reviewer": servers["reviewer"], **team}),
             *("--sandbox", "docker", "--max-usd", "20"),
         )
-    yield Ran(case, cli, result)
+    return Ran(case, cli, result, servers)
 
 
 def _rows(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
@@ -181,6 +197,16 @@ def test_another_wording_is_not_promoted(ran: Ran) -> None:
     other = candidate(ran, "g0/c1")
     assert other["verdict"] != "PROMOTE" and not other["merge"]
     assert len(ran.result["versions"]) == 2
+
+
+def test_every_call_streams_to_the_server_of_its_role(ran: Ran) -> None:
+    calls = {role: row["calls"] for role, row in ran.result["spend"]["by_role"].items()}
+    policy, team, reviewer = (ran.servers[name].calls for name in ("policy", "team", "reviewer"))
+    assert calls["policy"] == len(policy)
+    assert sum(calls[role] for role in TEAM) == len(team)
+    assert calls["reviewer"] == len(reviewer) > 0
+    assert all(call.raw["stream"] for call in (*policy, *team, *reviewer))
+    assert {call.model for call in team} == {"team"}
 
 
 def test_the_merge_can_be_verified_and_no_key_is_left_anywhere(ran: Ran) -> None:

@@ -1,7 +1,7 @@
 """A real package's tasks, models behind servers: a true gain is promoted, and nothing else.
 
-One run of two generations. The policy speaks OpenAI's protocol and the meta-agent Anthropic's; the
-first hypothesis of the first generation is the one that helps, the others only change words.
+One run. The policy speaks OpenAI's protocol and the meta-agent Anthropic's; the first hypothesis is
+the one that helps, the other only changes words.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ran(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Iterator
     ):
         result = cli.evolve(
             *("--tasks", str(few(tasks, search=4, confirm=8, vault=4))),
-            *("--generations", "2", "--candidates", "2"),
+            *("--generations", "1", "--candidates", "2"),
             *("--policy", "openai/solver", "--meta-model", "anthropic/team"),
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
             *("--samples", "1", "--sandbox", "docker", "--max-usd", "20"),
@@ -89,9 +89,9 @@ def test_what_was_examined_is_what_is_merged(ran: Ran) -> None:
     assert ran.result["handed_over"]["commit"] == merge
 
 
-def test_changes_that_are_none_are_not_promoted(ran: Ran) -> None:
-    for other in (candidate(ran, "g0/c1"), candidate(ran, "g1/c0")):
-        assert other["verdict"] in ("REJECT", "INCONCLUSIVE") and not other["merge"]
+def test_a_change_that_is_none_is_not_promoted(ran: Ran) -> None:
+    other = candidate(ran, "g0/c1")
+    assert other["verdict"] in ("REJECT", "INCONCLUSIVE") and not other["merge"]
     assert len(ran.result["versions"]) == 2
 
 

@@ -44,7 +44,8 @@ class Mathematician:
         wanted = _tokens_for(problem)
         room = int(call.raw.get("max_tokens") or call.raw.get("max_completion_tokens") or 1 << 20)
         if room < wanted:
-            return Say("step " * room, stop="length", output_tokens=room)
+            stop = "max_tokens" if call.path.endswith("messages") else "length"
+            return Say("step " * room, stop=stop, output_tokens=room)
         gold = self.golds[problem]
         answer = gold if luck(call, problem) < self.right else "-1"
         return Say(f"After some steps: \\boxed{{{answer}}}", output_tokens=wanted)
