@@ -40,10 +40,10 @@ _SHARED: Final = (
 def warm_up(
     policy: LocalPolicy, job: TrainJob, rows: Sequence[JSON], emit: Callable[[JSON], None]
 ) -> tuple[str, Path]:
-    """Trains the loaded policy for `job.steps` steps to imitate the rows, and writes a checkpoint.
+    """Trains the loaded policy for `job.steps` steps to imitate `rows`, which are rollouts as JSON.
 
-    Returns its identity and folder. `emit` sends the loss of each step. The policy must be loaded
-    anew afterwards. Raises CandidateError if the policy can write no row.
+    Returns the written checkpoint's identity and folder. `emit` sends each step's loss. The policy
+    must be loaded anew afterwards. Raises CandidateError if no row fits its context or template.
     """
     from datasets import Dataset
 

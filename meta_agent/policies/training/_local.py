@@ -235,7 +235,7 @@ def train(
 
 @contextmanager
 def naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
-    """Raises InfrastructureError if memory runs out, since that is not the harness's fault."""
+    """Turns an out-of-memory error of the `with` block into InfrastructureError with `doing()`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors

@@ -92,7 +92,7 @@ class ChildProcess:
 
 
 class OtherRanks:
-    """The other processes of a training; this process is rank 0, and they count from 1."""
+    """The processes of ranks 1 and up in a training on several devices; this process is rank 0."""
 
     def __init__(self, port: int, threads: int, devices: Sequence[str | None]) -> None:
         self._closed = False
@@ -122,14 +122,14 @@ class OtherRanks:
         )
 
     def require(self, patience_sec: float = 1.0) -> None:
-        """Ends this process if another rank has ended or ends within `patience_sec`."""
+        """Ends this process if one of ranks 1 and up has ended or ends within `patience_sec`."""
         for rank, process in enumerate(self._processes, 1):
             with suppress(TimeoutExpired):
                 process.wait(patience_sec)
                 self._end(rank)
 
     def close(self) -> None:
-        """Kills the other processes of the training."""
+        """Kills the processes of ranks 1 and up."""
         self._closed = True
         for process in self._processes:
             process.kill()

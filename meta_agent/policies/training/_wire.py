@@ -182,14 +182,14 @@ def reply_from_json(value: JSON) -> GenerateReply:
 
 
 def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
-    """Returns an engine's prompt as JSON, or the finished reply if nothing is left to sample."""
+    """Returns as JSON the token ids to sample a reply after, or a reply made without sampling."""
     if isinstance(prompt, GenerateReply):
         return {"reply": reply_to_json(prompt)}
     return {"ids": prompt.ids, "budget": prompt.budget}
 
 
 def prompt_from_json(value: JSON) -> Asked | GenerateReply:
-    """Returns an engine's prompt, or a finished reply, from its JSON form."""
+    """Reads from JSON the token ids to sample a reply after, or a reply made without sampling."""
     if "reply" in value:
         return reply_from_json(value["reply"])
     return Asked(_ints(value["ids"]), int(value["budget"]))

@@ -90,7 +90,7 @@ def write_checkpoint(
 
 @contextmanager
 def disk_full_said(path: Path) -> Iterator[None]:
-    """Turns any error of a full disk in the `with` block into an `InfrastructureError`."""
+    """Turns a full-disk error of the `with` block into InfrastructureError that names `path`."""
     try:
         yield
     except Exception as error:

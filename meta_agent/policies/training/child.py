@@ -205,7 +205,7 @@ class Child:
             self._ranks.leave()
 
     def end_others(self) -> None:
-        """Ends the other ranks (processes) of a training."""
+        """Kills the processes of ranks 1 and up of a training on several devices, if any."""
         if self._others is not None:
             self._others.close()
             self._others = None

@@ -58,7 +58,7 @@ def planned(name: str) -> list[Device]:
 
 
 def devices() -> list[Device]:
-    """Returns the visible GPUs, or this machine as the only device if it has none."""
+    """Returns the visible NVIDIA GPUs, or the CPU as the only device if there are none."""
     with suppress(OSError):
         if gpus := _gpus(ctypes.CDLL(_LIBRARY)):
             return gpus

@@ -229,7 +229,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def header_of(stream: BinaryIO) -> Mapping[str, Any]:
-    """Returns the parsed header of a .safetensors file. Raises ValueError if it is too long."""
+    """Returns the parsed header of a .safetensors file. Raises ValueError if it is too large."""
     (length,) = struct.unpack("<Q", stream.read(8))
     if length > _HEADER_BYTES:
         raise ValueError(

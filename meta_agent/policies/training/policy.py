@@ -92,7 +92,7 @@ class PolicyChild:
 
     @property
     def alive(self) -> bool:
-        """Returns True if the child has not been closed, died or hung."""
+        """Returns True while the child process can be used: not closed, ended or hung."""
         return self._ended is None
 
     def load(self, policy: str | Path) -> str:
@@ -151,7 +151,7 @@ class PolicyChild:
         return rows
 
     def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
-        """Raises ConfigError if TRL or our own checks refuse the training recipe."""
+        """Raises ConfigError if TRL or meta-agent refuses a setting of the training recipe."""
         self._ask({"op": "check_recipe", "recipe": dict(recipe)}, self._timeouts.load_sec)
 
     def train(

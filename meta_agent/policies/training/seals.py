@@ -32,7 +32,7 @@ _ROLLOUTS: Final = "rollouts"
 
 
 class Sealed(NamedTuple):
-    """The saved state from which a training resumes: step, state of the loop, and rollouts."""
+    """The saved state from which a training resumes, read from disk."""
 
     step: int
     state: Mapping[str, JSON]
@@ -41,7 +41,7 @@ class Sealed(NamedTuple):
 
 
 class Seals:
-    """The saved states (seals) of one training; `facts` tell it from other trainings."""
+    """The saved states (seals) of one training. Seals with other `facts` are never resumed from."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)
@@ -50,7 +50,7 @@ class Seals:
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
         """Completes the seal (saved state) after `step` steps with the host's state and rollouts.
 
-        The child has just saved the weights. All earlier seals are removed.
+        The policy's process must have saved its weights before. All earlier seals are removed.
         """
         RolloutStore(self._rollouts(step)).write(_ROLLOUTS, rollouts)
         for place in (self._child(step), self._rollouts(step)):

@@ -31,28 +31,31 @@ class Batch(NamedTuple):
     """What the filter remembers after these groups."""
 
     def trained(self, groups: int, size: int) -> list[tuple[list[Rollout], float]]:
-        """Returns the groups to train on with their weights: dropped ones only if others lack."""
+        """Returns the first `groups` groups of `size` rollouts that have a weight, with their weights.
+
+        Groups of weight 0 (dropped by the filter) fill up the number if there are too few others.
+        """
         chosen = sorted(range(len(self.weights)), key=lambda at: self.weights[at] == 0)[:groups]
         parts = in_groups(self.rollouts, size)
         return [(parts[at], self.weights[at]) for at in sorted(chosen)]
 
     def to_json(self) -> JSON:
-        """Returns all but the rollouts."""
+        """Returns the group weights and the filter's state as JSON, without the rollouts."""
         return {"weights": self.weights, "filter_state": self.filter_state}
 
 
 def in_groups(rollouts: Sequence[Rollout], size: int) -> list[list[Rollout]]:
-    """Returns the groups of `size` rollouts, which stand one after another."""
+    """Cuts a list of rollouts into consecutive groups of `size` rollouts."""
     return [list(rollouts[start : start + size]) for start in range(0, len(rollouts), size)]
 
 
 def is_spoiled(rollout: Rollout) -> bool:
-    """Returns True if infrastructure or the grader failed, which is not the policy's fault."""
+    """Returns True if an error of the infrastructure or the grader, not of the policy, ended it."""
     return rollout.error is not None and rollout.error.kind != "policy"
 
 
 def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
-    """Returns a group as the harness's `keep` receives it."""
+    """Returns a group's task key, rewards and outcomes, the argument of the harness's filter."""
     return {
         "task_key": rollouts[0].task_key,
         "rewards": [rollout.total_reward for rollout in rollouts],

@@ -28,13 +28,13 @@ class Publisher(Protocol):
     """Makes the engines of a training serve its current weights, which sample its rollouts."""
 
     def publish(self, step: int) -> str:
-        """Makes the engines serve the weights after `step` steps; returns the version served."""
+        """Makes the engines serve the weights after `step` steps; returns those weights' served name."""
         ...
 
 
 @runtime_checkable
 class Keeps(Publisher, Protocol):
-    """A publisher that can serve the last version of a stopped training again, from its files."""
+    """A publisher that keeps a stopped training's last weights as files, to serve them again."""
 
     def publish_again(self, step: int) -> str | None:
         """Serves the weights after `step` steps again. Returns their name, or None if lost."""
@@ -50,7 +50,7 @@ class Measures(Publisher, Protocol):
 
 
 class Begun(NamedTuple):
-    """Rollouts for one event (the trainer's request for rollouts), which may still run."""
+    """Rollouts that were begun, and may still run, for one request of the trainer (event)."""
 
     version: int  # optimiser steps done by the weights that sample them
     result: Callable[[], Batch]  # waits for them; raises what making them raised
@@ -84,9 +84,9 @@ class Overlap:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts-ahead")
 
     def serve(self, step: int, *, instead: int | None = None) -> int:
-        """Serves the weights after `step` optimiser steps. Returns the step of those then served.
+        """Serves the weights after `step` optimiser steps, or older ones after `instead` steps.
 
-        `instead` is an older version, which is served if the publisher still has it.
+        Returns the step of the weights served. `instead` counts only if the publisher still has it.
         """
         if self._publisher is None:
             return step
@@ -107,11 +107,11 @@ class Overlap:
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Returns True if weights of `version` steps are young enough for an event's rollouts."""
+        """Returns True if weights after `version` steps may still sample rollouts for an event."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Raises InfrastructureError if weights of `version` steps are too old for an event."""
+        """Raises InfrastructureError if weights after `version` steps are too old for an event."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} did not reach the engine: it still samples "
@@ -120,7 +120,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises InfrastructureError if a publisher's engine answered for none of the rollouts."""
+        """Raises InfrastructureError if published weights are used and no rollout got a model reply."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
@@ -131,7 +131,8 @@ class Overlap:
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
         """Returns which rollouts are too old to train on, and metrics of their age in events.
 
-        `version` is the step of the weights of rollouts from a policy that was never served.
+        `version` is how many optimiser steps the weights had behind them if a rollout's policy name
+        was never published.
         """
 
         def age(rollout: Rollout) -> int:
@@ -150,7 +151,7 @@ class Overlap:
         )
 
     def end(self) -> None:
-        """Ends the rollouts in progress at their next model call, and waits for that."""
+        """Makes running rollouts stop at their next model call, and waits for them to stop."""
         self.ended = True
         self._pool.shutdown(cancel_futures=True)
 

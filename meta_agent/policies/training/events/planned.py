@@ -22,7 +22,7 @@ def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
 
 
 def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
-    """Returns the planned rollouts for one event, which is the trainer's request for them."""
+    """Returns `event.group_size` planned rollouts for each task; `seed` is the training's seed."""
     repeats: Counter[str] = Counter()
     plan = []
     for index, task in enumerate(tasks):

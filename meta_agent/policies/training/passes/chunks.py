@@ -112,7 +112,10 @@ class _Pack:
 def packed_chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts rows into chunks for the model; rows with the same prompt share one copy of it."""
+    """Cuts token rows into chunks of at most `tokens`, where rows with equal prompts share one copy.
+
+    `score` marks tokens of the last `keep` columns, the completions; rows without any are left out.
+    """
     prompt_width = ids.shape[1] - keep
     reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()
     rows_of: dict[tuple[int, ...], list[int]] = {}

@@ -47,14 +47,14 @@ class Ranks:
         return self.rank == 0
 
     def open(self) -> int:
-        """Opens the store at which ranks meet, on rank 0. Returns the port for the other ranks."""
+        """Opens on rank 0 the TCP store by which ranks find each other. Returns its port."""
         self._store = dist.TCPStore(
             _LOOPBACK, 0, self.count, is_master=True, timeout=_FOREVER, wait_for_workers=False
         )
         return int(self._store.port)
 
     def find(self, port: int) -> None:
-        """Connects to the store at which ranks meet, which rank 0 opened at port `port`."""
+        """Connects to the TCP store that rank 0 opened at `port`."""
         self._store = dist.TCPStore(_LOOPBACK, port, self.count, timeout=_FOREVER)
 
     def meet(self) -> None:
@@ -98,7 +98,7 @@ class Ranks:
 
     @contextmanager
     def draws(self, seed: int, at: int) -> Iterator[None]:
-        """Seeds pass number `at`, so that its random draws (dropout) are the same on any rank."""
+        """Seeds torch for pass number `at` in the `with` block, so that all ranks draw alike."""
         if self.count == 1:
             yield
             return
