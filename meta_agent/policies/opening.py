@@ -27,7 +27,7 @@ from meta_agent.policies.training.serving.publishing import EngineChild
 
 
 class ChildTrainer:
-    """Trains a policy whose weights a child process holds."""
+    """Trains one policy in a child process, which holds the policy's weights."""
 
     def __init__(
         self, child: PolicyChild, path: str, gateway: Gateway, publisher: Publisher | None
@@ -130,10 +130,10 @@ class ChildPolicies:
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """Lends the gateway that samples a training's rollouts, and the publisher of new weights.
+        """Yields the gateway that samples a training's rollouts, and the publisher of new weights.
 
-        The gateway is `child` and has no publisher. If rollouts are made ahead, a second child
-        is the gateway.
+        The gateway is `child`, without a publisher, unless rollouts are made ahead of the training:
+        then a second child process samples.
         """
         if not child.settings.max_staleness:
             yield child, None
@@ -158,7 +158,7 @@ class ChildPolicies:
 
 
 class FrozenPolicy:
-    """A model that a server runs and nobody trains; `policy` is its name in rollouts."""
+    """A model behind a server, which is never trained; `policy` is its name in rollouts."""
 
     lock_step = False
 
@@ -194,4 +194,4 @@ class FrozenPolicy:
         )
 
     def close(self) -> None:
-        """Does nothing: the run closes the client."""
+        """Does nothing, since the model client that was passed in belongs to the caller."""

@@ -121,7 +121,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keeps the rows at `indices`, in that order."""
+        """Keeps only the rows at `indices` of the keys and values, in that order."""
         moved = (indices != torch.arange(len(indices), device=indices.device)).nonzero()[:, 0]
         for states in (self.keys, self.values):
             states[moved] = states[indices[moved]]

@@ -55,11 +55,11 @@ class Knobs(NamedTuple):
         return cls(temperature, top_p, truncates, greedy)
 
     def rows(self, index: torch.Tensor) -> Knobs:
-        """Returns the settings of the rows at `index` alone."""
+        """Returns the sampling settings of the rows at `index` alone."""
         return self._replace(temperature=self.temperature[index], top_p=self.top_p[index])
 
     def to(self, device: torch.device) -> Knobs:
-        """Returns the settings with their tensors on a device, where the logits are."""
+        """Returns the sampling settings with their tensors on the device `device`."""
         return self._replace(temperature=self.temperature.to(device), top_p=self.top_p.to(device))
 
 
@@ -71,7 +71,7 @@ It ends the model call by raising an exception.
 
 
 def watch_nothing(rows: int, tokens: int) -> None:
-    """Does nothing: the default callback between two tokens, which never ends a model call."""
+    """Does nothing. Model calls with this callback are never ended between two tokens."""
 
 
 class Draws:
@@ -102,9 +102,9 @@ class Draws:
         return list(zip(self._ids, self._logprobs, strict=True))
 
     def take(self, logits: torch.Tensor) -> torch.Tensor:
-        """Samples one token for each live row from its logits, and returns the token ids.
+        """Samples one token for each live row from `logits`, `[live rows, vocabulary]`.
 
-        Afterwards the array attribute `going` says of each live row whether it needs more tokens.
+        Returns the token ids. The boolean array `going` then tells which of these rows still live.
         """
         self._watch(len(self.rows), self.step)
         tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
@@ -117,7 +117,7 @@ class Draws:
         return tokens.ids
 
     def keep(self, order: NDArray[np.int64]) -> torch.Tensor:
-        """Drops all live rows but those at the indices `order`; returns `order` as a tensor."""
+        """Keeps only the live rows at the indices `order`; returns `order` as a tensor."""
         index = torch.from_numpy(order).to(self._knobs.top_p.device)
         self.rows, self._keys = self.rows[order], self._keys[order]
         self._budgets, self._knobs = self._budgets[order], self._knobs.rows(index)

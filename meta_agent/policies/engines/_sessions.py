@@ -20,9 +20,9 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(slots=True)
 class TokenSession:
-    """The token ids of a rollout's conversation so far, with a mask of the sampled ones.
+    """The token ids of a rollout's conversation so far, and which of them the policy sampled.
 
-    If a call changes earlier messages, the ids begin anew: a new segment.
+    If the harness changes earlier messages, the ids begin anew with a new prompt (a segment).
     """
 
     text: str = ""  # rendered and sampled text, in the order of `ids`
@@ -44,7 +44,7 @@ class TokenSession:
         return Extension(rendered, new_ids, len(new_ids), restart=True)
 
     def apply(self, extension: Extension) -> None:
-        """Adds tokens that the policy did not sample (`extension`), or begins a new segment."""
+        """Appends tokens that the policy did not sample, or begins the token ids anew with them."""
         if extension.restart:
             self.exact = self.exact and not self.ids
             self.lost += sum(self.mask)
@@ -59,14 +59,14 @@ class TokenSession:
         self.text = extension.rendered
 
     def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
-        """Adds the tokens that the policy sampled; `text` includes the stop token."""
+        """Appends the ids that the policy sampled; `text` is what they say, with the stop token."""
         self.ids += ids
         self.mask += [1] * len(ids)
         self.logprobs += logprobs
         self.text += text
 
     def record(self) -> TokenRecord | None:
-        """Returns the tokens up to the last sampled one, or None if no token was sampled."""
+        """Returns the prompt and all ids up to the last sampled one; None if none was sampled."""
         end = _last_one(self.mask)
         if end == 0:
             return None
@@ -82,7 +82,7 @@ class TokenSession:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The tokens that one model call adds to a rollout's conversation."""
+    """The prompt tokens that one model call adds to a rollout's ids, or that replace the ids."""
 
     rendered: str
     new_ids: list[int]

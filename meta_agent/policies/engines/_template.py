@@ -50,7 +50,7 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Returns a conversation as text; with `prompt`, the header of the next reply ends it.
+        """Returns a conversation as text; if `prompt` is True, it ends in the next reply's header.
 
         Raises ConfigError if the template takes too much time or memory, and ValueError
         if it rejects the conversation.

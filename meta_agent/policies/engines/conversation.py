@@ -50,7 +50,7 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the messages after the last reply, or None if earlier messages differ."""
+        """Returns the request's messages after the last reply; None if earlier ones differ."""
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -62,7 +62,7 @@ class Talk:
         return messages[earlier + 1 :]
 
     def apply(self, request: GenerateRequest, extension: Extension) -> None:
-        """Records a request's messages, and adds the tokens before its reply (`extension`)."""
+        """Records a request's messages, and adds the prompt tokens `extension` to the token ids."""
         self.session.apply(extension)
         self.messages = list(request.messages)
         if extension.restart:
@@ -92,9 +92,9 @@ class Rendering:
         return _parser_of(self._tokenizer)
 
     def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
-        """Returns the tokens that a call adds to a conversation, without changing the conversation.
+        """Returns the prompt tokens that a model call adds to a conversation, without adding them.
 
-        Raises ValueError if the template cannot render it.
+        Raises ValueError if the chat template cannot render the messages.
         """
         news = talk.news(request)
         if news is None:
@@ -111,8 +111,7 @@ class Rendering:
         """Returns the ids after a reply: the end of its turn, the new messages and the next header.
 
         Args:
-            stop: the id that ended the reply; None if the reply was cut, so
-            that its turn is ended here.
+            stop: the id that ended the reply; None if the reply was cut at the token limit.
             called: the name of the tool that the reply called; empty if it called none.
             news: the messages that follow the reply.
             tools: the JSON schemas of the tools that the model may call.
@@ -143,7 +142,7 @@ class Rendering:
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
-        """Parses ids sampled after `prompt_ids` into a reply: its text and known tool calls."""
+        """Parses the sampled `ids` into text and tool calls; `prompt_ids` came before them."""
         text_ids = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
@@ -157,9 +156,9 @@ class Rendering:
         return ParsedReply(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
 
     def reply_ids(self, messages: Sequence[Message], reply: Message, tools: Tools) -> list[int]:
-        """Returns the ids of a reply as the template writes it, up to the end of its turn.
+        """Returns the ids of a given reply as the chat template writes it, up to its stop token.
 
-        Raises ValueError if the template writes it in another place, or without an end.
+        Raises ValueError if the template writes the reply elsewhere, or without a stop token.
         """
         plain = [_plain(message) for message in messages]
         head = self._template.render(plain, tools)

@@ -118,10 +118,9 @@ def _closed_up(going: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
-    """Returns an object that holds all conversations with a model.
+    """Returns the object that builds prompts and parses replies for a transformers model.
 
-    Arguments are the model's tokenizer, generation config and config. Raises ConfigError if its
-    chat template cannot append a turn.
+    Raises ConfigError if the tokenizer's chat template cannot append a message to a conversation.
     """
     rendering = Rendering(tokenizer, stop_ids(generation, tokenizer))
     try:
@@ -136,7 +135,7 @@ def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
 
 
 def stop_ids(generation: Any, tokenizer: Any) -> frozenset[int]:
-    """Returns every id that ends a reply: the tokenizer's eos and those the model declares."""
+    """Returns the ids that end a reply: the tokenizer's and the generation config's eos tokens."""
     declared = getattr(generation, "eos_token_id", None)
     ids = declared if isinstance(declared, list) else [declared]
     return frozenset(int(i) for i in (*ids, tokenizer.eos_token_id) if i is not None)

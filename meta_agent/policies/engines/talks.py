@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 
 class Talks(Protocol):
-    """Builds prompts and parses replies of all conversations in progress with one policy."""
+    """Builds the prompts and parses the replies of all rollouts in progress with one policy."""
 
     stops: frozenset[int]
     """The token ids that end a reply."""
@@ -57,10 +57,10 @@ class Talks(Protocol):
 
 
 class Imitates(Talks, Protocol):
-    """Conversations in which the policy can be made to write what somebody else wrote."""
+    """Conversations that can also give the token ids of a reply that the policy did not write."""
 
     def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
-        """Returns the token ids of a reply, with the stop token."""
+        """Returns the token ids by which the policy would write `reply`, with the stop token."""
         ...
 
 
@@ -109,7 +109,7 @@ def _written(
 
 
 class NanoTalks:
-    """Conversations with nano policies (tiny models): a message is a line, a character a token."""
+    """Prompts and replies of nano policies: each message is a line, each character a token."""
 
     stops = frozenset({nano.EOS_ID})
 
@@ -145,7 +145,7 @@ class NanoTalks:
 
 
 class HfTalks:
-    """Conversations with a model that has a chat template. Only new messages are rendered."""
+    """Prompts and replies of a model with a chat template, which renders only new messages."""
 
     def __init__(self, rendering: Rendering, window: int) -> None:
         self.stops = rendering.stops

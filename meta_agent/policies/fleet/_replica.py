@@ -68,7 +68,7 @@ class Patience(NamedTuple):
 class Replica:
     """Keeps one engine (a vLLM server) running, replaces it if it fails, and sends calls to it.
 
-    The given functions are `start`, which starts an engine, and `join`, which loads the weights.
+    The constructor's `start` starts an engine; `join` makes it load the current weights.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Replica:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until the engine serves. Raises the error that ended it, if it ended for good."""
+        """Waits until the engine serves. Raises the engine's error if it will not be replaced."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
@@ -125,7 +125,7 @@ class Replica:
     def call(self) -> Iterator[Routes]:
         """Waits until the engine is up and has capacity, then yields its HTTP client for one call.
 
-        Raises the error that ended the engine, if it ended for good.
+        Raises the engine's error if the engine is gone and will not be replaced.
         """
         with self._changed:
             self._changed.wait_for(self._admits)
@@ -178,9 +178,9 @@ class Replica:
             self._changed.notify_all()
 
     def replace(self, why: str, *, lost: bool = True) -> None:
-        """Ends the engine, and the watching thread starts another one.
+        """Ends the engine for the reason `why`, so that a watching thread starts another one.
 
-        `lost=False` means that the engine did not fail, so that it does not count as lost.
+        `lost` says whether the engine counts as failed; a limited number of failures is allowed.
         """
         with self._changed:
             if not self._up:

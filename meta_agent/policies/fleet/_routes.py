@@ -58,7 +58,7 @@ class Drawn(NamedTuple):
 
 
 class Load(NamedTuple):
-    """An engine's calls and cache use now, and its counts of calls and tokens since it started."""
+    """An engine's running and waiting calls, its cache use, and token counts since it started."""
 
     running: float
     waiting: float
@@ -139,15 +139,15 @@ class Routes:
             raise _failure("server", "the cache of the earlier weights was not cleared")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
-        """Makes the engine load an adapter. Raises ProviderError on failure.
+        """Makes the engine load the adapter in `folder` as `name`. Raises ProviderError on failure.
 
-        The name must be new, since vLLM caches prefixes by name.
+        No earlier adapter may have had the name, since vLLM caches prefixes by name.
         """
         adapter = {"lora_name": name, "lora_path": str(folder)}
         self._ask("POST", "/v1/load_lora_adapter", adapter, timeout_sec)
 
     def drop_adapter(self, name: str, timeout_sec: float) -> None:
-        """Makes the engine unload an adapter. Raises ProviderError on failure."""
+        """Makes the engine unload the adapter `name`. Raises ProviderError on failure."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
 
     def _ask(self, method: str, path: str, value: JSON, timeout_sec: float) -> bytes:

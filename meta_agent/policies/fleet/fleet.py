@@ -78,16 +78,16 @@ class Fleet:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Frees finished rollouts (`keys`) from the engines to which all their calls went."""
+        """Says that the rollouts `keys` ended, so that their engines may take on other rollouts."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
                     seat.replica.seats -= 1
 
     def publish(self, served: Served) -> Served:
-        """Switches all engines to a policy version, and returns the version that they serve then.
+        """Makes all engines serve a policy version, and returns the version that they then serve.
 
-        This is the earlier version if an engine refused the new adapter. An engine that is just
+        The earlier version is returned if an engine refused the new adapter. An engine that is just
         starting loads the version that is current once it is up.
         """
         with self._lock:

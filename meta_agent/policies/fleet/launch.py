@@ -61,9 +61,9 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Returns the environment variable that gives each of the engines its share of the CPU cores.
+    """Returns `{"OMP_NUM_THREADS": ...}`, each engine's share of the CPU cores.
 
-    Returns {} for a single engine, or if the user set OMP_NUM_THREADS.
+    Returns {} for a single engine, or if the user set the variable.
     """
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
@@ -96,7 +96,7 @@ class VllmEngine:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the server's parent, which ends it if this process dies."""
+        """Returns the process id of the guard, the server's parent, which ends it if we die."""
         return self._process.pid
 
     def close(self) -> None:

@@ -26,7 +26,10 @@ POLL_SEC = 0.2
 
 
 def main(argv: list[str]) -> int:
-    """Runs the server command `argv` until it ends or the starter dies; returns an exit code."""
+    """Runs the server command `argv` until it ends, or until this process's stdin is closed.
+
+    Returns the server's exit code, or 0 if it was still running.
+    """
     guard = os.fork()
     if guard:
         return os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) & 0xFF
@@ -44,13 +47,13 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Returns True if the starting process closed its pipe or died; waits up to 0.2 seconds."""
+    """Waits up to 0.2 seconds; returns True if the process that started the guard is gone."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 
 
 def ended(server: int) -> int | None:
-    """Returns the server's exit code, or None while it runs."""
+    """Returns the exit code of the process `server`, or None while it runs."""
     try:
         process, status = os.waitpid(server, os.WNOHANG)
     except ChildProcessError:
@@ -59,7 +62,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Sends SIGTERM to the server's process group, then kills it and all that it left behind."""
+    """Sends SIGTERM to the process group `server`; after a grace time kills it and all orphans."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():
@@ -72,7 +75,7 @@ def end_all(server: int) -> None:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Sends a signal to a process group; does nothing if the group is gone."""
+    """Sends the signal `number` to the process group `group`, unless the group is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
 
@@ -88,7 +91,7 @@ def reap() -> bool:
 
 
 def children() -> list[int]:
-    """Returns the ids of this process's children, among them what the server left behind."""
+    """Returns the process ids of this process's children, adopted orphans included."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

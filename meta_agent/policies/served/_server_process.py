@@ -67,7 +67,7 @@ class ServerProcess:
 
 
 def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
-    """Returns True if a command ends with exit code 0 within the time limit."""
+    """Runs a command; returns True if it ends with exit code 0 within `timeout_sec`."""
     try:
         return run(argv, also=_FAMILIES, timeout_sec=timeout_sec).returncode == 0
     except (OSError, TimeoutExpired):

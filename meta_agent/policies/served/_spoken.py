@@ -22,7 +22,7 @@ class SpokenError(ValueError):
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """Returns a harness's messages with only the fields that a chat model takes.
+    """Returns a harness's chat messages without the fields that no chat model takes.
 
     Raises SpokenError if they are malformed.
     """
@@ -32,7 +32,7 @@ def messages_of(messages: Sequence[Message]) -> list[Message]:
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
-    """Returns the tools that OpenAI schemas describe.
+    """Returns tool specifications parsed from JSON schemas in OpenAI's form.
 
     Raises SpokenError if a schema is malformed or two tools have the same name.
     """

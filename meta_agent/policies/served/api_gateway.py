@@ -225,10 +225,7 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Adds a reply's tokens to those of the rollout `key`.
-
-        If `tokens` is None, the whole rollout has no row of tokens.
-        """
+        """Adds a reply's tokens to the rollout `key`; None makes the rollout end without tokens."""
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)

@@ -173,7 +173,7 @@ def _command(
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """Returns the command that starts a vLLM server, without the address that it listens on.
+    """Returns the command that serves the model at `path` as `name` by vLLM, without an address.
 
     `context` is the most tokens of a conversation.
     """
@@ -202,9 +202,9 @@ def window_of(config: JSON) -> int:
 
 
 def settings(key: str) -> dict[str, str]:
-    """Returns the server's environment variables, which include its API key.
+    """Returns the environment variables of a vLLM server whose API key is `key`.
 
-    Anybody on the machine can read a command line, so the key is not there.
+    The key is no argument, because anybody on the machine can read a command line.
     """
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (

@@ -31,9 +31,9 @@ class Batch(NamedTuple):
     """What the filter remembers after these groups."""
 
     def trained(self, groups: int, size: int) -> list[tuple[list[Rollout], float]]:
-        """Returns the first `groups` groups of `size` rollouts that have a weight, with their weights.
+        """Returns `groups` groups, each of `size` rollouts, with their weights.
 
-        Groups of weight 0 (dropped by the filter) fill up the number if there are too few others.
+        Groups of weight 0 (dropped by the filter) are among them only if there are too few others.
         """
         chosen = sorted(range(len(self.weights)), key=lambda at: self.weights[at] == 0)[:groups]
         parts = in_groups(self.rollouts, size)

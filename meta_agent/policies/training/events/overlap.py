@@ -28,7 +28,7 @@ class Publisher(Protocol):
     """Makes the engines of a training serve its current weights, which sample its rollouts."""
 
     def publish(self, step: int) -> str:
-        """Makes the engines serve the weights after `step` steps; returns those weights' served name."""
+        """Makes the engines serve the weights after `step` steps; returns the name served."""
         ...
 
 
@@ -120,7 +120,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises InfrastructureError if published weights are used and no rollout got a model reply."""
+        """Raises InfrastructureError if the engine with the newest weights answered no rollout."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
@@ -131,8 +131,7 @@ class Overlap:
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
         """Returns which rollouts are too old to train on, and metrics of their age in events.
 
-        `version` is how many optimiser steps the weights had behind them if a rollout's policy name
-        was never published.
+        Rollouts of a policy that was never published count as sampled after `version` steps.
         """
 
         def age(rollout: Rollout) -> int:

@@ -112,9 +112,9 @@ class _Pack:
 def packed_chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts token rows into chunks of at most `tokens`, where rows with equal prompts share one copy.
+    """Cuts rows with scored tokens into chunks, in which rows with equal prompts share one copy.
 
-    `score` marks tokens of the last `keep` columns, the completions; rows without any are left out.
+    `score` marks tokens of the last `keep` columns, the completions. A chunk has at most `tokens`.
     """
     prompt_width = ids.shape[1] - keep
     reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()
