@@ -7,7 +7,7 @@ a capability if it implements the Protocol of that capability.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,6 +35,11 @@ class Capabilities:
 
     It is asked for training tasks only: their solutions may stand in a harness as worked examples.
     """
+    reference: Callable[[str], str | None] = lambda _: None
+    """Returns the reference solution of a training task, for trusted code only, or None.
+
+    `Capabilities.of` takes it from a domain that has a method of the name.
+    """
     judge: str | None = None
     """The model that grades, if a model does."""
     judge_by: Callable[[Any], str] | None = None
@@ -45,7 +50,10 @@ class Capabilities:
     @staticmethod
     def of(domain: Domain) -> Capabilities:
         """Returns the capabilities that a domain declares, or the defaults if it declares none."""
-        return domain.capabilities if isinstance(domain, CapableDomain) else Capabilities()
+        declared = domain.capabilities if isinstance(domain, CapableDomain) else Capabilities()
+        if isinstance(domain, ReferenceDomain):
+            return replace(declared, reference=domain.reference)
+        return declared
 
 
 @runtime_checkable
@@ -56,6 +64,21 @@ class CapableDomain(Protocol):
     def capabilities(self) -> Capabilities:
         """Returns the optional features that the domain declares."""
         ...
+
+
+@runtime_checkable
+class ReferenceDomain(Protocol):
+    """A domain that knows reference solutions, of which a training may show parts as hints."""
+
+    def reference(self, task_key: str) -> str | None:
+        """Returns the reference solution of a task, for trusted code only, or None."""
+        ...
+
+
+def gives_hints(domain: Domain) -> bool:
+    """Returns whether a domain knows the reference solution of at least one training task."""
+    reference = Capabilities.of(domain).reference
+    return any(reference(task.key) for task in domain.tasks("train"))
 
 
 @runtime_checkable

@@ -104,6 +104,8 @@ class Situation:
     """The temperature at which the evaluator samples the policy."""
     solutions: Callable[[], Sequence[tuple[str, str]]] = tuple
     """Requests of training tasks with replies that solve them, in the order of the task file."""
+    hints: Callable[[], bool] = bool
+    """Tells whether training tasks have reference solutions, which `hint_fraction` needs."""
     attempts: Callable[[], Sequence[Rollout]] = tuple
     """Reads the version's attempts on the search and train splits when it is called."""
 

@@ -13,12 +13,18 @@ from importlib import resources
 from typing import Any
 
 from meta_agent.core.protocols import JSON, Domain, Split, Task
+from meta_agent.domains._references import reference_of
 
 
 class FileTasks:
     """A base class of domains that lists a split's tasks from `rows`, as read from a task file."""
 
     rows: Mapping[str, Any]
+    capabilities: Any  # a property of each domain: `Capabilities`
+
+    def reference(self, task_key: str) -> str | None:
+        """Returns the reference solution of a task, or None if its row has none."""
+        return reference_of(self.capabilities, self.rows[task_key])
 
     def task(self, key: str) -> Task:
         """Returns the task with the key `key`, holding only what the agent may see."""

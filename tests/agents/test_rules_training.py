@@ -168,6 +168,16 @@ def test_a_model_that_solves_nothing_is_warmed_up_if_successes_are_at_hand() -> 
     assert find("warm-up", evidence(**alive), tree(), Situation(warmup_rows=4)) is None
 
 
+def test_dead_groups_get_hints_if_the_tasks_have_solutions() -> None:
+    can, cannot = Situation(hints=lambda: True), Situation()
+    proposal = find("hint-dead-groups", evidence(**DEAD), tree(), can)
+    assert proposal is not None
+    assert parse_recipe(proposal.edits["swe/recipe.toml"]).hint_fraction == 0.5
+    assert find("hint-dead-groups", evidence(**DEAD), tree(), cannot) is None
+    alive = {**DEAD, "score__clean_success": 0.4}
+    assert find("hint-dead-groups", evidence(**alive), tree(), can) is None
+
+
 def test_a_curriculum_paces_tasks_by_their_labels() -> None:
     proposal = find(
         "pace-by-kind", evidence(signal__dead_group_ratio=0.6), tree(), Situation(task_kinds=2)

@@ -24,9 +24,13 @@ GOOD = {
     **{f"preset {name}": f'preset = "{name}"' for name in PRESETS},
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
-OURS = ("groups_per_step", "refill_factor", "sft_steps", "sft_learning_rate")  # not TRL's
+OURS = (  # not TRL's
+    *("groups_per_step", "refill_factor", "hint_fraction"),
+    *("sft_steps", "sft_learning_rate"),
+)
 BAD = {
     "refill_factor = 0.5": "refill_factor .* 0.5.* must be a number from 1 to 10",
+    "hint_fraction = 1.0": "hint_fraction .* 1.0.* must be a number from 0 to 0.9",
     'preset = "ppo"': "preset is 'ppo', but must be one of grpo, dr_grpo, dapo",
     "preset = 3": "must be one of grpo",
     "learning_rate = 0.0": "learning_rate",

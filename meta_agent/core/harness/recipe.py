@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness.contract import parse_contract
-from meta_agent.core.protocols import HarnessTree
+from meta_agent.core.protocols import JSON, HarnessTree
 
 RECIPE_FILE: Final = "recipe.toml"
 LOSS_TYPES: Final = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
@@ -97,6 +97,8 @@ class Recipe:
     delta: float | None = _knob(None, _optional(_number(1, 1000, above=True)))
     top_entropy_quantile: float = _knob(1.0, _number(0, 1, above=True))
     mask_truncated_completions: bool = _knob(False, _flag)
+    hint_fraction: float | None = _knob(None, _optional(_number(0, 0.9)))
+    """The largest part of a reference solution that a training task's request shows. 0: none."""
     sft_steps: int = _knob(0, _integer(0, 100_000))
     """The first steps of a training, which imitate clean successes (a warm-up). 0: none."""
     sft_learning_rate: float = _knob(1e-4, _number(0, 0.1, above=True))
@@ -148,6 +150,15 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
         f"the harness {harness} has {count} {RECIPE_FILE} files, but training needs exactly one",
         hint="meta-agent init --harness FOLDER --policy hf:PATH --workspace NEW writes what "
         "training needs beside your agent",
+    )
+
+
+def no_hints(domain: str, fraction: JSON) -> ConfigError:
+    """Returns the error for a recipe with hints if the domain has no reference solutions."""
+    return ConfigError(
+        f"hint_fraction is {fraction}, but no training task of the domain {domain} has a reference "
+        "solution to give hints from",
+        hint="remove hint_fraction from recipe.toml, or give tasks with solutions: --tasks FILE",
     )
 
 

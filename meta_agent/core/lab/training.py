@@ -126,10 +126,13 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns the training rollouts of the first `count` steps, or of the last ones."""
+    """Returns the training rollouts of the first `count` steps, or of the last ones.
+
+    Hinted rollouts are left out: they say little about the policy alone, and may quote a solution.
+    """
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
-    return [rollout for rollout in rollouts if step_of(rollout) in chosen]
+    return [r for r in rollouts if step_of(r) in chosen and not r.hinted]
 
 
 def step_of(rollout: Rollout) -> int:

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.core.capabilities import Capabilities, PatientGateway
+from meta_agent.core.capabilities import Capabilities, PatientGateway, gives_hints
 from meta_agent.core.errors import CandidateError, IntegrityError
 from meta_agent.core.gate import task_order
-from meta_agent.core.harness import HarnessSession, open_session
+from meta_agent.core.harness import HarnessSession, no_hints, open_session
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab._rows import (
     Again,
@@ -228,6 +228,7 @@ class Apparatus:
         ):
             self._lend_judge(session)
             recipe = accepted_recipe(trainer, session)
+            self._require_hints(recipe)
             result = trainer.train(
                 self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),
                 session,
@@ -281,6 +282,13 @@ class Apparatus:
                 hint="--warmup FILE",
             )
         return read_rows(self.settings, unit.warmup)
+
+    def _require_hints(self, recipe: Mapping[str, JSON]) -> None:
+        """Raises CandidateError if the recipe has hints, and the tasks have no solutions."""
+        fraction = recipe.get("hint_fraction")
+        if fraction and not gives_hints(self.domain):
+            error = no_hints(self.domain.name, fraction)
+            raise CandidateError(str(error), reason="no_hints", hint=error.hint)
 
     def _lend_judge(self, session: HarnessSession) -> None:
         """Lets the reward ask its model. Raises CandidateError if the run has none."""

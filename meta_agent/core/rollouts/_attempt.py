@@ -1,9 +1,10 @@
 """One rollout in progress, on the host: it answers the guest's calls and enforces the ceilings.
 
 The guest is the harness code in a sandbox. Promises: ceilings are enforced here and nowhere in the
-guest. The recorded messages are those that the policy saw. An infrastructure failure never becomes
-a score. Values from the guest are parsed on arrival. A malformed one raises a `SandboxError` of
-kind `protocol`, since only a guest that left its own code can send it.
+guest. The recorded messages are those that the policy saw, but without the hint of a training. An
+infrastructure failure never becomes a score. Values from the guest are parsed on arrival. A
+malformed one raises a `SandboxError` of kind `protocol`, since only a guest that left its own code
+can send it.
 
 Does not cover: when calls are answered (`_lockstep.py`, `_free.py`). An attempt is used by one
 thread at a time, because a rollout has one call outstanding at a time. So it needs no lock.
@@ -183,7 +184,7 @@ class Attempt:
             sample_idx=plan.sample_idx,
             seed=plan.seed,
             turn=self.turn,
-            messages=self._context.copy(),
+            messages=_with_hint(self._context, plan.hint),
             max_tokens=max_tokens,
             temperature=terms.temperature,
             top_p=terms.top_p,
@@ -434,7 +435,23 @@ def _blank_row(terms: Terms, plan: PlannedRollout) -> Rollout:
         harness_commit=terms.stamp.harness_commit,
         policy=terms.policy,
         evaluator_hash=terms.domain.evaluator_hash,
+        hinted=plan.hinted,
     )
+
+
+def _with_hint(messages: Sequence[Message], hint: str) -> list[Message]:
+    """Returns a copy of the messages with the hint at the end of the user's first message."""
+    copied = list(messages)
+    if not hint or not copied:
+        return copied
+    at = next((at for at, message in enumerate(copied) if message["role"] == "user"), 0)
+    text = f"\n\nThe beginning of a correct solution:\n{hint}"
+    content = copied[at].get("content")
+    if isinstance(content, list):
+        copied[at] = {**copied[at], "content": [*content, {"type": "text", "text": text}]}
+    else:
+        copied[at] = {**copied[at], "content": f"{content or ''}{text}"}
+    return copied
 
 
 def _chars(messages: Sequence[Message]) -> int:

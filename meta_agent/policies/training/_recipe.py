@@ -24,7 +24,10 @@ from meta_agent.core.protocols import JSON
 
 # Not for GRPO: the runner on the host, or the warm-up, uses them.
 _OURS: Final = frozenset(
-    {"groups_per_step", "top_p", "refill_factor", "sft_steps", "sft_learning_rate"}
+    {
+        *("groups_per_step", "top_p", "refill_factor"),
+        *("hint_fraction", "sft_steps", "sft_learning_rate"),
+    }
 )
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
 # What belongs to a run and not to a recipe: memory, adapters, and the length TRL divides by.

@@ -65,6 +65,7 @@ from meta_agent.policies.training.events.groups import (
     with_outcomes,
     words_by_task,
 )
+from meta_agent.policies.training.events.hints import Hint, Hints, with_groups
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
 from meta_agent.policies.training.events.planned import plan_of, shuffled
 from meta_agent.policies.training.policy import PolicyChild
@@ -205,7 +206,10 @@ def _kept_checkpoints(job: TrainJob, before: int) -> Iterator[Checkpoint]:
 class _Loop:
     """Answers rollout events and collects what the run will report."""
 
-    _STATE = ("_history", "_in_rows", "_lost", "_filter_state", "metrics", "rollouts_made")
+    _STATE = (
+        *("_history", "_in_rows", "_lost", "_filter_state", "_solved_last"),
+        *("metrics", "rollouts_made"),
+    )
 
     def __init__(
         self,
@@ -238,6 +242,8 @@ class _Loop:
         self._min_exact, self._stopping = min_exact, stopping
         self._in_rows = self._lost = 0  # sampled tokens so far
         self._filter_state: JSON = None
+        self._hints = Hints(domain, settings.get("hint_fraction", 0.0))
+        self._solved_last: dict[str, bool] = {}  # what hints depend on
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
@@ -277,7 +283,7 @@ class _Loop:
         self._begun = self._batch = self._dropped_of = None
         ages = self._overlap.ages(batch.rollouts, begun.version, event)
         trained = batch.trained(event.groups, event.group_size)
-        self._remember(batch, event.groups * event.group_size)
+        self._remember(batch, event)
         self._latest = [rollout for group, _ in trained for rollout in group]
         self._host_values |= ages.metrics
         rows = [
@@ -314,7 +320,7 @@ class _Loop:
         rollouts: list[Rollout] = []
         weights: list[float] = []
         while True:
-            plan = plan_of(tasks, event, self._seed)[len(rollouts) :]
+            plan = plan_of(tasks, event, self._seed, self._hint)[len(rollouts) :]
             rollouts += (added := self._roll_out(plan, rollouts))
             stale = self._overlap.ages(added, version, event).stale
             fresh = [
@@ -328,6 +334,9 @@ class _Loop:
                 return Batch(rollouts, weights, self._session.filter_state())
             history = with_outcomes(self._history, rollouts)
             tasks = [*tasks, *self._choose(lacking, history, tasks)]
+
+    def _hint(self, task_key: str) -> Hint:
+        return self._hints.of_task(task_key, self._solved_last)
 
     def _roll_out(
         self, plan: Sequence[PlannedRollout], earlier: Sequence[Rollout]
@@ -377,6 +386,7 @@ class _Loop:
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
             setattr(self, name, sealed.state.get(name))  # older seals have no state of a filter
+        self._solved_last = self._solved_last or {}  # nor of hints
         self._session.start_filter(self._filter_state)
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
@@ -433,8 +443,8 @@ class _Loop:
         for rollout, rewards in zip(scored, self._session.reward(scored), strict=True):
             rollout.rewards, rollout.weights = rewards, dict(self._session.weights)
 
-    def _remember(self, batch: Batch, planned: int) -> None:
-        rollouts = batch.rollouts
+    def _remember(self, batch: Batch, event: RolloutEvent) -> None:
+        rollouts, planned = batch.rollouts, event.groups * event.group_size
         if len(self._first) < self._keep:
             self._first.append(rollouts)
         else:
@@ -443,6 +453,11 @@ class _Loop:
         self._host_values = _host_values(rollouts)
         if "refill_factor" in self._settings:
             self._host_values["refilled_ratio"] = len(rollouts) / planned - 1
+        if self._settings.get("hint_fraction"):
+            hinted = sum(rollout.hinted > 0 for rollout in rollouts)
+            self._host_values["hinted_ratio"] = hinted / len(rollouts)
+            groups = in_groups(rollouts, event.group_size)
+            self._solved_last = with_groups(self._solved_last, groups)
         self._history = with_outcomes(self._history, rollouts)
         self._filter_state = batch.filter_state
 
@@ -459,16 +474,20 @@ def _reward(rollout: Rollout) -> float | None:
 
 
 def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks."""
+    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks.
+
+    Successes are counted among the rollouts without a hint, and left out if all have one.
+    """
     count = len(rollouts)
     stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
     values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
     dependence = words_by_task(rollouts)
     if dependence is not None:
         values["words_by_task"] = dependence
+    if unaided := [rollout for rollout in rollouts if not rollout.hinted]:
+        values["success"] = sum(bool(rollout.outcome) for rollout in unaided) / len(unaided)
+        values["clean_success"] = sum(rollout.clean for rollout in unaided) / len(unaided)
     return values | {
-        "success": sum(bool(rollout.outcome) for rollout in rollouts) / count,
-        "clean_success": sum(rollout.clean for rollout in rollouts) / count,
         "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
         "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
     }

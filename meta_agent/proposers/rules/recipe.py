@@ -109,6 +109,28 @@ def warm_up(case: Case) -> Diagnosis | None:
     )  # fmt: skip
 
 
+@rule("hint-dead-groups", "recipe")
+def hint_dead_groups(case: Case) -> Diagnosis | None:
+    """Suggests hints from reference solutions if most groups are dead at little success."""
+    solved = case.value("score.clean_success", default=1.0)
+    if (
+        case.number("hint_fraction")
+        or case.dead < 0.6
+        or solved > 0.2
+        or not case.situation.hints()
+    ):
+        return None
+    return _settings(
+        case, {"hint_fraction": 0.5},
+        strength=0.3 + 0.4 * case.dead,
+        effect="some attempts at hard tasks succeed, so that their groups carry a gradient",
+        because=f"{case.dead:.1%} of groups are dead, and the tasks have reference solutions",
+        metric=_DEAD, delta=-case.dead / 4,
+        metrics=("signal.dead_group_ratio", "score.clean_success"),
+        risk="the policy leans on hints that it does not get when it is measured",
+    )  # fmt: skip
+
+
 @rule("lower-learning-rate", "recipe")
 def lower_learning_rate(case: Case) -> Diagnosis | None:
     """Suggests a lower learning rate if training lowers reward, entropy or clean success."""

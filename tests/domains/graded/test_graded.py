@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.capabilities import gives_hints
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, PlannedRollout
 from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
@@ -316,9 +317,11 @@ def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
         assert domain.solution(key) == ("Count to 0.", '{"upto": 0}')
     with opened(write(tmp_path / "text")) as domain:
         assert domain.solution(next(iter(domain.rows))) == ("What is 0 and 1?", "1")
+        assert domain.reference(next(iter(domain.rows))) == "1"
     refuses = "def grade(task, answer):\n    return False\n"
     with opened(write(tmp_path / "none", refuses)) as domain:
         assert domain.solution(next(iter(domain.rows))) is None
+        assert not gives_hints(domain)
 
 
 def test_a_grader_is_begun_beside_tasks_that_are_there(tmp_path: Path, meta_agent: Any) -> None:

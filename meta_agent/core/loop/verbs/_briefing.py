@@ -12,7 +12,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any, Final, Literal
 
-from meta_agent.core.capabilities import Capabilities
+from meta_agent.core.capabilities import Capabilities, gives_hints
 from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
@@ -85,6 +85,7 @@ def situation(run: Run) -> Situation:
         weights=_weights(run),
         temperature=domain.sampling.temperature,
         solutions=cache(partial(_solutions, run)),
+        hints=cache(partial(gives_hints, domain)),
     )
 
 
@@ -180,8 +181,10 @@ def _source(run: Run, collected: Collected, reading: Reading) -> EvidenceSource:
 
 
 def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
+    """Returns the attempts that authors may read: none that may quote a hint."""
     shards = (collected.evaluated.shard, collected.trained.shard)
-    return [rollout for shard in shards if shard for rollout in run.lab.rollouts(shard)]
+    rollouts = (rollout for shard in shards if shard for rollout in run.lab.rollouts(shard))
+    return [rollout for rollout in rollouts if not rollout.hinted]
 
 
 def _before(run: Run, collected: Collected) -> list[Rollout]:
