@@ -25,7 +25,7 @@ _WORDS_OF_PART: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The optional parts of a request, such as tools and seed, that a model server accepts."""
+    """Which optional parts of a request (such as tools or seed) a model server accepts."""
 
     tools: bool = True
     sampling: bool = True
@@ -44,7 +44,7 @@ class Dialect:
         )
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns a dialect without the request part that the error `refusal` names, or None."""
+        """Returns the dialect less what the error text `refusal` names; None if that is nothing."""
         text = refusal.lower()
         for part, words in _WORDS_OF_PART:
             if any(word in text for word in words) and self._has(part, request):
@@ -52,7 +52,7 @@ class Dialect:
         return None
 
     def omitted(self, request: ChatRequest) -> frozenset[str]:
-        """Returns which of temperature, top_p, seed and tools the server refuses in a request."""
+        """Returns which of temperature, top_p, seed and tools have to be left out of a request."""
         adapted = self.adapt(request)
         names = ("temperature", "top_p", "seed", "tools")
         return frozenset(n for n in names if getattr(request, n) != getattr(adapted, n))

@@ -47,8 +47,8 @@ KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker
 def spellings(secret: str) -> Iterator[str]:
     """Yields the forms in which a text may hold a secret: plain, in base64 and in hexadecimal.
 
-    There are three base64 forms, by the secret's offset in the encoded bytes. Characters that
-    depend on neighbouring bytes are left out.
+    Base64 has three forms, by the secret's offset in the encoded bytes; each is cut to the
+    characters that do not depend on neighbouring bytes.
     """
     yield secret
     data = secret.encode()

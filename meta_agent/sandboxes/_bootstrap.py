@@ -35,16 +35,16 @@ WORKER: Final = ("processes", "frames", "commands", "files", "worker")
 
 
 def source_of(module: str) -> str:
-    """Returns the source text of a module that runs inside the sandbox."""
+    """Returns the source text of the module `module` of those that run inside sandboxes."""
     return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
-    """Returns the program that is sent into a container and becomes its worker, as source bytes.
+    """Returns the source of the program that runs untrusted code in a container, as bytes.
 
-    Untrusted code runs as the user id `stranger`. `contained` says that the visible control group
-    is the container's own. `limits`, by resource name, are set for each process if the engine sets
-    none; then the user `stranger` owns the work folder.
+    Untrusted code runs as the user id `stranger`. `contained`: the control group that the program
+    sees is the container's own. `limits`, by name such as `NOFILE`, are set for each process if
+    the engine sets none; then `stranger` owns the work folder.
     """
     return _program(
         WORKER,

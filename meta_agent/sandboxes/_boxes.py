@@ -58,9 +58,9 @@ _USE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """The limits of a box, which is a container of a public image.
+    """The limits of a container of a public image, in which a task is worked on and graded.
 
-    `deadline_sec` is its whole lifetime in seconds.
+    `deadline_sec` is how long it may live. Only with `network` may it reach the network.
     """
 
     memory_mb: int = 2048
@@ -169,7 +169,7 @@ class Box:
         )
 
     def put(self, files: Mapping[str, tuple[bytes, int]], folder: str) -> None:
-        """Writes files below a folder, which is created. Each path maps to its content and mode."""
+        """Writes files below a folder, which is created; paths map to content and mode bits."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             for path, (content, mode) in sorted(files.items()):
@@ -184,7 +184,7 @@ class Box:
             self._api.put_archive(self.id, folder, archive)
 
     def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
-        """Returns a path and everything below it as an untrusted tar archive; None if missing.
+        """Returns a file or folder of the container as an untrusted tar archive; None if missing.
 
         Raises SandboxError if the archive exceeds `limit_bytes`.
         """
@@ -223,7 +223,7 @@ class Box:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
-        """Stops the container and yields the id of an image of its state, for the `with` block."""
+        """Kills the container, and yields the id of an image of its files, for the `with` block."""
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
@@ -256,10 +256,10 @@ def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
 
 
 def read_output(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
-    """Returns a command's output streams up to a limit, and whether it was still running.
+    """Reads a command's output for at most `seconds`, from the Docker SDK's socket `raw`.
 
-    The SDK's socket `raw` lacks what arrived together with the reply's header (docker-py issue
-    3332), so the reader of that header goes on.
+    Returns up to `limit` bytes by stream (1: stdout, 2: stderr), and True if time ran out first.
+    It reads on by the reply header's reader, which may hold the first bytes (docker-py issue 3332).
     """
     reply = raw._response
     reader, plain = reply.raw._fp.fp, getattr(raw, "_sock", raw)
@@ -380,7 +380,7 @@ def _build(
 
 
 def parents(dockerfile: Path) -> list[str]:
-    """Returns the names of the images that a Dockerfile's FROM lines name, without its stages."""
+    """Returns the images that a Dockerfile's FROM lines name, without its own build stages."""
     stages: set[str] = {"scratch"}
     images: list[str] = []
     values: dict[str, str] = {}

@@ -55,11 +55,11 @@ _LAST_WORDS: Final = 2000
 
 
 class Failed(Exception):  # noqa: N818 - it ends one sandbox, with a text for people
-    """Raised if a sandbox service could not do what was asked, with a text for people."""
+    """Raised if a cloud service for sandboxes fails to carry out an order; its text says why."""
 
 
 class Remote:
-    """A sandbox at a cloud service, opened by Harbor's client, with a relay to its worker."""
+    """A sandbox at a cloud service, and the relay of bytes to the program in it (the worker)."""
 
     def __init__(self, order: dict[str, Any], folder: Path) -> None:
         self._order, self._folder = order, folder
@@ -77,9 +77,9 @@ class Remote:
         await self._run(shlex.join(["python3", "-s", f"{self._link}/relay.py", *argv]))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Passes bytes between the host and the worker (the program inside) until one of them ends.
+        """Passes bytes between the host and the worker, the program inside, until one of them ends.
 
-        Returns the worker's exit code, or "" if the host ended first.
+        Returns the worker's exit code ("oom": memory ran out), or "" if the host ended first.
         """
         both = [asyncio.create_task(part) for part in (self._feed(reader), self._drain(writer))]
         try:
@@ -197,14 +197,14 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
 
 
 class Bridge:
-    """Opens and removes sandboxes at a cloud service, by orders of one host process."""
+    """Opens and removes sandboxes at a cloud service, as a host process orders over a socket."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, dict[str, Any]] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries out the order (open, remove or state) that a connection sends as a JSON line."""
+        """Carries out the order of a JSON line: to open, remove or look at a sandbox."""
         if not (line := await reader.readline()):  # somebody looked whether this process listens
             writer.close()
             return
@@ -261,7 +261,7 @@ def _say(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
 
 
 async def main(path: str) -> None:
-    """Serves a host process on the socket file `path` until this process gets SIGTERM."""
+    """Serves orders to open or remove sandboxes on the socket file `path`, until SIGTERM."""
     bridge, stop_signal = Bridge(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop_signal.set)
     await asyncio.start_unix_server(bridge.answer, path, limit=_MOST_BYTES)

@@ -50,7 +50,7 @@ class Demultiplexer:
         self.stderr = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Takes bytes of the engine's stream and returns those that belong to standard output."""
+        """Takes the next bytes of the engine's stream; returns those of standard output."""
         self._inbox += chunk
         output = bytearray()
         while self._next_part():
@@ -224,9 +224,9 @@ def open_container(
 
 
 def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
-    """Returns resource limits for each untrusted process, by names such as `NOFILE`.
+    """Returns rlimit values for each untrusted process, by names such as `NOFILE`.
 
-    `bounds` names what the engine already limits for all processes together.
+    `bounds` names what the engine limits for all processes together: `memory`, `pids`, `cpu`.
     """
     bounds_by_name = {"NOFILE": 1024, "CORE": 0}
     bounds_by_name |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}

@@ -74,7 +74,10 @@ def read_requirements(path: Path) -> list[str]:
 
 
 def check_requirement(line: str, where: str) -> None:
-    """Raises ConfigError unless a requirement has only a name, extras, versions and a marker."""
+    """Raises ConfigError if a requirement holds more than a name, extras, versions and a marker.
+
+    `where` names the requirement's source in the error.
+    """
     if not _REQUIREMENT.fullmatch(line):
         raise ConfigError(
             f"{where}: {line!r} is not NAME, NAME==VERSION or the like",

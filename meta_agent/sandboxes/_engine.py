@@ -90,7 +90,7 @@ class Engine:
     def errors(self, doing: str) -> Iterator[None]:
         """Turns the SDK's exceptions in a `with` block into SandboxError.
 
-        `doing` says what failed and begins the message.
+        `doing` begins the error's message, as in "cannot start a container".
         """
         try:
             yield
@@ -123,7 +123,7 @@ class Engine:
 
     @cached_property
     def bounds(self) -> frozenset[str]:
-        """Returns which of `memory`, `pids` and `cpu` the engine limits by control groups."""
+        """Returns which of `memory`, `pids` and `cpu` the engine can limit for a container."""
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return EVERY_BOUND
         if self._native["cgroupVersion"] != "v2":
@@ -137,9 +137,9 @@ class Engine:
 
     @cached_property
     def strangers(self) -> range:
-        """Returns the range of user ids for untrusted code in sandboxes, as seen inside.
+        """Returns the user ids, as seen inside a container, that untrusted code may get.
 
-        Raises SandboxError if podman has too few users.
+        Raises SandboxError if podman has too few user ids.
         """
         if self.name == "docker" or not self._native["security"]["rootless"]:
             return _DOCKERS_STRANGERS
@@ -155,7 +155,7 @@ class Engine:
         return range(_PODMANS_FIRST_STRANGER, mapped)
 
     def seccomp(self, *, tracing: bool) -> list[str]:
-        """Returns the container option that limits its system calls; `tracing` allows ptrace."""
+        """Returns the engine's option that limits system calls; `tracing` allows ptrace."""
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
@@ -183,10 +183,10 @@ class Engine:
         )
 
     def bound_tcp(self, container_id: str, memory_mb: int) -> bool:
-        """Makes the buffers of a container's connections count towards its memory limit.
+        """Makes a container's TCP buffers count towards its memory limit of `memory_mb` MiB.
 
-        Returns whether they count. Version 2 of control groups counts them anyway. Version 1 needs
-        root on the engine's machine for it.
+        Returns True if they count, as always under cgroups version 2. Version 1 needs root on the
+        engine's machine.
         """
         if self._groups_v2:
             return True
@@ -245,7 +245,7 @@ class Engine:
                     )
 
     def pull_image(self, name: str) -> None:
-        """Downloads an image from its registry. Callers do so only if the user asked for it."""
+        """Downloads an image from its registry. Raises SandboxError if that fails."""
         repository, _, tag = name.partition("@") if "@" in name else _tagged(name)
         with self.errors(f"cannot pull {name}"):
             for answer in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
@@ -259,7 +259,7 @@ class Engine:
     def derive_image(
         self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
     ) -> str:
-        """Creates an image from another image and the files of a tar; returns its id."""
+        """Creates an image of `base_id` with the files of a tar on top; returns the image's id."""
         repository, _, tag = name.partition(":")
         with self.errors(f"cannot make image {name}"):
             api = self.api
@@ -327,9 +327,9 @@ def _tagged(name: str) -> tuple[str, str, str]:
 def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
     """Returns the engine's configuration of a sandbox container: limits, mounts and rights.
 
-    Untrusted code runs as the user id `stranger`, without any capability. The worker may become
-    that user and kill its processes, and do nothing else that root can. Under podman it may also
-    give folders away, and folders without a size limit are replaced by limited ones.
+    Untrusted code runs as the user id `stranger`, without any capability. The container's own
+    program can only become that user and kill its processes. Under podman it can also give
+    folders away, and folders without a size limit are replaced by limited ones.
     """
     ours = "rw,nosuid,nodev"
     place = f"exec,mode=0755,size={limits.scratch_mb}m"
@@ -363,7 +363,7 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
 
 
 def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
-    """Returns the limits that the engine enforces by control groups, as its configuration."""
+    """Returns the engine's settings that limit a container's memory, processors and processes."""
     memory = memory_mb << 20
     by_bound = {
         "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
@@ -374,7 +374,7 @@ def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any
 
 
 def command(program: str, limits: SandboxLimits) -> list[str]:
-    """Returns the command that runs a Python `program` in a container and ends at its deadline."""
+    """Returns the command that runs Python source in a container and kills it at its deadline."""
     deadline = f"{limits.deadline_sec:g}"
     return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
 

@@ -67,9 +67,9 @@ class Remote:
             _send_order(self._service, {"remove": self._name})[0].close()
 
     def state(self) -> dict[str, Any]:
-        """Returns how the program inside ended, under Docker's keys such as `ExitCode`.
+        """Returns how the program in the sandbox ended, under Docker's keys such as `ExitCode`.
 
-        The key `Problem` holds a failure of the service.
+        The key `Problem` holds the service's error message, if the service failed.
         """
         try:
             connection, answer = _send_order(self._service, {"state": self._name})

@@ -41,7 +41,7 @@ class SavedImage(NamedTuple):
 
 
 class Images:
-    """Finds container images of tasks by name, and loads or pulls them if needed."""
+    """Finds container images of tasks by name, and loads them from tars or pulls them if needed."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
 
 
 def saved_images(path: Path) -> list[SavedImage]:
-    """Returns the images listed in a tar of `docker save`; none for a plain file system's tar.
+    """Returns the images in a tar of `docker save`, or [] if the tar is a plain file system's.
 
     Raises SandboxError if it cannot be read.
     """

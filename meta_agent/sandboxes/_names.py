@@ -38,7 +38,7 @@ FENCES: Final = frozenset(
 
 
 def short_name(image: str) -> str:
-    """Returns an image's name in Docker's form, without the registry that podman adds."""
+    """Returns an image's name without a prefix such as `docker.io/library/` or `localhost/`."""
     return image.removeprefix("localhost/").removeprefix("docker.io/").removeprefix("library/")
 
 

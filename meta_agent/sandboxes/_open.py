@@ -32,7 +32,7 @@ from meta_agent.sandboxes._names import (
 class EngineStatus:
     """The state of a container engine and its sandbox image, as `meta-agent doctor` shows it.
 
-    Without a `problem`, sandboxes can start.
+    If `problem` is empty, sandboxes can start.
     """
 
     version: str = ""
@@ -55,7 +55,7 @@ class EngineStatus:
 
 
 def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
-    """Returns the state of a container engine and an image. A problem is part of it, not raised."""
+    """Returns the state of an engine and an image. A failure is in the state, and never raised."""
     try:
         return _look(name, image)
     except SandboxError as error:
@@ -86,7 +86,7 @@ def _look(name: str, image: str) -> EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackendChoice:
-    """A chosen sandbox backend and the reason for it."""
+    """The sandbox backend (`docker`, `podman`, `process` or a service) to use, and why."""
 
     name: str
     reason: str
@@ -167,7 +167,7 @@ def choose_backend(
 
 
 def is_service(backend: str) -> bool:
-    """Returns True if a backend is a cloud service: `harbor:` and the service's name."""
+    """Returns True if a backend's name is that of a cloud service, such as `harbor:NAME`."""
     return backend.startswith(SERVICE_PREFIX)
 
 
@@ -200,7 +200,7 @@ def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = F
 def open_sandbox(
     backend: str, *, run: str, limits: SandboxLimits | None = None, image: str | None = None
 ) -> WorkerSandbox:
-    """Starts a sandbox and returns it. `run` labels it.
+    """Starts a sandbox and returns it. The run's name `run` becomes part of a container's name.
 
     `image` is a local name or id, or `base`; the process backend has no image. Raises SandboxError
     if the sandbox does not start.
@@ -223,9 +223,9 @@ def open_sandbox(
 
 
 def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
-    """Returns, by name, the ids of those of the images `names` that are on this machine.
+    """Returns the ids, by name, of those images that the backend `docker` or `podman` has locally.
 
-    The result is empty for backends other than `docker` and `podman`.
+    The result is empty for any other backend.
     """
     if backend not in CONTAINERS:
         return {}
@@ -236,7 +236,7 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def held_image(backend: str, name: str, image_id: str) -> str:
-    """Returns `image_id` if that image is on this machine, or a text that says how to load it."""
+    """Returns `image_id` if that image is local, else a sentence that says how to load `name`."""
     try:
         if image_ids(backend, [image_id]):
             return image_id

@@ -53,12 +53,12 @@ def _read_or_make(path: Path) -> str:
 
 
 def holder_mark() -> str:
-    """Returns a text that identifies this process even after its process id is used again."""
+    """Returns a text that names this process, and no later process with the same process id."""
     return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
 
 
 def holder_is_dead(mark: str) -> bool:
-    """Returns True if the process that `mark` identifies is surely gone.
+    """Returns True if the process that a mark (boot, PID namespace, id, start time) names is gone.
 
     Returns False if in doubt, for example if it was in another PID namespace.
     """

@@ -58,7 +58,7 @@ _OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
 
 
 class ForkServer:
-    """A child process from which sandboxes are forked quickly, and the socket to it."""
+    """A child process that forks sandbox processes quickly, and the socket for orders to it."""
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -83,7 +83,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
-        """Sends an order, with open file descriptors, to the fork server; returns its answer.
+        """Sends an order as JSON, with open file descriptors, and returns the server's answer.
 
         Raises OSError if the order failed or the server is gone.
         """
@@ -119,7 +119,7 @@ _servers_lock = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """Returns this process's fork server, and starts another one if it has ended."""
+    """Returns this process's server that forks sandboxes; starts one if none is running."""
     with _servers_lock:
         server = _servers.get(os.getpid())
         if server and server.process.poll() is not None:
@@ -152,9 +152,9 @@ class Forked:
             return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> int:
-        """Waits at most `timeout` seconds for the process to end and returns its exit code.
+        """Waits for the process to end and returns its exit code.
 
-        Raises TimeoutExpired after that.
+        Raises TimeoutExpired after `timeout` seconds.
         """
         give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
         while (code := self.poll()) is None:
@@ -266,7 +266,7 @@ def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a sandbox's folder, however deeply nested. Files that cannot be removed stay."""
+    """Removes a sandbox's folder, however deeply nested, except files that cannot be removed."""
     while _flatten(folder):
         pass
     shutil.rmtree(folder, ignore_errors=True)
@@ -320,8 +320,8 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
 def interpreter_folders() -> list[str]:
     """Returns the folders of this Python: interpreter, standard library and installed packages.
 
-    Packages lie in every `site-packages` or `dist-packages` folder of `sys.path`, which a `.pth`
-    file may have put there. No other folder of `sys.path` is returned: it may be a user's project.
+    Of `sys.path` only folders named `site-packages` or `dist-packages` count, since any other may
+    be a user's project.
     """
     executable = Path(sys.executable).resolve()
     folders = [sys.base_prefix, sys.base_exec_prefix, sys.prefix, str(executable.parent)]
@@ -333,9 +333,9 @@ def _holds_packages(path: Path) -> bool:
 
 
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:
-    """Runs a trusted program and yields the lines of its output and errors.
+    """Runs a trusted program; yields the lines of its standard output and standard error.
 
-    It also inherits environment variables whose names begin with one of `also`.
+    Environment variables whose names begin with one of `also` are passed on to it as well.
     """
     with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
         assert child.stdout
@@ -348,7 +348,7 @@ def start_service(
 ) -> Popen[bytes]:
     """Starts a trusted program that writes its output to the file `log`.
 
-    It gets SIGTERM when this process ends. `variables` are added to its environment.
+    The program gets SIGTERM when this process ends. `variables` are added to its environment.
     """
 
     def start_it() -> Popen[bytes]:

@@ -25,9 +25,9 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
-    """Removes folders and containers of abandoned sandboxes, and returns their names.
+    """Removes folders and containers of sandboxes past their deadline or without a live opener.
 
-    `owner` is an installation's name (None: this one); `backends` are engines.
+    Returns their names. `owner` is an installation's id (None: this one's).
     """
     removed = reap_folders(Path(tempfile.gettempdir()))
     for name in CONTAINERS:
@@ -37,9 +37,9 @@ def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list
 
 
 def reap_images(backend: str = "docker") -> list[str]:
-    """Removes images made for tasks that no container uses, and returns their names.
+    """Removes unused images that were made for tasks, and returns their names.
 
-    Such images are snapshots of containers, and copies of images without their git history.
+    They are snapshots of containers, and copies of images without their git history.
     """
     from meta_agent.sandboxes import _engine
 
@@ -63,7 +63,7 @@ def _reap_containers(owner: str, backend: str) -> list[str]:
 
 
 def is_orphan(labels: Mapping[str, str], now: float) -> bool:
-    """Returns True if a sandbox's container is past its deadline, or its opener is dead.
+    """Returns True if a container is past its deadline, or the process that opened it is dead.
 
     `labels` are the container's, and `now` is in seconds since the epoch.
     """
@@ -73,7 +73,7 @@ def is_orphan(labels: Mapping[str, str], now: float) -> bool:
 
 
 def reap_folders(temp: Path) -> list[str]:
-    """Removes folders of process sandboxes in `temp` whose opener is dead. Returns their names."""
+    """Removes sandboxes' folders in `temp` whose opening process is dead. Returns their names."""
     from meta_agent.sandboxes._process import remove_folder
 
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]

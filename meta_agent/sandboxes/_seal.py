@@ -40,7 +40,7 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """An image's repository and the git history that an agent could read, as absolute paths."""
+    """Where an image has its git repository, and git history that an agent could read."""
 
     place: str  # the repository's folder, links followed
     names: tuple[str, ...]  # of the files and folders in it
@@ -48,7 +48,7 @@ class Sealing:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """Returns the paths of history inside the repository, relative to the repository."""
+        """Returns the paths of git history in the repository's folder, relative to the folder."""
         inside = f"{self.place.rstrip('/')}/"
         return tuple(path[len(inside) :] for path in self.history if path.startswith(inside))
 
@@ -93,8 +93,8 @@ def seal_image(
 ) -> str:
     """Builds an image without the git history that `sealing` lists, once; returns its id.
 
-    `left_in_place` names files of the repository that stay in the image. `hidden` names
-    further paths that no agent may see.
+    Other files of the repository become links to a working copy, except those in `left_in_place`.
+    `hidden` names further paths that no agent may see.
     """
     from meta_agent.sandboxes import _engine
 

@@ -79,9 +79,9 @@ _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 
 
 def seccomp_profile(*, tracing: bool) -> str:
-    """Returns the allowed system calls as JSON for a container engine; `tracing` adds ptrace.
+    """Returns the list of allowed system calls as JSON; `tracing` adds ptrace.
 
-    It is empty on a processor that has no list.
+    It is empty on a processor type for which there is no list.
     """
     if platform.machine() not in MACHINES:
         return ""

@@ -62,7 +62,7 @@ def podman_address() -> str:
 
 
 def file_with(text: str) -> Path:
-    """Writes a text to a temporary file and returns its path, for options of podman."""
+    """Writes a text to a temporary file and returns its path; equal texts share a file."""
     with _lock:
         return _written(text)
 
@@ -83,8 +83,8 @@ def socket_of(
 ) -> Path:
     """Returns the socket file of the service `name`, which is started if it does not run.
 
-    `argv_at` returns its command, given the socket's path. Raises SandboxError, with `hint` and
-    the end of its log, if it does not start.
+    `argv_at(path)` returns the command that serves at a path. Raises SandboxError, with `hint` and
+    the end of the log, if the service does not start.
     """
     key = (name, *sorted((variables or {}).items()))
     with _lock:
@@ -147,7 +147,7 @@ def _folder() -> Path:
 
 
 def check_listens(address: str) -> None:
-    """Raises OSError, naming the file, if no engine listens on the socket file of an address.
+    """Raises OSError if nothing listens on a socket file, given as the address `http+unix://PATH`.
 
     Raises SandboxError for an `ssh` address. Other addresses are not checked.
     """
@@ -167,7 +167,7 @@ def check_listens(address: str) -> None:
 
 
 def unwrap_socket(raw: Any) -> socket.socket:
-    """Returns the plain socket inside the Docker SDK's wrapper, which is closed.
+    """Returns a plain socket for a stream of the Docker SDK, whose own object is closed.
 
     Raises SandboxError if the stream is encrypted.
     """

@@ -27,7 +27,7 @@ from meta_agent.llm_clients.providers._failures import reworded
 
 
 class Live:
-    """Asks model providers for replies, reserves the money, and records each exchange."""
+    """Answers model calls by asking providers: reserves the money, retries, and records replies."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Live:
         self._clock = clock
 
     def reuse(self, recorded: Exchange) -> None:
-        """Settles money that a killed process left reserved for an exchange that is recorded."""
+        """Settles the cost of a recorded reply if a killed process left its reservation open."""
         self._meter.settle_recorded(recorded)
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """Sends a request to the model of its role, records the reply, pays for it and returns it.
+        """Sends a request to the model of its role, records and pays the reply, and returns it.
 
         `turn` is the request's number in its conversation. Raises ProviderError, which is recorded.
         """

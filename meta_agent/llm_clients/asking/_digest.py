@@ -53,7 +53,7 @@ def parameters(request: ChatRequest) -> dict[str, JSON]:
 
 
 def tools_json(tools: Sequence[ToolSpec]) -> list[JSON]:
-    """Returns tool specifications as JSON, in the form that transcripts hold."""
+    """Returns each tool's name, description and JSON schema as a JSON object."""
     return [
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
         for tool in tools
@@ -71,7 +71,7 @@ def _bare(message: Message) -> Message:
 
 
 def first_difference(recorded: Question, question: Question) -> str:
-    """Returns three lines that show where two different questions first differ."""
+    """Returns three lines: where two requests first differ, and the text of each at that point."""
     parts = zip_longest(_parts(recorded), _parts(question), fillvalue=("the end", ""))
     (before, was), (place, now) = next(pair for pair in parts if pair[0] != pair[1])
     columns = enumerate(zip_longest(was, now))

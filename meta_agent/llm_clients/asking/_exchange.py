@@ -79,7 +79,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns an exchange as a JSON line, without what the exchange `before` it holds already."""
+    """Returns an exchange as one line of JSON, without what `before`, the turn before it, holds."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -131,7 +131,7 @@ def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
-    """Returns a reply as JSON, without the first prompt token ids that it shares with `before`.
+    """Returns a reply as JSON, without the prompt's first token ids if the reply `before` has them.
 
     `before` is the previous reply of the same conversation.
     """
@@ -163,7 +163,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Returns a reply from its JSON form; `before` is the previous reply of the conversation."""
+    """Returns a reply from its JSON form, with the token ids left out there taken from `before`."""
     tokens = value.get("tokens")
     if tokens is not None:
         prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
@@ -196,7 +196,7 @@ def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 def json_text(value: JSON) -> str:
-    """Returns compact JSON text. It is pure ASCII if UTF-8 cannot encode a character of it."""
+    """Returns compact JSON text; all in ASCII if it has a character that UTF-8 cannot encode."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()

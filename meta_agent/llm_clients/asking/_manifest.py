@@ -28,7 +28,7 @@ def manifest_of(
 ) -> dict[str, JSON]:
     """Returns the manifest of a run: JSON with its settings, models, prices and labels.
 
-    `started_at` is a Unix time in seconds. Labels of the `earlier` manifest are kept.
+    `started_at` is a Unix time in seconds. Labels in `earlier`, the run's manifest so far, stay.
     """
     return {
         "run_id": run_id,
@@ -52,9 +52,9 @@ def snapshot_of(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
 def clock_of(
     ledger: Ledger, run_id: str, manifest: Mapping[str, JSON], clock: Callable[[], float]
 ) -> int:
-    """Returns the Unix time in seconds at which the run began.
+    """Returns the Unix time in seconds at which a run began, from its ledger or its manifest.
 
-    It comes from the ledger, else from the manifest, else from `clock`, which returns now.
+    If neither has it, `clock()` gives the time now.
     """
     step = ledger.step(f"{run_id}/clock")
     if step is not None and step.is_done:

@@ -38,9 +38,9 @@ class Bound:
 
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
-    """Returns the most tokens that a request can take.
+    """Returns the most input and output tokens that a request can take.
 
-    `before` is the last exchange of the same conversation, with the provider's own token counts.
+    `before` is the conversation's last request and reply, with the tokens that were counted then.
     """
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
@@ -98,7 +98,7 @@ class Reservation:
             self.keep()
 
     def keep(self) -> None:
-        """Leaves the amounts of a failed call reserved, in case it was billed."""
+        """Leaves the amounts of a failed call reserved, since the provider may have billed it."""
         if not self._ended:
             self._ended = True
             self._meter.end_call()
@@ -141,7 +141,7 @@ class Meter:
             self._changed.notify_all()
 
     def settle_recorded(self, exchange: Exchange) -> None:
-        """Settles the reservation of a recorded exchange if a killed process left it open."""
+        """Settles the cost of a recorded reply if a killed process left its reservation open."""
         with self._changed:
             if exchange.reservation not in self._cut_short:
                 return

@@ -48,7 +48,7 @@ class Recording:
     """Facts for people: which kind of model it was, and how it was reached."""
 
     def model_of(self, role: Role) -> str:
-        """Returns the model that the recorded run used in a role. Raises IntegrityError if none."""
+        """Returns the recorded run's model in a role. Raises IntegrityError if it asked none."""
         if role not in self.models:
             raise IntegrityError(
                 f"the recorded run {self.run_id} asked no model in the role {role}"
@@ -56,7 +56,7 @@ class Recording:
         return self.models[role]
 
     def effective(self, config: RunConfig) -> RunConfig:
-        """Returns the user's settings, with the recorded ones in place of defaults.
+        """Returns the user's settings for a replay, with the recorded ones in place of defaults.
 
         Raises ConfigError if a setting that the user made differs from the recorded one.
         """
@@ -127,7 +127,7 @@ def _open(transcripts: Transcripts) -> Recording:
 class Replay:
     """Answers the model calls of a run from the recording of an earlier run, at no cost.
 
-    It copies each exchange into the transcripts of the present run.
+    It copies each request and reply into the transcripts of the present run.
     """
 
     def __init__(self, recording: Recording, transcripts: Transcripts, *, exact: bool) -> None:
@@ -138,12 +138,12 @@ class Replay:
         self._exact = exact
 
     def reuse(self, recorded: Exchange) -> None:
-        """Does nothing, because a replayed exchange costs nothing that could be settled."""
+        """Does nothing, because a replayed reply costs nothing."""
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """Returns the recorded reply of turn `turn`, or raises the ProviderError recorded there.
+        """Returns the reply recorded for a turn, or raises the ProviderError recorded for it.
 
         Raises IntegrityError if none is recorded, or in exact mode if the request differs.
         """

@@ -37,7 +37,7 @@ _PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model server that the run started itself; it replaces the server in the settings."""
+    """A model server that the run started itself, asked in place of the model of the settings."""
 
     model: str  # `openai/NAME`, as it is served
     base_url: str
@@ -68,15 +68,15 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
 
 
 def effort_refusal(config: RunConfig, max_tokens: int) -> str:
-    """Returns why the policy's model cannot be asked for reasoning effort; "" if it can.
+    """Returns the reason why the policy's model takes no reasoning effort, or "" if it does.
 
-    `max_tokens` is the token limit of its replies.
+    `max_tokens` is the token limit of a reply.
     """
     return refusal_of_effort(endpoint_for("policy", config), max_tokens)
 
 
 def unasked(config: RunConfig) -> list[str]:
-    """Returns a warning for each model in the user's settings that the run will never ask."""
+    """Returns a warning for each model set for a role (such as `judge`) that the run never asks."""
     roles = roles_in_use(config)
     return [
         f"nobody asks a model as {role} in this run: --model {role}={model} changes nothing"
@@ -137,7 +137,7 @@ def _script(model: str) -> Script:
 
 
 class Routes:
-    """The route to the model of each role in a run. It opens the providers and closes them."""
+    """For each role in a run, how requests reach its model; opens and closes the connections."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _CHARACTERS_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Replies that a file holds in place of a model, each for a pattern of conversation names."""
+    """Replies from a file, used in place of a model; each has a pattern for conversation names."""
 
     path: Path
     lines: Sequence[tuple[str, Mapping[str, Any]]]  # pattern, reply
@@ -48,7 +48,7 @@ class Script:
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 
     def chat(self, request: ChatRequest, conversation: str, turn: int) -> ChatReply:
-        """Returns the scripted reply for a turn. Raises ConfigError if the script has none."""
+        """Returns reply `turn` of those for a conversation. Raises ConfigError if there is none."""
         fitting = [reply for pattern, reply in self.lines if fnmatchcase(conversation, pattern)]
         if turn >= len(fitting):
             raise ConfigError(

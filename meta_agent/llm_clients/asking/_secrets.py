@@ -44,9 +44,9 @@ class Scrubber:
     def of(
         cls, key_variables: Iterable[str], environment: Mapping[str, str], more: Iterable[str] = ()
     ) -> Scrubber:
-        """Makes a scrubber for the keys in environment variables, and for the secrets in `more`.
+        """Makes a scrubber for secrets in the variables of `environment`, and those in `more`.
 
-        It takes providers' variables, `key_variables`, and variables that look like keys.
+        It takes providers' key variables, `key_variables`, and variables that look like keys.
         """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (

@@ -22,7 +22,7 @@ _WITHOUT_SDK = {"scripted:": "script", "replay:": "recording", "vllm:": "vllm"}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A model on a server, with the roles that ask it and the variables that may hold its key."""
+    """A model on a server: the roles that ask it, and the variables that may hold its API key."""
 
     model: str
     via: str

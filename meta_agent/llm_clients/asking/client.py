@@ -93,7 +93,7 @@ class Client:
 
     @property
     def drifted(self) -> int:
-        """Returns how many replayed replies were recorded for a request that differs by now."""
+        """Returns how many replies were replayed although the recorded request is not the same."""
         return self._source.drifted if isinstance(self._source, Replay) else 0
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        """Returns the product of two ranges: low times low, and high times high."""
+        """Multiplies two ranges of positive numbers: low by low, and high by high."""
         return Range(self.low * other.low, self.high * other.high)
 
 
@@ -60,7 +60,7 @@ class Detectable(NamedTuple):
 
 
 class Habits(NamedTuple):
-    """The usual number of exchanges in a role's conversations, and of tokens in an exchange."""
+    """The assumed number of calls in one conversation of a role, and of tokens in one call."""
 
     exchanges: Range
     input_tokens: Range
@@ -133,7 +133,7 @@ def estimate(
         plan: the run's sizes, with the task counts that the domain really has.
         prices: the price of each role that asks a model; None if it is unknown.
         least: the minimum detectable effect.
-        taken: calls, tokens and cost of recorded conversations, by role.
+        taken: calls, tokens and cost of recorded conversations, by role, for better figures.
     """
     asking = {} if config.meta_model.startswith(REPLAY) else prices
     roles = {
@@ -270,7 +270,7 @@ def _of_agent(config: RunConfig, planned: int) -> list[str]:
 
 
 def too_coarse(effect: float | None) -> bool:
-    """Returns True if a minimum detectable effect, a share of 1, is None or above 0.2."""
+    """Returns True if a run proves only gains in clean success above 0.2, or none (None)."""
     return effect is None or effect > TOO_COARSE
 
 

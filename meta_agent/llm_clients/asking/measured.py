@@ -42,7 +42,7 @@ def conversations_of(
 ) -> dict[Role, list[Taken]]:
     """Returns calls, tokens and cost of recorded conversations by role, from transcripts in `root`.
 
-    Only runs count whose role had the model `model_of(role)`, and only some conversations of each.
+    A run counts for a role if its model was `model_of(role)`, with a few conversations of a kind.
     Roles with too few conversations are left out.
     """
     taken: dict[Role, list[Taken]] = {role: [] for role in prices}
@@ -61,9 +61,9 @@ def conversations_of(
 
 
 def interval(amounts: Sequence[float], conversations: float) -> tuple[float, float]:
-    """Returns the 90 % prediction interval of the total over a number of future `conversations`.
+    """Returns the 90 % prediction interval of the sum over a number of future conversations.
 
-    `amounts` holds what each measured conversation took. There must be at least two.
+    `amounts` holds the tokens or cost of each of two or more recorded conversations.
     """
     count, mean = len(amounts), statistics.fmean(amounts)
     deviation = statistics.stdev(amounts)

@@ -51,25 +51,25 @@ class Transcripts:
         self._open: OrderedDict[str, _Conversation] = OrderedDict()
 
     def recorded(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the recorded exchange of a turn of the conversation, or None."""
+        """Returns the recorded request and reply of a conversation's turn, or None."""
         with self._lock:
             return self._conversation(conversation).exchanges.get(turn)
 
     def before(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the last exchange of the conversation before that turn, or None."""
+        """Returns the last recorded request and reply before a conversation's turn, or None."""
         with self._lock:
             return self._conversation(conversation).before(turn)
 
     def append(self, exchange: Exchange) -> Exchange:
-        """Writes an exchange to disk, synced, and returns it as later readers will see it.
+        """Writes a request and its reply to disk, synced; returns them as they can be read back.
 
-        It replaces the recorded exchange of its turn and all later ones of the conversation.
+        They replace what is recorded for their turn and all later turns of the conversation.
         """
         with self._lock:
             return self._conversation(exchange.conversation).append(exchange)
 
     def read(self, conversation: str) -> list[Exchange]:
-        """Returns the exchanges of a conversation by turn, each with its full list of messages."""
+        """Returns the requests and replies of a conversation by turn, each with all messages."""
         with self._lock:
             exchanges = self._conversation(conversation).exchanges
             return [exchanges[turn] for turn in sorted(exchanges)]
@@ -80,14 +80,14 @@ class Transcripts:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """Returns a turn's first failed request, or None; `digest` selects by request hash."""
+        """Returns a turn's first failed request (with the hash `digest` unless None), or None."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure
         return None
 
     def failures(self, conversation: str) -> list[Failure]:
-        """Returns the failures of a conversation in the order in which they happened."""
+        """Returns the failed requests of a conversation, oldest first."""
         with self._lock:
             return list(self._conversation(conversation).failures)
 
@@ -202,8 +202,8 @@ class _Conversation:
 def file_of(conversation: str) -> Path:
     """Returns the path of a conversation's file, relative to the run's folder.
 
-    A part of the name that every file system takes is kept. Another part is cut to plain
-    characters and gets a hash, so that no two names share a file, even on disks that ignore case.
+    Parts of the name that a file system may refuse or confuse are cut to plain characters, with
+    a hash, so that no two names share a file, even on disks that ignore case.
     """
     *folders, last = (_segment(part) for part in conversation.split("/"))
     return Path(*folders, last + _SUFFIX)

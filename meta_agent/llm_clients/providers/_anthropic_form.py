@@ -101,7 +101,7 @@ def _decides_itself(model: str) -> bool:
 
 
 def thinking_refusal(model: str, max_tokens: int) -> str:
-    """Returns why a model cannot think in replies of at most `max_tokens` tokens; "" if it can."""
+    """Returns why a model cannot reason in replies of at most `max_tokens` tokens; "" if it can."""
     if _MUTE.match(model):
         return "this model does not think before it replies"
     least = 2 * _MIN_THINKING

@@ -76,7 +76,7 @@ _CURRENT: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 @contextlib.contextmanager
 def limited_request(timeouts: Timeouts) -> Iterator[None]:
-    """Applies the deadline to the HTTP request in the `with` block, then closes its responses."""
+    """Applies a time limit to the HTTP request in the `with` block, then closes its responses."""
     request = _Request(timeouts)
     token = _CURRENT.set(request)
     try:
@@ -89,13 +89,13 @@ def limited_request(timeouts: Timeouts) -> Iterator[None]:
 
 
 def is_loopback(url: str) -> bool:
-    """Returns True if a URL's host is this machine."""
+    """Returns True if the URL's host is `localhost` or a loopback address."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
-    """Returns an HTTP request hook that sends only `headers` and those that the protocol needs."""
+    """Returns an HTTP request hook that drops all headers but `headers` and the protocol's own."""
 
     def hook(request: Any) -> None:
         for name in list(request.headers):
@@ -108,7 +108,7 @@ def only(headers: Mapping[str, str]) -> Callable[[Any], None]:
 
 
 def events_only(response: Any) -> None:
-    """Raises ProviderError if an HTTP response is a success but no stream of events."""
+    """Raises ProviderError if a successful HTTP response is no stream of server-sent events."""
     kind = response.headers.get("content-type", "no content type")
     if response.status_code < 300 and "text/event-stream" not in kind:
         raise malformed(

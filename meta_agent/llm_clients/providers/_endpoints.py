@@ -52,14 +52,14 @@ class Endpoint:
 
     @property
     def key_words(self) -> str:
-        """Returns a phrase for people that names the variable that holds the API key."""
+        """Returns a phrase for messages, such as `key from NAME`, with the API key's variable."""
         if self.key_name:
             return f"key from {self.key_name}"
         return "no key: name its variable with --key-env"
 
     @property
     def place(self) -> str:
-        """Returns where the model is served, for people: a server's address or a provider."""
+        """Returns the server's URL, or the provider's name if the settings have no URL."""
         return self.base_url or self.model.partition("/")[0]
 
 
@@ -173,9 +173,9 @@ def sdk_of(model: str, base_url: str | None) -> str:
 
 
 def refusal_of_effort(endpoint: Endpoint, max_tokens: int) -> str:
-    """Returns why a model cannot be asked for reasoning effort; "" if it can.
+    """Returns the reason why a model takes no reasoning effort, or "" if it does.
 
-    `max_tokens` is the token limit of its replies.
+    `max_tokens` is the token limit of a reply.
     """
     name = model_name(endpoint.model)
     if endpoint.provider == LITELLM:

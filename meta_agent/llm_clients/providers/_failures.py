@@ -68,7 +68,7 @@ def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderErr
 
 
 def of_event(error: Mapping[str, Any]) -> ProviderError:
-    """Returns the ProviderError of an error event in a stream; its `code` may be an HTTP status."""
+    """Returns the ProviderError for a stream's error event, whose `code` may be an HTTP status."""
     text = str(error.get("message") or error)
     code = error.get("code")
     status = code if isinstance(code, int) else 0
@@ -82,9 +82,9 @@ def of_event(error: Mapping[str, Any]) -> ProviderError:
 
 
 def of_exception(error: Exception, *, began: bool) -> ProviderError:
-    """Returns the ProviderError of an exception that reports no HTTP status and no error event.
+    """Returns the ProviderError for an exception without HTTP status or error event.
 
-    `began` says whether events of the reply had arrived.
+    `began` says whether parts of the reply had arrived.
     """
     if is_transport(error):
         return of_transport(error, began=began)
@@ -97,7 +97,7 @@ def of_exception(error: Exception, *, began: bool) -> ProviderError:
 
 
 def of_transport(error: BaseException, *, began: bool) -> ProviderError:
-    """Returns the ProviderError of a failed connection; `began` says whether events had arrived."""
+    """Returns the ProviderError of a lost connection; `began`: parts of the reply had arrived."""
     chain = list(causes(error))
     names = {type(cause).__name__ for cause in chain}
     text = f"{type(chain[-1]).__name__}: {chain[-1]}"
@@ -118,7 +118,7 @@ def malformed(text: str) -> ProviderError:
 
 
 def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> ProviderError:
-    """Returns a copy of an error with the message `text`. An error's own hint wins over `hint`."""
+    """Returns a copy of an error with the message `text`, and `hint` if it has no hint yet."""
     return ProviderError(
         text,
         kind=error.kind,
@@ -144,7 +144,7 @@ def our_error(error: BaseException) -> ProviderError | None:
 
 
 def is_transport(error: BaseException) -> bool:
-    """Returns True if an exception or a cause of it is a failed connection, by its class name."""
+    """Returns True if an error or one of its causes is a failed connection, by its class's name."""
     classes = (kind for cause in causes(error) for kind in type(cause).__mro__)
     return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
 

@@ -158,7 +158,7 @@ def usage_of(
 
 
 def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
-    """Parses the JSON arguments of a call of the tool `name`. Empty text means no arguments.
+    """Parses the JSON arguments in a call of the tool `name`. Empty text means no arguments.
 
     Raises ProviderError if the text is not one whole JSON object.
     """

@@ -52,7 +52,7 @@ class SdkProvider(ABC):
 
     @abstractmethod
     def body(self, request: ChatRequest) -> dict[str, JSON]:
-        """Returns the JSON body of the streamed request."""
+        """Returns the JSON body of the HTTP request for a streamed reply."""
 
     @abstractmethod
     def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:

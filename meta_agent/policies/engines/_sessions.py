@@ -35,7 +35,7 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Returns the tokens that a rendered conversation adds; `encode` turns text into ids."""
+        """Returns the tokens by which the `rendered` conversation extends or replaces the ids."""
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])

@@ -126,9 +126,9 @@ class Rendering:
         return ids[1:] if ends_again else ids
 
     def require(self, role: str, called: str = "") -> None:
-        """Raises ValueError if the template cannot append a message of role `role`, or omits it.
+        """Raises ValueError if the chat template cannot write a message of `role` after a reply.
 
-        `called` names the tool that the reply before the message called; empty: none.
+        `called` is the name of the tool that the reply called; empty if it called none.
         """
         if (role, bool(called)) in self._heard:
             return

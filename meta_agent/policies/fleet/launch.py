@@ -96,7 +96,7 @@ class VllmEngine:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard, the server's parent, which ends it if we die."""
+        """Returns the id of the server's parent, which ends the server if this process dies."""
         return self._process.pid
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard, a parent process that ends the server."""
+        """Returns the id of the server's parent, which ends the server if this process dies."""
         return self._guard.pid
 
     @property

@@ -86,7 +86,7 @@ class VllmServer:
 
     @property
     def pid(self) -> int:
-        """Returns the process id of the guard, a parent process that ends the server."""
+        """Returns the id of the server's parent, which ends the server if this process dies."""
         return self._process.pid
 
 
