@@ -74,10 +74,7 @@ def read_requirements(path: Path) -> list[str]:
 
 
 def check_requirement(line: str, where: str) -> None:
-    """Raises ConfigError if a requirement holds more than a name, extras, versions and a marker.
-
-    `where` names the requirement's source in the error.
-    """
+    """Raises ConfigError, naming `where`, unless a line is just a package's name and versions."""
     if not _REQUIREMENT.fullmatch(line):
         raise ConfigError(
             f"{where}: {line!r} is not NAME, NAME==VERSION or the like",

@@ -14,7 +14,7 @@ _SHOWN = ("score.", "tasks_")
 
 
 class ScoresShown(Full):
-    """The default search with a proposer that sees how many tasks were solved, but not why."""
+    """The default search, but its proposer sees only how many tasks were solved, and not why."""
 
     def shows(self, reading: Reading) -> Reading:
         return Reading(_scores(reading.evidence), findings=(), behind=False)

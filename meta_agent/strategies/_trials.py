@@ -20,7 +20,7 @@ from meta_agent.core.protocols import Candidate, VerdictKind
 
 
 class Trial(NamedTuple):
-    """One generation's candidates after the checks that cost no training, sorted by the result."""
+    """A generation's candidates, sorted by what their checks before any training found."""
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -33,8 +33,8 @@ def try_ideas(
 ) -> Trial:
     """Tests candidates before anything is trained, and sorts them by the outcome.
 
-    Scaffolds are also rolled out with the base policy, unless that leaves no budget for a cell.
-    A cell is inspected in any case.
+    Scaffolds are also rolled out with the base policy, if the budget still pays for a training
+    of the candidates afterwards.
     """
     tested = {candidate.id: test(run, collected, candidate) for candidate in candidates}
     trial = Trial([], {}, [], tested)

@@ -44,7 +44,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {
 
 
 def yields(nodes: Sequence[Node]) -> list[float]:
-    """Returns how much the best clean success rose per attempt, in each period of the search."""
+    """Returns the rise of the best clean success per attempt, in each period of a few trials."""
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):
@@ -56,7 +56,7 @@ def yields(nodes: Sequence[Node]) -> list[float]:
 
 
 def schedule(nodes: Sequence[Node]) -> str:
-    """Returns the name of the rule that chooses the next trial's parent, such as "archive"."""
+    """Returns the name of the rule that picks the next trial's parent node, such as "archive"."""
     trial = 1 + max(node.trial for node in nodes)
     rates, worth = yields(nodes), dict[str, float]()
     name = next(iter(MECHANISMS))

@@ -90,12 +90,12 @@ class Node(NamedTuple):
 
     @property
     def factor(self) -> Factor | None:
-        """Returns the factor (group of files) that the last merged candidate edits, or None."""
+        """Returns the factor (such as scaffold) that the last merged candidate edits, or None."""
         return self.members[-1].factor if self.members else None
 
 
 class Move(NamedTuple):
-    """The next step of a tree search: what kind of version to make, and on which node to build."""
+    """A step of a tree search: the kind of version to make, and the node that it builds on."""
 
     node: int
     """The node to build on; of a repair, the failed node."""
@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 class Branching(Full, ABC):
-    """The base class of tree searches over harness versions, which differ in their next step."""
+    """Base of tree searches over harness versions; subclasses choose the next step."""
 
     words: ClassVar[str]
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -120,7 +120,7 @@ class Branching(Full, ABC):
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
         """Returns the next step of the search, or None to end it.
 
-        It may depend only on the nodes and the random `luck`, so that a resumed run repeats it.
+        Only the nodes and the random generator `luck` may decide, so that a resumed run repeats it.
         """
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
@@ -136,7 +136,7 @@ class Branching(Full, ABC):
 
 
 def expandable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the valid nodes on which the proposer may still have an idea to build."""
+    """Returns the valid nodes for which the proposer may have a further edit."""
     return [node for node in nodes if node.valid and node.open]
 
 
@@ -151,7 +151,7 @@ def children(nodes: Sequence[Node], parent: Node) -> list[Node]:
 
 
 def ancestors(nodes: Sequence[Node], node: Node) -> frozenset[int]:
-    """Returns the numbers of the node and of all nodes that it builds on, by first parents only."""
+    """Returns the numbers of a node, its parent, that one's parent and so on, up to the start."""
     numbers = {node.number}
     while node.kind != "start":
         node = nodes[node.parent]
@@ -166,9 +166,9 @@ def drawn(luck: Random, nodes: Sequence[Node], weight: Callable[[Node], float]) 
 
 
 def cross(nodes: Sequence[Node], first: Node, second: Node) -> Move | None:
-    """Returns the step of a search that merges the candidates of two nodes.
+    """Returns the step that merges the candidates of two nodes into one version.
 
-    Returns None if one has all candidates of the other, or if the two were merged before.
+    Returns None if one node has all candidates of the other, or if the two were merged before.
     """
     ids = [{member.id for member in node.members} for node in (first, second)]
     before = {frozenset((n.parent, n.other)) for n in nodes if n.kind == "cross"}

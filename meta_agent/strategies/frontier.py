@@ -36,7 +36,7 @@ CROSSES: Final = 4
 
 
 def population(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the few valid nodes with the highest clean success, best first."""
+    """Returns the eight (or fewer) valid nodes with the highest clean success, best first."""
     valid = [node for node in nodes if node.valid]
     return sorted(valid, key=lambda node: (-node.clean, node.number))[:POPULATION]
 
@@ -48,19 +48,19 @@ def productivity(nodes: Sequence[Node], node: Node) -> float:
 
 
 def distance(node: Node, other: Node) -> float:
-    """Returns the share of the tasks solved by either node that only one of them solves."""
+    """Returns, of the tasks that one of two nodes solves, the share that the other does not."""
     either = node.solved | other.solved
     return len(node.solved ^ other.solved) / len(either) if either else 0.0
 
 
 def novelty(elite: Sequence[Node], node: Node) -> float:
-    """Returns how different a node is, from 0 to 1: the mean distance to its nearest in `elite`."""
+    """Returns the mean distance in solved tasks, 0 to 1, to the three nearest others in `elite`."""
     distances = sorted(distance(node, other) for other in elite if other is not node)
     return fmean(distances[:NEIGHBOURS]) if distances else 0.0
 
 
 def coverage(nodes: Sequence[Node], node: Node) -> float:
-    """Returns the share of a node's open factors (groups of files) that no child of it edits."""
+    """Returns what share of the factors that can be edited on a node no child of it has edited."""
     tried = {child.factor for child in children(nodes, node)}
     return len(node.open - tried) / len(node.open) if node.open else 0.0
 

@@ -50,17 +50,17 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if skills (lessons) may be written, because the tested result is proven."""
+        """Returns True if the final test says PROMOTE, so that skills (lessons) may be written."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the verdict of the final test of `kind`: "harness" (or None) or "version"."""
+        """Returns the final test's verdict of `kind`: "harness" (perhaps None) or "version"."""
         return self.harness if kind == "harness" else self.version
 
 
 class Full:
-    """The default strategy: searches, tests the result against the start, and trains it further."""
+    """The default strategy: searches, tests what it found against the start, and trains further."""
 
     def shows(self, reading: Reading) -> Reading:
         """Returns the evidence that a proposer may see. The default strategy shows all of it."""
@@ -75,7 +75,7 @@ class Full:
 
 
 def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests the result of a search against the first version, and trains it further.
+    """Tests the version found by a search against the first version, and trains the winner further.
 
     Returns the harness and weights that the run ends with.
     """
@@ -103,7 +103,7 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
 
 
 def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
-    """Tests the result of a frozen policy's search against the first version of the harness.
+    """Tests the version found by a frozen policy's search against the first version.
 
     Returns the harness that the run ends with.
     """
@@ -205,7 +205,7 @@ def _choose(
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """Deletes the branch `lead` (unproven edits), which is INVALID or no better than `first`."""
+    """Deletes the branch `lead` (unproven edits), as INVALID or no better than the start."""
     record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
     run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()
@@ -257,7 +257,7 @@ def _further_words(run: Run, pairs: int) -> str:
 
 
 def say_what_can_be_proven(run: Run) -> None:
-    """Tells the user how many pairs of trainings the budget buys for the final test, or none."""
+    """Tells the user how many pairs of trainings the budget buys to prove a harness, or none."""
     if deciding_claim(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)

@@ -33,7 +33,7 @@ MERGES: Final = 5
 
 
 def pool(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the first node and all valid nodes with higher clean success than their parents."""
+    """Returns the start node and all valid nodes with more clean success than their parent."""
     return [
         node
         for node in nodes
@@ -42,13 +42,16 @@ def pool(nodes: Sequence[Node]) -> list[Node]:
 
 
 def fronts(nodes: Sequence[Node]) -> list[frozenset[int]]:
-    """Returns, for every task that any node solves, the numbers of the nodes that solve it."""
+    """Returns for each task that any node solves the numbers of all nodes that solve it."""
     tasks = sorted(set().union(*(node.solved for node in nodes)))
     return [frozenset(node.number for node in nodes if task in node.solved) for task in tasks]
 
 
 def wins(nodes: Sequence[Node]) -> Counter[int]:
-    """Returns by node how many tasks it solves, without nodes whose tasks others solve as well."""
+    """Returns how many tasks each node solves, by its number.
+
+    A node is left out if the nodes that stay solve all its tasks.
+    """
     best_at = fronts(nodes)
     stays = {node.number for node in nodes if any(node.number in front for front in best_at)}
     for node in sorted(nodes, key=lambda node: (node.clean, -node.number)):

@@ -58,7 +58,7 @@ SEARCH: Final = "search"
 
 
 class Member(NamedTuple):
-    """A candidate after its checks, with the version and the evidence that its author saw."""
+    """A candidate after its checks, with the version and evidence for which it was written."""
 
     tested: Tested
     collected: Collected
@@ -66,7 +66,7 @@ class Member(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """The harness version that a search has reached, and the edits merged into it, oldest first."""
+    """The best harness version of a search so far, and the candidates merged into it in order."""
 
     version: Version
     members: tuple[Member, ...] = ()

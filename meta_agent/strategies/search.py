@@ -84,9 +84,9 @@ class Tip(NamedTuple):
 
 
 def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
-    """Searches in generations with the search's share of the budget; returns the best version.
+    """Searches in generations with a trained policy, within the search's share of the budget.
 
-    `shows` returns what a proposer may see of the evidence. The version found is not proven.
+    `shows` returns what a proposer may see of the evidence. The version returned is not proven.
     """
     tip, reads = Tip(first), dict[int, Read]()
     try:
@@ -407,9 +407,9 @@ def _return_home(run: Run, tip: Tip, reads: dict[int, Read]) -> Tip:
 def move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
-    """Records a new best version and moves the branch `lead` (unproven edits) to its commit.
+    """Records a new best version, moves the branch `lead` (unproven edits) to `commit`.
 
-    Returns the version.
+    `name` is the record's key, `members` are the version's candidates. Returns the version.
     """
     record = {
         "candidate": None,

@@ -23,7 +23,7 @@ from meta_agent.strategies.branching import Branching, Move, Node, best_of, expa
 
 
 class Specialists(Branching):
-    """A search in which proposers take turns on the best version, each with one factor's files."""
+    """A search whose proposals, in turn, may each edit one factor only of the best version."""
 
     words: ClassVar[str] = (
         "You are the specialist of the factors named here, and others edit the rest. All build on "
@@ -31,7 +31,7 @@ class Specialists(Branching):
     )
 
     def next_move(self, nodes: Sequence[Node], luck: Random) -> Move | None:
-        """Returns the step that edits the best version in the factor with the fewest trials."""
+        """Returns an edit of the best version in the factor (such as reward) with fewest trials."""
         parents = [node for node in expandable(nodes) if node.open - {"diagnostics"}]
         if not parents:
             return None

@@ -62,5 +62,5 @@ STRATEGIES: Final = Registry[Callable[[], Strategy]](
 
 
 def tries_single_ideas(name: str) -> bool:
-    """Returns True if the strategy `name` tries ideas one at a time until its budget is spent."""
+    """Returns True if a strategy tries ideas one by one, so that it can spend any budget."""
     return bool(getattr(STRATEGIES[name](), "one_at_a_time", False))

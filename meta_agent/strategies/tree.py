@@ -35,7 +35,7 @@ ABLATES: Final = 4
 
 
 def repairable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the failed nodes that no repair was tried on, unless many repairs led to them."""
+    """Returns failed nodes that no repair was tried on, unless three repairs in a row led there."""
     repaired = {node.other for node in nodes if node.kind == "repair"}
     return [
         node
@@ -54,7 +54,7 @@ def _depth(nodes: Sequence[Node], node: Node) -> int:
 
 
 def ablation(nodes: Sequence[Node]) -> Move | None:
-    """Returns a step that leaves one candidate out of the best node, or None if all were tried."""
+    """Returns a step that leaves one candidate out of the best node, if one is left to try."""
     best = best_of([node for node in nodes if node.valid])
     ids = [member.id for member in best.members]
     for left_out in ids if len(ids) > 1 else ():
@@ -69,7 +69,7 @@ def ablation(nodes: Sequence[Node]) -> Move | None:
 class Tree(Branching):
     """A search that tries a few ideas first, then repairs failures or builds on the best node.
 
-    Now and then it leaves one merged candidate out of the best node, to see what that adds.
+    Now and then it leaves one merged candidate out of the best node, to measure its share.
     """
 
     words: ClassVar[str] = (

@@ -23,7 +23,7 @@ _Tell = Callable[[Event], None]
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Raises PreflightError if the package of a tracker in `names` is missing. Imports none."""
+    """Raises PreflightError if the package of a named tracker is not installed."""
     for name in names:
         if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
@@ -36,9 +36,9 @@ def require_trackers(names: Sequence[str]) -> None:
 def listening(
     place: Place, names: Sequence[str], url: str | None, warn: Callable[[str], None]
 ) -> Iterator[_Tell]:
-    """Starts the trackers and the caller of `url`. Yields a function that sends an event to each.
+    """Starts the named trackers, and yields a function that sends an event to each and to `url`.
 
-    At the end it waits for slow ones, a minute at most. `warn` receives their errors.
+    At the end it waits for slow ones, a minute at most. `warn` receives their errors as text.
     """
     posts = [_Post(f"--log {name}", partial(_Tracked.opened, name, place), warn) for name in names]
     if url:

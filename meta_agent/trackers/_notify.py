@@ -19,7 +19,7 @@ ENDED: Final[Mapping[str, str]] = {
 def notify(url: str, run: str, event: str, text: str) -> None:
     """Posts `{"run", "event", "text"}` as JSON to a URL. Chat services show the `text`.
 
-    The text begins with the run's name. Raises OSError if the URL does not answer.
+    The run's name is put before the text. Raises OSError if the URL does not answer.
     """
     body = json.dumps({"run": run, "event": event, "text": f"meta-agent {run} {text}"}).encode()
     request = urllib.request.Request(url, body, {"content-type": "application/json"})

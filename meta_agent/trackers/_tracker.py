@@ -22,7 +22,7 @@ _SAID: Final = ("domain", "policy", "meta_model", "strategy", "seed", "train_ste
 
 
 class Place(NamedTuple):
-    """What a tracker is told about a run: its name, a folder for local files, some settings."""
+    """A run as a tracker sees it: its name, a folder for local files, and a few settings."""
 
     run: str
     folder: Path
@@ -30,19 +30,19 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """Returns what a tracker is told about a run: `config` without paths and addresses."""
+        """Describes a run for a tracker; of `config` it keeps a few settings and no paths."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """An experiment tracker, to which one thread sends the numbers of one run."""
+    """An experiment tracker (such as MLflow) that records one run's numbers, for one thread."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
-        """Records numbers of a step. `series` names a training; None stands for the search."""
+        """Records numbers by name at a step of the training `series`, or of the search (None)."""
         ...
 
     def close(self) -> None:
-        """Ends all runs that were opened in the tracker."""
+        """Ends every experiment run that was opened at the tracker."""
         ...
 
 

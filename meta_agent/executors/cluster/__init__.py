@@ -61,7 +61,7 @@ def open_cluster(
 
 
 def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
-    """Returns how many trainings of `cpus` and `gpus` fit on each node, by the node's id."""
+    """Returns by node id how many trainings of `cpus` processors and `gpus` GPUs fit on a node."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
         return cluster.room(needs)

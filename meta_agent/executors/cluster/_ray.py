@@ -40,7 +40,7 @@ class Place:
         self._ray, self._actor, self.node = ray, actor, node
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
-        """Returns the node's versions and hashes; `probe` is a file that all nodes must see.
+        """Returns the node's versions and hashes, by name, and the text of the shared file `probe`.
 
         Raises PlaceLost if the node cannot be reached.
         """
@@ -48,23 +48,23 @@ class Place:
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Starts a training or evaluation in its folder. Pass the returned value to `finished`."""
+        """Starts the training or evaluation described in `folder`; returns Ray's handle of it."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """Returns the result's hash, or None if the started work still runs after `within_sec`."""
+        """Waits for the work `begun`; returns its result's hash, or None after `within_sec`."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the metrics after the first `count` rows, each with its optimiser step."""
+        """Returns the rows of metrics after the first `count`, each with its optimiser step."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 
     def end(self) -> None:
-        """Kills the actor, at once or as soon as Ray can reach it."""
+        """Kills the actor. Ray does so later if it cannot reach the actor now."""
         with suppress(Exception):
             self._ray.kill(self._actor, no_restart=True)
 
@@ -108,7 +108,7 @@ class Cluster:
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:
-        """Returns how many actors that need so much fit on each living node, by the node's id."""
+        """Returns by node id how many actors with the needs `needs` each living node can hold."""
         needed = {name: count for name, count in needs._asdict().items() if count}
         return {
             node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in needed.items()))
@@ -122,7 +122,7 @@ class Cluster:
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
-        """Starts an actor on the node, which calls `build` (`module:function`) with `settings`."""
+        """Starts an actor on a node. The object that `build(settings)` makes does its work."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(

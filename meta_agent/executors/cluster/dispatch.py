@@ -119,8 +119,8 @@ class ClusterExecutor:
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
         """Runs a training or evaluation of the harness `tree` on a node and returns its outcome.
 
-        Its files go to `outputs`, its metrics to `report`. Raises the error of the work itself, or
-        InfrastructureError if the shared folder is gone.
+        Its files go to `outputs`, its metrics to `report`. Raises the error that the work raised,
+        or InfrastructureError if the shared folder is gone.
         """
         try:
             return self._run(unit, tree, outputs, report)
@@ -313,7 +313,7 @@ def _finished(place: Reached, begun: Any) -> str | None:
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """Returns, as text, how the facts (versions, hashes) of two machines differ; "" if equal."""
+    """Returns text that names each version or hash that differs between two machines, or ""."""
     other = [name for name in here if here[name] != there.get(name)]
     return "; ".join(f"{name} is {there.get(name)} there, {here[name]} here" for name in other)
 

@@ -38,7 +38,7 @@ CHECKPOINTS, ROLLOUTS = "checkpoints", "rollouts"
 
 @cache
 def code_hash() -> str:
-    """Returns the SHA-256 of all files of this package."""
+    """Returns the SHA-256 of all files of the package meta_agent, as hexadecimal digits."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
@@ -49,9 +49,9 @@ def code_hash() -> str:
 
 
 def facts(domain: Domain, probe: Path) -> dict[str, str]:
-    """Returns the versions and hashes that must agree on all machines, by name.
+    """Returns the versions and hashes that all machines of a cluster must share, by name.
 
-    `probe` is a file in the shared folder. Its text shows that a machine sees the same folder.
+    Among them is the text of `probe`, which shows that a machine sees the same shared folder.
     """
     values = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _DECISIVE:
@@ -64,7 +64,7 @@ def facts(domain: Domain, probe: Path) -> dict[str, str]:
 
 
 def image_facts(images: Mapping[str, str]) -> dict[str, str]:
-    """Returns facts to compare between machines: each sandbox image's id, or why it is missing."""
+    """Returns one entry per image for comparing machines: `image NAME`, and its id or a problem."""
     return {f"image {name}": held for name, held in images.items()}
 
 
@@ -95,16 +95,16 @@ class Node:
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
-        """Returns the metrics after the first `count` rows, each with its optimiser step.
+        """Returns the rows of metrics after the first `count`, each with its optimiser step.
 
         Any reply shows that the node is alive.
         """
         return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:
-        """Runs the training or evaluation that the folder's `unit.json` describes.
+        """Runs the training or evaluation that `unit.json` in `folder` describes.
 
-        Returns the SHA-256 of the `result.json` that it writes there.
+        Returns the SHA-256 of the file `result.json` that it writes to the same folder.
         """
         self._rows.clear()
         place = Path(folder)
@@ -149,7 +149,7 @@ def error_to_json(error: MetaAgentError) -> JSON:
 
 
 def error_from_json(record: Mapping[str, JSON]) -> MetaAgentError:
-    """Returns the error that a node sent as JSON; IntegrityError for any type it may not raise."""
+    """Returns the error that a node sent as JSON; an IntegrityError if its type is not allowed."""
     kinds = {"CandidateError": ("reason",), "SandboxError": ("kind",), "TrainingError": ()}
     plain = ("ConfigError", "PreflightError", "InfrastructureError", "Interrupted")
     kinds |= dict.fromkeys(plain, ())
