@@ -18,7 +18,7 @@ _REASON_CHARS = 400
 def history_page(past: Sequence[PastAttempt], noted: Sequence[tuple[str, str]] = ()) -> str:
     """Returns the page `history.md`: every earlier hypothesis with its verdict, the newest last.
 
-    `noted` holds the analysts' notes as pairs of a generation's name and a text.
+    `noted` holds pairs: a generation's name, and what its analyst (a language model) wrote down.
     """
     if not past and not noted:
         return "# History\n\nNothing has been tried in this workspace yet.\n"
@@ -54,12 +54,12 @@ def _entry(attempt: PastAttempt) -> Iterable[str]:
 
 
 def file_name(attempt: PastAttempt) -> str:
-    """Returns the name of the file that holds an earlier candidate's diff."""
+    """Returns the name of the file for an earlier candidate's diff, such as `g0-c2.diff`."""
     return attempt.name.replace("/", "-") + ".diff"
 
 
 def calibration_page(past: Sequence[PastAttempt]) -> str:
-    """Returns the page `calibration.md`: predicted and measured changes of metrics, in rows."""
+    """Returns the page `calibration.md`: a table of hypotheses' predicted and measured changes."""
     scored = [
         attempt
         for attempt in past
@@ -73,7 +73,7 @@ def calibration_page(past: Sequence[PastAttempt]) -> str:
 
 
 def calibration_line(past: Sequence[PastAttempt]) -> str:
-    """Returns one or two sentences that compare predicted with measured changes of metrics."""
+    """Returns one or two sentences on how well hypotheses predicted the measured changes."""
     pairs = [
         (attempt.hypothesis, attempt.realised)
         for attempt in past

@@ -35,7 +35,7 @@ def transcript(rollout: Rollout) -> str:
 
 
 def index_row(file: str, rollout: Rollout) -> str:
-    """Returns one attempt's row of the CSV index of attempts; `file` holds its transcript."""
+    """Returns an attempt's row in the CSV index of attempts; `file` names its transcript."""
     cells = [
         file,
         rollout.task_key,
@@ -61,7 +61,7 @@ def number(value: float) -> str:
 
 
 def clipped(text: str, limit: int) -> str:
-    """Returns the text, or its two ends if it is longer than `limit` characters."""
+    """Returns the text; if it is longer than `limit` characters, only its beginning and end."""
     if len(text) <= limit:
         return text
     cut = len(text) - limit

@@ -52,12 +52,12 @@ class Result(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Returns how much larger the edited harness's share of cleanly solved tasks is."""
+        """Returns the edited harness's share of cleanly solved tasks less the current one's."""
         return (self.wins - self.losses) / self.tasks
 
     @property
     def p_value(self) -> float:
-        """Returns the p-value of the exact one-sided sign test over tasks."""
+        """Returns the p-value of the exact sign test that the edited harness solves more tasks."""
         pairs = self.wins + self.losses
         return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 
@@ -69,10 +69,10 @@ Sample = Callable[[Sequence[HarnessTree], int | None], Sequence[Clean | None]]
 def small_edits(
     tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[TriedIdea] = ()
 ) -> list[Proposal]:
-    """Returns scaffold edits that beat the current version in a sign test over tasks, best first.
+    """Returns scaffold edits with significantly more clean successes than the version, best first.
 
-    The untrained policy makes all attempts. `sample` measures harnesses, `attempts` limits the
-    rollouts, `tried` holds ideas to skip. Returns [] if `attempts` is too small for one round.
+    The untrained policy makes all attempts: `sample` gives each harness's solved tasks, and
+    `attempts` limits the rollouts. Ideas in `tried` are skipped. Returns [] if the limit is low.
     """
     candidates = _neighbours(tree, {trial.rule for trial in tried})
     number, results = len(candidates), list[Result]()

@@ -64,7 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The edits and the hypothesis that a coding agent's session left, and how it ended.
+    """The edits and the hypothesis that a coding agent's session wrote, and how it ended.
 
     `edits` maps paths to new contents (None: removed).
     """
@@ -133,7 +133,7 @@ class CodingAgent(Proposer):
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Runs one session of the agent for each candidate; each sees the earlier candidates."""
+        """Runs one session of the coding agent per candidate; later ones see earlier candidates."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):
@@ -151,7 +151,10 @@ class CodingAgent(Proposer):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Asks the agent to revise candidate `index`, given its edits and a person's feedback."""
+        """Has the coding agent revise candidate `index`, given its edits and a person's feedback.
+
+        `edits` maps paths to new contents (None: removed).
+        """
         work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
         try:
             return self._attempt(work)

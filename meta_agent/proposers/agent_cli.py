@@ -40,9 +40,9 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
 @dataclass(frozen=True, slots=True)
 class AgentCli:
-    """A coding agent's command-line program: its command, its login, and its oldest usable version.
+    """A coding agent's command-line program: its command, login and oldest usable version.
 
-    A program that the user gives as a command has only `name` and `argv`.
+    If the user gave it as a command, only `name` and `argv` are set.
     """
 
     name: str
@@ -60,13 +60,13 @@ class AgentCli:
 
     @property
     def label(self) -> str:
-        """Returns the program's name as `--meta-model` takes it: `agent:NAME`."""
+        """Returns the value of `--meta-model` that selects the program, `agent:NAME`."""
         return f"{PREFIX}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits of one session of a coding agent: seconds, turns and printed bytes."""
+    """The limits of one coding agent's session: seconds, turns, and bytes of output."""
 
     seconds: float = 1800.0
     turns: int = 80
@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the coding agent of `agent:NAME` or `agent:COMMAND`. Raises ConfigError on others."""
+    """Returns the program that `agent:NAME` or `agent:COMMAND` selects; ConfigError if none."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]
@@ -127,9 +127,9 @@ def agent_cli(meta_model: str) -> AgentCli:
 
 
 def require_agent(cli: AgentCli, key_variable: str | None, environment: Mapping[str, str]) -> None:
-    """Raises PreflightError if the program is missing, too old or not logged in.
+    """Raises PreflightError if a coding agent's program is missing, too old or not logged in.
 
-    `key_variable` names the environment variable that holds an API key for it, if there is one.
+    `key_variable` is the environment variable with an API key for the program, if there is one.
     """
     program = cli.argv[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
@@ -213,7 +213,7 @@ def run_session(
     limits: SessionLimits,
     stopping: Callable[[], bool],
 ) -> Session:
-    """Runs the program in `folder` with the prompt as its input, and stores its output in `output`.
+    """Runs a coding agent in `folder` with the file `prompt` as input; its output goes to `output`.
 
     Raises Interrupted if the user asks to stop, and PreflightError if the program cannot start.
     """

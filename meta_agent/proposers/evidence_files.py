@@ -129,7 +129,7 @@ def _short(path: str) -> str:
 
 
 def story(rollout: Rollout) -> str:
-    """Returns a summary of an attempt in one line."""
+    """Returns one line on an attempt: outcome, request, tool calls and last words."""
     short = summarize(rollout)
     steps = "; ".join(short.steps) or "no tool call"
     how = "clean" if rollout.clean else failure_mode(rollout)

@@ -34,7 +34,7 @@ WORTH_TRYING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A possible candidate: a hypothesis and the files that carry it out."""
+    """A possible candidate: its hypothesis, and the new texts of the files that it changes."""
 
     hypothesis: Hypothesis
     subject: str  # of the commit message
@@ -44,12 +44,12 @@ class Proposal:
 
     @property
     def unaided(self) -> float:
-        """Returns the proposal's strength without the influence of skills (past lessons)."""
+        """Returns the strength that the proposal would have without skills (past lessons)."""
         return self.strength / self.lift
 
     @property
     def proven_before(self) -> bool:
-        """Returns True if a skill supports a proposal that was worth trying without it."""
+        """Returns True if a skill (past lesson) supports a proposal that is strong even without."""
         return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
@@ -62,10 +62,10 @@ def propose(
     repair: bool = False,
     situation: Situation | None = None,
 ) -> list[Proposal]:
-    """Returns the edits that the rules suggest for this evidence, best first.
+    """Returns the edits that the rules suggest for a version's evidence, best first.
 
     `skills` (past lessons) change the order. With `repair`, only rules that restore a valid score
-    are asked. Ideas that `history` settled are left out.
+    are asked. Edits that `history` shows to be settled are left out.
     """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
@@ -82,14 +82,14 @@ def _unsettled_sentences(case: Case, history: Sequence[TriedIdea]) -> list[Rule]
 
 
 def place(proposal: Proposal) -> tuple[bool, float, str]:
-    """Returns a sort key: proposals that a skill supports come first, then by falling strength."""
+    """Returns a sort key: first proposals that a past lesson supports, then by falling strength."""
     return not proposal.proven_before, -proposal.strength, proposal.hypothesis.rule
 
 
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
     """Returns the first `k` proposals that are strong enough to try.
 
-    A proposal that is among them only because a skill warned of another one names that skill.
+    A proposal chosen only because a past lesson (skill) warns of another one cites that lesson.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

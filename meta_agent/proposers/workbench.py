@@ -47,7 +47,10 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Commits finished edits in a new sandbox, and returns the commit as a draft of a candidate."""
+    """Commits edits in a new sandbox, and returns the commit as the draft of candidate `index`.
+
+    `edits` maps paths to new contents (None: removed).
+    """
     message = host.message(index, hypothesis, subject)
     with open_workbench(host, index, {}) as bench:
         bench.apply(edits)
@@ -98,7 +101,7 @@ class Workbench:
         self._git("rm", "-q", "-f", "--", path)
 
     def apply(self, edits: Mapping[str, bytes | str | None]) -> None:
-        """Writes the files with their new contents, and removes those whose content is None."""
+        """Writes files of the clone by path, and removes those whose content is None."""
         for path, data in edits.items():
             if data is None:
                 self.remove(path)
@@ -106,7 +109,7 @@ class Workbench:
                 self.write(path, data)
 
     def diff(self) -> str:
-        """Returns a patch of all changes since the base, committed or not."""
+        """Stages all changes, and returns them and the commits since the base as one patch."""
         self._git("add", "-A", "--", ".")
         argv = ("diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", self.base)
         return self._git(*argv).stdout.decode("utf-8", "replace")
@@ -136,12 +139,15 @@ class Workbench:
         return self.tip()
 
     def uncommitted(self) -> list[str]:
-        """Returns the paths that differ from the last commit, including new files."""
+        """Returns the paths of the clone that differ from its last commit, new files included."""
         listed = self._git("status", "--porcelain", "-z", "--no-renames").stdout
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """Maps each path changed since the base to its git mode; `000000` means removed."""
+        """Returns by path the git modes of files that commits since the base changed or removed.
+
+        A removed file has the mode `000000`.
+        """
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}
@@ -172,7 +178,7 @@ class Workbench:
         )
 
     def tip(self) -> str:
-        """Returns the id of the clone's last commit, as the untrusted sandbox reports it."""
+        """Returns the clone's last commit id. Raises CandidateError if the sandbox states none."""
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(

@@ -39,9 +39,9 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The verdicts of a run's final tests: one on the harness, one on the version with its weights.
+    """The verdicts of a run's two final tests: on the harness over new trainings, and on a version.
 
-    `harness` is None if the harness was not tested over new trainings.
+    `harness` is None if the first test was not made.
     """
 
     harness: Judged | None

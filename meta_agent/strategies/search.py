@@ -71,7 +71,7 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """What the next generation of a search starts from: a version, its evidence, waiting ideas."""
+    """The version that the next generation starts from, its evidence, and candidates that wait."""
 
     version: Version
     members: tuple[Candidate, ...] = ()

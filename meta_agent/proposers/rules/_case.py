@@ -27,7 +27,7 @@ from meta_agent.readers.evidence.reference import Reference, reference_of
 
 @dataclass(frozen=True)
 class Case:
-    """Everything a rule may read about one version: its evidence, its sources and the limits."""
+    """All that a rule may read about one harness version: evidence, files, and the run's limits."""
 
     evidence: Evidence
     tree: HarnessTree
@@ -44,9 +44,9 @@ class Case:
         return self.evidence.metrics()
 
     def find(self, *names: str) -> tuple[str, float] | None:
-        """Returns name and value of the first measured metric among `names`, or None.
+        """Returns name and value of the first of the metrics `names` that was measured, or None.
 
-        A metric is looked up by its full name, else by its last part.
+        A name may be a metric's full name or its last part, after a dot.
         """
         for name in names:
             if name in self._metrics:
@@ -57,12 +57,12 @@ class Case:
         return None
 
     def value(self, *names: str, default: float = 0.0) -> float:
-        """Returns the value of the first measured metric among `names`, or `default`."""
+        """Returns the value of the first of the metrics `names` that was measured, or `default`."""
         metric = self.find(*names)
         return default if metric is None else metric[1]
 
     def lines(self, *names: str) -> tuple[str, ...]:
-        """Returns one line of evidence for each metric: its value, or that it was not measured."""
+        """Returns a text for each metric in `names`: its value, or that it was not measured."""
         metrics = ((name, self.find(name)) for name in names)
         return tuple(
             f"{metric[0]} is {metric[1]:.3g}" if metric else f"{name} was not measured"
@@ -76,7 +76,7 @@ class Case:
 
     @property
     def trained(self) -> bool:
-        """Returns True if the metrics and attempts are those of a trained policy."""
+        """Returns True if the metrics come from a policy trained with the version."""
         return self.evidence.trained
 
     @property
@@ -96,21 +96,21 @@ class Case:
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the attempts that were measured with this version; none if the policy is nano."""
+        """Returns the measured attempts of the version, but none for the tiny policy `nano`."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
-        """Returns the largest excess of the metrics `names` over the reference ranges, or 0."""
+        """Returns the most by which one of the metrics exceeds its reference range, or 0."""
         metrics = [metric for name in names if (metric := self.find(name))]
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """Returns how far a metric is below its reference range, or below `default` without one."""
+        """Returns how far a metric is below its reference range, or without one below `default`."""
         metric = self.find(name)
         return 0.0 if metric is None else self.reference.below(*metric, default)
 
     def under(self, prefix: str) -> dict[str, float]:
-        """Returns the metrics whose names begin with `prefix`, by the rest of their names."""
+        """Returns the metrics whose names begin with `prefix`, keyed by what follows the prefix."""
         return {
             name[len(prefix) :]: value
             for name, value in sorted(self._metrics.items())
@@ -136,9 +136,9 @@ class Case:
     def constant(
         self, factor: Factor, pattern: str, kind: type | tuple[type, ...]
     ) -> Constant | None:
-        """Returns the first matching constant in the files of a factor, such as the scaffold.
+        """Returns the first module-level constant in a factor's Python files that fits, or None.
 
-        `pattern` is a regular expression for its name, and `kind` the type of its value.
+        Its name has to match the regular expression `pattern`, and its value the type `kind`.
         """
         for file in self.python(factor):
             for constant in file.constants():
@@ -147,7 +147,7 @@ class Case:
         return None
 
     def set_constant(self, constant: Constant, value: Any) -> dict[str, str]:
-        """Returns an edit (path to new text) that gives a constant another value."""
+        """Returns an edit, `{path: new text}`, that gives a constant another value."""
         text = self.file(constant.path).with_constant(constant.name, value)
         return {} if text is None else {constant.path: text}
 
@@ -165,19 +165,19 @@ class Case:
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """Returns the recipe's settings, its preset's included; {} if it cannot be read."""
+        """Returns the recipe file's settings, those of its preset included; {} if unreadable."""
         try:
             return with_preset(self._recipe[1].unwrap()) if self._recipe else {}
         except ConfigError:
             return {}
 
     def number(self, key: str) -> float | None:
-        """Returns the recipe's value of `key` if it is a number, else None."""
+        """Returns the training recipe's setting `key` if it is a number, else None."""
         value = self.recipe.get(key)
         return None if value is None or not _fits(value, (int, float)) else float(value)
 
     def set_recipe(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Returns an edit (path to new text) that sets recipe keys and keeps its comments."""
+        """Returns an edit, `{path: new text}`, that sets recipe keys and keeps all comments."""
         if self._recipe is None:
             return {}
         path = self._recipe[0]

@@ -15,7 +15,7 @@ WEIGHTS = "WEIGHTS"
 
 @dataclass(frozen=True)
 class RewardFile:
-    """The harness file that holds the function `reward` and the table `WEIGHTS`."""
+    """A harness file with the function `reward` and the dict `WEIGHTS` (component to weight)."""
 
     file: PythonFile
 
@@ -26,7 +26,7 @@ class RewardFile:
 
     @property
     def table(self) -> str | None:
-        """Returns the name of the mapping from components to functions, if the file has one."""
+        """Returns the name of the dict from reward components to functions, if the file has one."""
         nodes = self.file.assignments.items()
         tables = ((name, node.values) for name, node in nodes if isinstance(node, ast.Dict))
         return next(
@@ -48,12 +48,12 @@ class RewardFile:
         return component if self.file.function(component) else None
 
     def reweighted(self, component: str, weight: float) -> dict[str, str]:
-        """Returns an edit (path to new text) that gives a reward component another weight."""
+        """Returns an edit, `{path: new text}`, that gives a reward component another weight."""
         text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns an edit (path to new text) that removes a component or sets its weight to 0."""
+        """Returns an edit, `{path: new text}`, that removes a reward component, or its weight."""
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)
@@ -68,9 +68,9 @@ class RewardFile:
         return RewardFile(renewed(self.file, edits.get(self.file.path)))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns an edit (path to new text) that adds a reward component for single attempts.
+        """Returns an edit, `{path: new text}`, that adds a reward component for single attempts.
 
-        `function` is the source of its function. Returns {} if the component exists.
+        `function` is the source of the component's function. Returns {} if the component exists.
         """
         if self.file.function(component) is not None or component in self.weights:
             return {}
@@ -84,7 +84,7 @@ class RewardFile:
         return {self.file.path: text} if file.text != self.file.text else {}
 
     def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns an edit that adds a component whose reward compares the attempts of a group.
+        """Returns an edit, `{path: new text}`, that adds a reward by comparison within a group.
 
         `function` is the source of the function `reward_group`.
         """
@@ -101,7 +101,7 @@ class RewardFile:
 
 
 def reward_file(case: Case) -> RewardFile | None:
-    """Returns the reward file of the harness, if it has weights to edit."""
+    """Returns the harness's file with `reward` and `WEIGHTS` (component to weight), or None."""
     files = (f for f in case.python("reward") if f.function("reward") and f.dict_node(WEIGHTS))
     return next(map(RewardFile, files), None)
 

@@ -17,7 +17,7 @@ from meta_agent.proposers.rules._case import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule's finding: the change it suggests, the effect it expects, the reason, and the edit."""
+    """What a rule suggests: an edit with its reason, its strength, and the change it predicts."""
 
     strength: float
     change: str
@@ -59,10 +59,10 @@ class Rule(NamedTuple):
 def rule(
     name: str, factor: Factor, *, repairs: bool = False
 ) -> Callable[[Callable[[Case], Diagnosis | None]], Rule]:
-    """Returns a decorator that turns a function into a rule, which suggests edits of `factor`."""
+    """Returns a decorator that makes a `Rule` named `name` of a function that suggests edits."""
     return lambda diagnose: Rule(name, factor, repairs, diagnose)
 
 
 def clamp(strength: float) -> float:
-    """Returns the strength limited to the range from 0 to 1."""
+    """Limits a suggestion's strength to the range from 0 to 1."""
     return max(0.0, min(1.0, strength))

@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Constant:
-    """A module-level assignment `NAME = literal`, with its file."""
+    """A module-level constant of a Python file, assigned as `NAME = literal`."""
 
     path: str
     name: str
@@ -49,7 +49,7 @@ class PythonFile:
 
     @cached_property
     def assignments(self) -> dict[str, ast.expr]:
-        """Returns the value of each module-level name as a syntax node, by name."""
+        """Returns the syntax node of the value that each module-level name is assigned."""
         values: dict[str, ast.expr] = {}
         for node in self.tree.body:
             match node:
@@ -67,7 +67,7 @@ class PythonFile:
                 continue
 
     def dict_node(self, name: str) -> ast.Dict | None:
-        """Returns the `{...}` that a module-level name is bound to, or None."""
+        """Returns the dict display `{...}` assigned to the module-level `name`, or None."""
         node = self.assignments.get(name)
         return node if isinstance(node, ast.Dict) else None
 
@@ -78,19 +78,19 @@ class PythonFile:
         return next((f for f in self.functions() if f.name == name), None)
 
     def uses(self, name: str) -> int:
-        """Returns how often a name is read anywhere in the file."""
+        """Returns how many times the file reads the variable or function `name`."""
         names = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name))
         return sum(node.id == name and isinstance(node.ctx, ast.Load) for node in names)
 
     # --- edits ----------------------------------------------------------------------------------
 
     def with_constant(self, name: str, value: Any) -> str | None:
-        """Returns the text with another value for a module-level name, or None if it is missing."""
+        """Returns the file's text with another value of the module-level `name`, or None."""
         node = self.assignments.get(name)
         return None if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """Returns the text with `key: value` set in the dict `name`, or None without that dict."""
+        """Returns the file's text with the source `value` at `key` of the dict `name`, or None."""
         node = self.dict_node(name)
         if node is None:
             return None
@@ -104,7 +104,7 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> str | None:
-        """Returns the text without a key of the dict `name`, or None if it cannot be removed."""
+        """Returns the file's text less one key of the dict `name`; None if it cannot be removed."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -121,7 +121,7 @@ class PythonFile:
         return None if node is None else self.cut(*self.span(node), source.strip("\n"))
 
     def without_function(self, name: str) -> str | None:
-        """Returns the text without a function, or None if it is missing."""
+        """Returns the file's text less a module-level function, or None if there is none."""
         node = self.function(name)
         if node is None:
             return None
@@ -135,7 +135,7 @@ class PythonFile:
     # --- places, in bytes -----------------------------------------------------------------------
 
     def source_of(self, node: ast.AST) -> str:
-        """Returns the source text of a syntax node, or "" if the node has no position in it."""
+        """Returns the source text of a syntax node, or "" if the node has no position."""
         if getattr(node, "end_lineno", None) is None:
             return ""
         start, end = self.span(node)
@@ -159,7 +159,7 @@ class PythonFile:
 
 
 class Surgery:
-    """Collects edits of one Python file; `text` is the edited text, or None if nothing changed."""
+    """Collects edits of a Python file; `text` is the text with all of them, or None without any."""
 
     def __init__(self, file: PythonFile) -> None:
         self.file = file
@@ -182,7 +182,7 @@ class Surgery:
         yield from (node for node in ast.walk(self.file.tree) if isinstance(node, Function))
 
     def statement_of(self, node: ast.AST) -> ast.stmt:
-        """Returns the innermost statement that holds a node."""
+        """Returns the innermost statement that contains the syntax node, which may be itself."""
         return next(n for n in (node, *self.around(node)) if isinstance(n, ast.stmt))
 
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -191,7 +191,7 @@ class Surgery:
         return next(block for block in blocks if isinstance(block, list) and statement in block)
 
     def precedes(self, first: ast.stmt, node: ast.AST) -> bool:
-        """Returns whether `node` comes after `first` in its block, so that `first` runs before."""
+        """Returns True if `node` is in a later statement of the same block than `first`."""
         block = self.block_of(first)
         for inner, _ in pairwise([node, *self.around(node)]):
             if inner in block:
@@ -209,7 +209,7 @@ class Surgery:
         self._removed.add(statement)
 
     def unguard(self, guard: ast.If) -> None:
-        """Replaces an `if` statement by its body."""
+        """Replaces an `if` statement in the text by the statements of its body."""
         lines = "\n".join(self._indented(inner, guard.col_offset) for inner in guard.body)
         self.replace(guard, lines.lstrip())
 
@@ -268,7 +268,7 @@ def renewed(file: PythonFile, text: str | None) -> PythonFile:
 
 
 def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """Returns the file with function `name` replaced. Functions that became unused are removed."""
+    """Returns the file with a function's new source, less functions that only its old one used."""
     edited = renewed(file, file.with_function(name, source))
     for function in file.functions():
         if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):
@@ -277,7 +277,7 @@ def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
 
 
 def parses(path: str, text: str) -> bool:
-    """Returns True if an edited file is still valid Python or TOML, judged by its name."""
+    """Returns True unless a text is invalid as Python (`.py`) or TOML (`.toml`) by its path."""
     try:
         if path.endswith(".py"):
             parse_python(text)

@@ -29,7 +29,7 @@ _FORGETTING: Final = frozenset({"pop", "clear", "remove", "reverse", "sort"})
 
 
 def keep_conversation(s: Surgery) -> None:
-    """Edits the scaffold so that model calls get all earlier messages, and replies unchanged."""
+    """Edits the scaffold so that the model gets the whole conversation, with replies unchanged."""
     for function in s.functions():
         messages, chats = _conversation(function), list(_awaited(function, "chat"))
         for chat in chats if messages else ():
@@ -87,7 +87,7 @@ def _always(s: Surgery, append: ast.Call) -> None:
 
 
 def show_results(s: Surgery) -> None:
-    """Edits the scaffold so that it passes on a tool result's text, cut only by a named limit."""
+    """Edits the scaffold so that tool results are returned whole, or cut at a named constant."""
     for function in s.functions():
         for call in _awaited(function, "call"):
             statement = s.statement_of(call)
@@ -105,7 +105,7 @@ def _return_whole(s: Surgery, value: ast.expr, words: str) -> None:
 
 
 def show_task(s: Surgery) -> None:
-    """Edits the scaffold so that the first message holds the task's texts unchanged."""
+    """Edits the scaffold so that a task's texts are shown whole, or cut at a named constant."""
     assigned = (node for node in ast.walk(s.file.tree) if isinstance(node, ast.Assign))
     views = {"view", *(_target_of(n) for n in assigned if s.source(n.value).endswith(".view"))}
     for node in ast.walk(s.file.tree):
@@ -119,7 +119,7 @@ def show_task(s: Surgery) -> None:
 
 
 def act_as_written(s: Surgery) -> None:
-    """Edits the scaffold so that tools get the arguments exactly as the policy wrote them."""
+    """Edits the scaffold so that tools get their arguments exactly as the policy wrote them."""
     for function in s.functions():
         for chat in _awaited(function, "chat"):
             reply = _target_of(s.statement_of(chat))
@@ -147,7 +147,7 @@ def _arguments(function: Function) -> Iterator[ast.expr]:
 
 
 def go_on(s: Surgery) -> None:
-    """Edits the scaffold so that an attempt ends only when the environment says that it is done."""
+    """Edits the scaffold so that a loop ends only on the environment's `done`."""
     for node in ast.walk(s.file.tree):
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             done = [value for value in node.values if s.source(value).endswith("done")]

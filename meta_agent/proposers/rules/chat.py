@@ -133,7 +133,7 @@ def _above_first_definition(text: str, block: str) -> str:
 
 
 def sentence_rules(case: Case) -> list[Rule]:
-    """Returns a rule for each sentence of a system prompt; it suggests removing that sentence."""
+    """Returns one rule per sentence of the system prompt, which suggests removing that sentence."""
     if case.situation.weights == "nano":
         return []
     names = {name for file in case.python("scaffold") for name in _system_names(file)}
@@ -190,7 +190,7 @@ def _left_out(path: str, name: str, sentence: str) -> Rule:
 
 @rule("shorter-replies", "scaffold")
 def shorter_replies(case: Case) -> Diagnosis | None:
-    """Suggests a lower token limit for replies if solved attempts need only a fraction of it."""
+    """Suggests a lower limit of tokens per reply if solved attempts need only a fraction of it."""
     limit = case.constant("scaffold", _REPLY, int)
     needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
     if limit is None or len(needs) < 4:
@@ -218,7 +218,7 @@ def _longest_reply(attempt: Rollout) -> int:
 
 @rule("read-fenced-answer", "scaffold")
 def read_fenced_answer(case: Case) -> Diagnosis | None:
-    """Suggests submitting only the content of a code fence if failed attempts answer in fences."""
+    """Suggests grading only what a code fence holds if failed attempts put answers in fences."""
     failed = [a for a in case.attempts if a.outcome is False]
     fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
     share = fenced / len(failed) if failed else 0.0

@@ -8,7 +8,7 @@ from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 
 @rule("watch-conduct", "diagnostics")
 def watch_conduct(case: Case) -> Diagnosis | None:
-    """Suggests a diagnostic (a metric of the harness) of flagged attempts, if there is none."""
+    """Suggests a metric of flagged attempts in the harness's diagnostics, if there is none."""
     folder, sources = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
     if folder is None or "flag" in sources:
         return None

@@ -90,7 +90,7 @@ _SFT_RATES = {"nano": 1e-3, "full": 2e-5, "lora": 2e-4}
 
 @rule("warm-up", "recipe")
 def warm_up(case: Case) -> Diagnosis | None:
-    """Suggests imitating clean successes first if nearly all groups are dead at no success."""
+    """Suggests imitating cleanly solved attempts before GRPO if nearly no group has any success."""
     rows, steps = case.situation.warmup_rows, case.value("signal.train.steps")
     solved = case.value("score.clean_success", default=1.0)
     weights = case.situation.weights
@@ -149,7 +149,7 @@ def lower_learning_rate(case: Case) -> Diagnosis | None:
 
 @rule("explore-more", "recipe")
 def explore_more(case: Case) -> Diagnosis | None:
-    """Suggests a higher training temperature for nano if it is low or attempts hardly differ."""
+    """Suggests a higher sampling temperature for `nano` if it is low or attempts hardly differ."""
     heat, dead = case.number("temperature"), case.dead
     if case.situation.weights != "nano":
         return None  # noise ruins the format of a pretrained model before it helps it explore
@@ -188,7 +188,7 @@ def larger_groups(case: Case) -> Diagnosis | None:
 
 @rule("as-dapo", "recipe")
 def as_dapo(case: Case) -> Diagnosis | None:
-    """Suggests the DAPO preset if a pretrained model loses its entropy or its replies are cut."""
+    """Suggests the DAPO preset if a pretrained model's entropy collapses or replies are cut."""
     cut = case.over("behaviour.stop.length", "behaviour.cut_replies")
     if case.situation.weights not in ("full", "lora") or not (_collapsing(case) or cut > 0.1):
         return None
@@ -208,7 +208,7 @@ def as_dapo(case: Case) -> Diagnosis | None:
 
 @rule("refill-dropped-groups", "recipe")
 def refill_dropped_groups(case: Case) -> Diagnosis | None:
-    """Suggests to try further prompts in place of groups that the filter drops, if many are.
+    """Suggests trying further prompts in place of groups that the filter drops, if many are.
 
     If nearly all are dropped, further prompts would hardly find one to train on.
     """
@@ -277,7 +277,7 @@ def usual_range(case: Case) -> Diagnosis | None:
 
 @rule("train-as-measured", "recipe")
 def train_as_measured(case: Case) -> Diagnosis | None:
-    """Suggests a lower training temperature if a pretrained model is measured at a lower one."""
+    """Suggests a lower training temperature if a pretrained model is evaluated at a lower one."""
     heat, measured = case.number("temperature"), case.situation.temperature
     if case.situation.weights not in ("full", "lora") or heat is None or not measured:
         return None

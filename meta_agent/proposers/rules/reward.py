@@ -68,7 +68,7 @@ def reward_group(rollouts):
 
 @rule("pay-shorter-of-group", "reward")
 def pay_shorter_of_group(case: Case) -> Diagnosis | None:
-    """Suggests a reward for the shorter solved attempts of a group, if rewards there are equal."""
+    """Suggests rewarding shorter solved attempts within a group if rewards in groups are equal."""
     rewards, dead = reward_file(case), case.value("signal.dead_solved_ratio")
     if rewards is None or dead < 0.3 or rewards.file.function("reward_group"):
         return None
@@ -192,7 +192,7 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 
 @rule("outcome-first", "reward", repairs=True)
 def outcome_first(case: Case) -> Diagnosis | None:
-    """Suggests a dominant weight for solving if unsolved attempts earn as much as solved ones."""
+    """Suggests a dominant reward for solving if unsolved attempts earn as much as solved ones."""
     rewards = reward_file(case)
     wrong = case.over("signal.misordered", "order_violations")
     outcome = rewards and _outcome_component(case, rewards)
@@ -296,7 +296,7 @@ def punish_leak(case: Case) -> Diagnosis | None:
 
 @rule("reward-testing", "reward")
 def reward_testing(case: Case) -> Diagnosis | None:
-    """Suggests a small reward for testing the last edit if few attempts test it."""
+    """Suggests a small reward for running the tests after the last edit, if few attempts do."""
     rewards, tests = reward_file(case), _test_tools(case)
     names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
     rate = case.value(*names, default=1.0)
@@ -318,7 +318,7 @@ def reward_testing(case: Case) -> Diagnosis | None:
 
 @rule("reward-progress", "reward")
 def reward_progress(case: Case) -> Diagnosis | None:
-    """Suggests a reward for attempts whose last test passed, if many groups have no solution."""
+    """Suggests rewarding attempts whose last test run passed, if many groups have no solution."""
     rewards, tests = reward_file(case), _test_tools(case)
     dead = case.value("signal.dead_unsolved_ratio")
     if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:

@@ -23,7 +23,7 @@ _RETRY: Final = "behaviour.retry_after_fail"
 
 @rule("more-turns", "scaffold")
 def more_turns(case: Case) -> Diagnosis | None:
-    """Suggests a higher turn limit if it cuts attempts off or makes them give up early."""
+    """Suggests a higher limit of turns if attempts are cut off or give up early because of it."""
     limit = case.constant("scaffold", _TURNS, int)
     cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
     cut = max(0.0, cut - case.over("conversation.ended_early"))
@@ -50,7 +50,7 @@ def more_turns(case: Case) -> Diagnosis | None:
 
 @rule("longer-observations", "scaffold")
 def longer_observations(case: Case) -> Diagnosis | None:
-    """Suggests showing more of tool results if they are cut before the policy reads them."""
+    """Suggests a higher cut for tool results if the policy does not get to read them whole."""
     limit = case.constant("scaffold", _OBSERVATION, int)
     names = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
     cut = case.over(*names)
@@ -66,7 +66,7 @@ def longer_observations(case: Case) -> Diagnosis | None:
 
 @rule("longer-replies", "scaffold")
 def longer_replies(case: Case) -> Diagnosis | None:
-    """Suggests a higher token limit for replies if it cuts replies off."""
+    """Suggests a higher limit of tokens per reply if replies are cut off."""
     limit = case.constant("scaffold", _REPLY, int)
     cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
     ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
@@ -100,7 +100,7 @@ def _longer(
 
 @rule("look-first", "scaffold")
 def look_first(case: Case) -> Diagnosis | None:
-    """Suggests switching on an option of the scaffold that shows files before the first turn."""
+    """Suggests switching on a scaffold option that shows files before the policy's first turn."""
     option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
     blind = case.short("behaviour.view_before_edit", 1.0)
     if option is None or option.value:

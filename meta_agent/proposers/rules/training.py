@@ -177,9 +177,9 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
 
 @rule("pace-by-kind", "data")
 def pace_by_kind(case: Case) -> Diagnosis | None:
-    """Suggests the kinds of tasks that are neither too easy nor too hard, if many groups are dead.
+    """Suggests training on kinds of tasks of middling difficulty if many groups have equal rewards.
 
-    A kind is what a task's labels say, such as its difficulty.
+    A task's kind follows from its labels, such as its difficulty.
     """
     file, kinds = case.defining("data", "order"), case.situation.task_kinds
     if file is None or kinds < 2 or case.dead < 0.25 or "labels" in file.text:

@@ -34,7 +34,7 @@ _AT_ONCE = 8  # proposers
 
 
 class LlmTeam:
-    """A proposer made of language models: an analyst, proposers, a reviewer and a librarian."""
+    """Proposes edits by language models: an analyst, proposers, a reviewer and a librarian."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LlmTeam:
         self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
-        """Asks the analyst for ideas; then one proposer per idea makes a candidate, in parallel."""
+        """Asks the analyst for ideas; then per idea a model makes a candidate, all in parallel."""
         case, broken = Case(brief), threading.Event()
         dialogue = analyst_dialogue(
             case,
@@ -85,7 +85,7 @@ class LlmTeam:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Has a proposer revise candidate `index` after a person's feedback; returns the new draft.
+        """Has a model revise candidate `index` after a person's feedback; returns the new draft.
 
         `edits` maps each path that the candidate changed to its content (None: removed).
         """
@@ -104,9 +104,9 @@ class LlmTeam:
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns a skill draft reworded by a model; unchanged if the model's reply is unusable.
+        """Returns a skill (lesson) reworded by a model; unchanged if the model's reply is unusable.
 
-        `prediction` compares the predicted and the measured move of the hypothesis's own metric.
+        `prediction` compares the predicted with the measured change of the hypothesis's metric.
         """
         fence, conversation = self._address(f"g{candidate.generation}/c{candidate.index}/librarian")
         return lesson(

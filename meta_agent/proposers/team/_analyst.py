@@ -48,7 +48,7 @@ _QUOTED: JSON = {
 
 @dataclass(frozen=True, slots=True)
 class Idea:
-    """A hypothesis, with the analyst's plan for the proposer that carries it out."""
+    """A hypothesis, and a plan for the language model that shall turn it into a candidate."""
 
     hypothesis: Hypothesis
     plan: str
@@ -72,9 +72,9 @@ def analyst_dialogue(
     conversation: str,
     grant: Grant | None = None,
 ) -> Dialogue:
-    """Returns the analyst's dialogue. Its `run()` returns an `Analysis` with several ideas.
+    """Returns the dialogue with the analyst, whose `run()` returns an `Analysis`.
 
-    There are at most as many as `case.brief` asks for; `grant` is what experiments may spend.
+    `case.brief` says how many ideas it may hold; `grant` is what its experiments may spend.
     """
     brief = case.brief
     edit = inline(brief.tree)
@@ -276,7 +276,7 @@ def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> 
 
 
 def idea_of(case: Case, row: JSON) -> Idea:
-    """Returns the idea that a JSON object describes. Raises ToolError if a check of it fails."""
+    """Returns the idea in a JSON object that a model wrote. Raises ToolError if it is not valid."""
     idea = _idea(case, row)
     evidence = tuple(_quotation(case, quotation) for quotation in _lines(row))
     return replace(idea, hypothesis=replace(idea.hypothesis, evidence=evidence))
@@ -324,7 +324,7 @@ def _idea(case: Case, row: JSON) -> Idea:
 
 
 def move(row: Arguments) -> tuple[Literal["up", "down"], float]:
-    """Returns the predicted direction of a metric, and the change with the sign of that direction.
+    """Returns a metric's predicted direction and change; the change is negative for "down".
 
     Raises ToolError if the direction is unknown or the change is 0.
     """

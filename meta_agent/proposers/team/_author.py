@@ -56,7 +56,7 @@ _SUBJECT, _STATEMENT = 60, 500
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The hypothesis and commit subject that a proposer hands in. Its sandbox has the commits."""
+    """The hypothesis and commit subject that a model handed in; its commits are in its sandbox."""
 
     hypothesis: Hypothesis
     subject: str
@@ -64,7 +64,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Author:
-    """The tools with which a proposer, a language model, edits and tests its clone of a harness."""
+    """The tools with which a language model edits, tests and commits in its clone of a harness."""
 
     case: Case
     idea: Idea
@@ -182,7 +182,7 @@ class Author:
     # --- rehearsals ------------------------------------------------------------------------
 
     def tree(self) -> HarnessTree:
-        """Returns the files of the proposer's clone of the harness as they are now."""
+        """Returns the present files of the clone in which the model edits the harness."""
         return draft_of(self.bench.files())
 
     def _contract(self) -> Rehearsal:
@@ -255,7 +255,7 @@ class Author:
         return {**passed, **short}
 
     def problem(self, subject: str) -> CandidateError | None:
-        """Commits and tests the edits; returns why they cannot become a candidate, or None."""
+        """Commits the edits and tests them; returns why they make no candidate, or None."""
         try:
             self._commit_ours(subject)
             self._require_committed()

@@ -28,7 +28,7 @@ _MEANING: Final[Mapping[Factor, str]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What all roles of the team read about one harness version: request, evidence and files."""
+    """What every model of the team reads about a harness version: request, evidence and files."""
 
     brief: Brief
 
@@ -48,7 +48,7 @@ class Case:
         return {**self.brief.tree.files, **evidence}
 
     def keep(self, path: str, text: str) -> str:
-        """Adds a page to the evidence and returns a phrase that names its path. Not thread-safe."""
+        """Adds a page to the evidence; returns a phrase with its path. Only for a single thread."""
         self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
 
@@ -58,12 +58,12 @@ class Case:
 
     @cached_property
     def factors(self) -> dict[Factor, list[str]]:
-        """Returns the factors (groups of harness files) that can be edited, with their files."""
+        """Returns the factors (such as scaffold) that may be edited, each with its files' paths."""
         files = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
         return {f: paths for f, paths in files.items() if self.contract.factors.get(f)}
 
     def values(self) -> dict[str, Any]:
-        """Returns the variables that the prompt templates of all roles may use."""
+        """Returns the variables, by name, that the prompt templates of all models may use."""
         brief, contract = self.brief, self.contract
         return {
             "domain": brief.domain,
@@ -97,7 +97,7 @@ class Case:
 
 
 def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of the skills (past lessons) whose pages are among the paths `opened`."""
+    """Returns the names of skills (past lessons) whose pages are among the opened paths."""
     parts = (path.removeprefix("./").split("/") for path in opened)
     return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
 

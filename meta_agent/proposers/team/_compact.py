@@ -20,14 +20,14 @@ _MARK = "[result left out to save room: "
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> int:
-    """Estimates how many tokens a prompt takes."""
+    """Estimates how many tokens the messages and tools of a prompt take, from their characters."""
     sizes = [len(json.dumps(message, ensure_ascii=False)) for message in messages]
     sizes += [len(t.description) + len(json.dumps(dict(t.parameters))) for t in tools]
     return int(sum(sizes) / CHARS_PER_TOKEN)
 
 
 def compact(messages: list[Message], limit_tokens: int, tools: Sequence[ToolSpec] = ()) -> bool:
-    """Shortens old tool results in place if needed; returns whether messages fit `limit_tokens`."""
+    """Shortens old tool results in place if needed; returns True if all fits `limit_tokens`."""
     for keep in KEEP_TURNS:
         size = estimate_tokens(messages, tools)
         if size <= limit_tokens:
@@ -70,7 +70,7 @@ def _calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def in_a_line(name: str, arguments: Mapping[str, object]) -> str:
-    """Returns a tool call as one line of text, with long arguments shortened."""
+    """Returns a tool call as text, `name(key=value, ...)`, with long values shortened."""
     listed = ", ".join(f"{key}={_brief(value)}" for key, value in arguments.items())
     return f"{name}({listed})"
 

@@ -31,7 +31,7 @@ _WARN_AT = (10, 5, 2)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A role's access to its model: client, model name, limits, and when to stop."""
+    """A role's access to its model: client, model name, limits, and a function that says stop."""
 
     client: ModelClient
     role: Role
@@ -60,7 +60,7 @@ class Spend:
 
 @dataclass(slots=True)
 class Dialogue:
-    """A conversation of one role's model with its tools, until a tool returns the result."""
+    """A conversation with one model that calls tools, until a tool ends it with a result."""
 
     line: Line
     conversation: str
@@ -73,7 +73,7 @@ class Dialogue:
     _idle: int = 0
 
     def run(self) -> Any:
-        """Runs the dialogue and returns its result. Raises CandidateError if there is none."""
+        """Runs the conversation; returns its result. Raises CandidateError if there is none."""
         self._messages = [_message("system", self.system), _message("user", self.opening)]
         try:
             for turn in range(self.line.limits.turns):
@@ -176,7 +176,7 @@ class Dialogue:
 
 
 def hash_of(call: ToolCall, result: str) -> int:
-    """Returns a hash of a tool call's arguments and result, by which repeated calls are found."""
+    """Returns a hash of a tool call's arguments and result; equal hashes show a repeated call."""
     return hash((repr(sorted(call.arguments.items(), key=str)), result))
 
 

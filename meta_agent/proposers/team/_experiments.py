@@ -51,7 +51,7 @@ _EDITS: Final[JSON] = {
 
 @dataclass(slots=True)
 class Experiments:
-    """The tools with which a model tries edits in one dialogue, and the attempts they have used."""
+    """The tools with which one model tries out edits, and the rollouts that it spent on them."""
 
     host: HostServices
     grant: Grant
@@ -67,7 +67,7 @@ class Experiments:
 
     @property
     def attempts_left(self) -> str:
-        """Returns a sentence on the attempts and experiments still left; empty without any."""
+        """Returns a sentence on the rollouts and tool calls left; "" if none were granted."""
         lent, calls = self.grant, _limits.EXPERIMENTS - self._calls
         if not lent.attempts:
             return ""
@@ -78,7 +78,7 @@ class Experiments:
         )
 
     def values(self) -> dict[str, object]:
-        """Returns variables for the prompt: the attempts left, and if a training can be paid."""
+        """Returns variables for the prompt: what is left, and whether a training can be paid."""
         return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:
@@ -156,7 +156,7 @@ class Experiments:
 
 
 def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
-    """Returns a function that applies the edits in a tool call's arguments to a copy of `tree`."""
+    """Returns a function from a tool call's arguments to a copy of `tree` with its `edits` made."""
 
     def edited_tree(arguments: Arguments) -> HarnessTree:
         rows = arguments.get("edits")
@@ -176,7 +176,7 @@ def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
 
 
 def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
-    """Returns the files (path to content) as a harness tree that has no commit yet."""
+    """Returns files (path to content) as a harness tree, named by their hash, not by a commit."""
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.encode("utf-8", "backslashreplace")
@@ -188,7 +188,8 @@ def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
 def edited(before: str | None, path: str, change: Arguments) -> str:
     """Returns a file's new text: `before` with `old` replaced by `new`, or the whole `content`.
 
-    `change` holds these arguments of the tool call. Raises ToolError if they do not fit the file.
+    The keys `old`, `new` and `content` are in `change`. Raises ToolError if `old` does not occur
+    exactly once in the file, or if the new text is too long.
     """
     # Some models fill in every argument they might leave out: an empty one counts as left out.
     old, content = (text_of(change, name, default="") for name in ("old", "content"))

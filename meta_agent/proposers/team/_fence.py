@@ -27,18 +27,18 @@ _NO_MARKS = str.maketrans("<>", "()")
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Marks untrusted texts as data in the prompts of one dialogue, by lines around them."""
+    """Marks untrusted text in prompts as data, by lines before and after it."""
 
     label: str
 
     @classmethod
     def of(cls, run: str, conversation: str) -> Fence:
-        """Returns the fence for a dialogue. Its marks hold a hash of the run and conversation."""
+        """Returns the fence for a conversation of a run; a hash of both names is in its marks."""
         digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
         return cls(digest[:_LABEL_CHARS])
 
     def wrap(self, title: str, text: str) -> str:
-        """Returns the text between an opening and a closing mark; `title` says what the text is."""
+        """Returns untrusted text between two marks; the opening one holds `title`."""
         body = self._unlabelled(visible(text)).rstrip("\n")
         name = " ".join(self._unlabelled(visible(title)).split()).translate(_NO_MARKS)
         return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
@@ -73,7 +73,7 @@ def _bare(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns the text with control characters and invisible ones as escapes."""
+    """Returns the text with control and invisible characters written as escapes such as `\\x1b`."""
     return "".join(c if c in "\n\t" or not unseen(c) else _escaped(c) for c in text)
 
 
@@ -85,7 +85,7 @@ def _escaped(char: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """Returns the text, or its two ends with a line that says how much is left out."""
+    """Returns the text; over `limit` characters, its two ends and a line on what is left out."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3

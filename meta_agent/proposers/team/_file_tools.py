@@ -63,7 +63,7 @@ class Files:
         return data.decode("utf-8", "replace").split("\n")
 
     def listing(self, under: str = "") -> str:
-        """Returns paths below `under` with line counts; a long numbered series takes one line."""
+        """Returns paths that begin with `under`, with line counts; numbered series are one line."""
         below = self._below(under)
         if not below:
             raise ToolError(f"there is no file below {under!r}")
@@ -92,12 +92,12 @@ class Files:
         return page(lines, start, count)
 
     def count(self, text: str, under: str = "") -> str:
-        """Returns in a sentence how many lines below `under` hold one of the texts in `a|b|c`."""
+        """Returns how many lines, in paths that begin with `under`, hold a text of `a|b|c`."""
         hits = [path for path, _, _ in self._hits(_words(text), under)]
         return f"{len(hits)} lines in {len(set(hits))} of {len(self._below(under))} files"
 
     def search(self, text: str, under: str = "") -> str:
-        """Returns the lines below `under` that hold one of the texts in `a|b|c`, in either case."""
+        """Returns the lines, in paths that begin with `under`, that hold a text of `a|b|c`."""
         hits = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
         rows = list(islice(hits, SEARCH_HITS + _COUNTED))
         if (more := len(rows) - SEARCH_HITS) > 0:
@@ -113,7 +113,7 @@ class Files:
                     yield path, number, line.strip()
 
     def where(self, path: str, quote: str, near: int) -> int | None:
-        """Returns the number of the line with `quote` that is nearest to line `near`, or None."""
+        """Returns the number of the line that holds `quote` nearest to line `near`, or None."""
         words = " ".join(quote.split())
         if not words or path not in self.files:
             return None
@@ -159,7 +159,7 @@ def _count(data: bytes) -> int:
 
 
 def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) -> list[Tool]:
-    """Returns the tools list_files, read_file and search. Paths that are read go into `opened`."""
+    """Returns the tools list_files, read_file and search; paths read are added to `opened`."""
 
     def listing(arguments: Arguments) -> str:
         under = text_of(arguments, "under", default="")
@@ -201,7 +201,7 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
 
 
 def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
-    """Returns the result of a call of the tool `search`, marked as untrusted data."""
+    """Runs a model's call of the tool `search`; returns its result, marked as untrusted data."""
     text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
     look = files.count if arguments.get("count_only") else files.search
     return fence.wrap(f"lines with {text!r}", look(text, under))

@@ -46,7 +46,7 @@ def lesson(
     fence: Fence,
     conversation: str,
 ) -> SkillDraft:
-    """Returns a skill draft reworded by the librarian, a language model.
+    """Returns the draft of a skill (past lesson), reworded by a language model.
 
     The draft comes back unchanged if the model's reply is unusable.
     """

@@ -44,7 +44,7 @@ EDIT_CHARS: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class DialogueLimits:
-    """The limits of one dialogue: turns, tokens of a reply, all tokens, tokens of a prompt."""
+    """The limits of one conversation with a model: turns, and tokens of replies and prompts."""
 
     turns: int
     reply_tokens: int

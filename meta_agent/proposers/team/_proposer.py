@@ -26,7 +26,7 @@ _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"}
 
 @dataclass(slots=True)
 class Proposer:
-    """Turns one idea into a candidate: one sandbox, one dialogue with a model, one commit."""
+    """Turns one idea into a candidate: a language model edits in a sandbox, and commits once."""
 
     case: Case
     index: int
@@ -43,7 +43,7 @@ class Proposer:
     _spend: Spend = field(default_factory=Spend)
 
     def draft(self) -> Draft | Refused:
-        """Returns the candidate's commit as a git pack, or the reason why there is none."""
+        """Returns the candidate with its commit as a git pack, or the reason why there is none."""
         try:
             return fairly(self._draft)
         except CandidateError as error:

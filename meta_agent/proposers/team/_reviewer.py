@@ -38,9 +38,9 @@ def review(
     diff: str,
     beside: Mapping[str, str],
 ) -> Review:
-    """Returns the reviewer model's decision on a diff. Raises CandidateError if it makes none.
+    """Returns a model's decision on a candidate's diff. Raises CandidateError if it makes none.
 
-    `beside` maps titles to texts: the results of checks, and the changed files.
+    `beside` maps titles to texts that the model also gets: test results and the changed files.
     """
     pages = (fence.wrap(name, text) for name, text in beside.items())
     values = {

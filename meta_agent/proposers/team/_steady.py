@@ -22,17 +22,17 @@ _TOOK: Final = re.compile(r"\b(in|real|user|sys)([ \t]+)(\d+m)?\d+\.\d+ ?s\b")
 
 
 class Steady:
-    """Makes the texts of a sandbox repeatable: models see one fixed name for its real folder."""
+    """Makes a sandbox's texts repeatable: models see a fixed path in place of its real folder."""
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
 
     def outgoing(self, command: str) -> str:
-        """Returns a shell command with the fixed name replaced by the sandbox's real folder."""
+        """Returns a shell command with the sandbox's real folder in place of the fixed path."""
         return command.replace(f"{HOME}/", f"{self._root}/") if self._root else command
 
     def incoming(self, text: str) -> str:
-        """Returns command output without what differs by sandbox: real folder, addresses, times."""
+        """Returns command output less what varies by sandbox: real folder, addresses, times."""
         if self._root:
             text = text.replace(self._root, HOME)
         text = _TOTAL.sub("total N", _LISTED.sub(_listed, text))

@@ -23,7 +23,7 @@ class ToolError(Exception):
 
 
 class Done(Exception):  # noqa: N818 - an ending, not a mistake
-    """Raised by a tool to end its dialogue with a result."""
+    """Raised by a tool to end the conversation with the model; `result` is its result."""
 
     def __init__(self, result: Any) -> None:
         super().__init__("done")
@@ -46,7 +46,7 @@ def tool(
     *,
     optional: tuple[str, ...] = (),
 ) -> Tool:
-    """Returns a tool. `properties` are its arguments' JSON schemas, all needed but `optional`."""
+    """Returns a tool; `properties` are JSON schemas by argument, required unless in `optional`."""
     schema = {
         "type": "object",
         "properties": dict(properties),
@@ -57,7 +57,7 @@ def tool(
 
 
 def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> str:
-    """Returns the argument `name`. Raises ToolError if it is missing or no string."""
+    """Returns a tool call's string `name`. Raises ToolError if it is missing or no string."""
     value = arguments.get(name, default)
     if value is None and name not in arguments:
         raise ToolError(f"the argument {name!r} is missing")
@@ -67,7 +67,7 @@ def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> s
 
 
 def line_of(arguments: Arguments, name: str, limit: int) -> str:
-    """Returns a string argument as one line. Raises ToolError if it is empty or over `limit`."""
+    """Returns a tool call's string on one line. Raises ToolError if empty or over `limit`."""
     value = " ".join(text_of(arguments, name).split())
     if not value:
         raise ToolError(f"{name!r} is empty")
@@ -77,7 +77,7 @@ def line_of(arguments: Arguments, name: str, limit: int) -> str:
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """Returns a whole-number argument, also from "10" or 10.0; `default` if absent or below 1."""
+    """Returns a tool call's whole number, or `default` if it is absent or below 1."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -91,7 +91,7 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
 
 
 def number_of(arguments: Arguments, name: str) -> float:
-    """Returns a number argument. Raises ToolError if it is missing, infinite or beyond 1e9."""
+    """Returns a tool call's number. Raises ToolError if missing, infinite or beyond 1e9."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name!r} must be a number, not {value!r}")
@@ -101,7 +101,7 @@ def number_of(arguments: Arguments, name: str) -> float:
 
 
 def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
-    """Returns at most `most` strings of a list argument, each as one line of `limit` characters."""
+    """Returns a tool call's list of strings, the first `most`, each cut to a line of `limit`."""
     value = arguments.get(name) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ToolError(f"{name!r} must be a list of strings")
