@@ -73,7 +73,7 @@ class ChildTrainer:
 
 
 class ChildPolicies:
-    """A pool of child processes that hold policies' weights. It starts another if all are busy."""
+    """A pool of child processes that hold policies' weights; starts another one if all are busy."""
 
     lock_step = True
 
@@ -107,7 +107,7 @@ class ChildPolicies:
 
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
-        """Lends an idle child process, or a new one if all are busy.
+        """Yields an idle child process, or a new one if all are busy.
 
         If the `with` block raises, the child is ended.
         """

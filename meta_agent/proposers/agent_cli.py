@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program that `agent:NAME` or `agent:COMMAND` selects; ConfigError if none."""
+    """Returns what `agent:NAME` or `agent:COMMAND` runs. Raises ConfigError without a program."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]

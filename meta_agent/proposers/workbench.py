@@ -47,10 +47,7 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Commits edits in a new sandbox, and returns the commit as the draft of candidate `index`.
-
-    `edits` maps paths to new contents (None: removed).
-    """
+    """Commits `edits` (path to content) in a new sandbox; returns candidate `index` as a draft."""
     message = host.message(index, hypothesis, subject)
     with open_workbench(host, index, {}) as bench:
         bench.apply(edits)
@@ -124,10 +121,10 @@ class Workbench:
         return self.tip()
 
     def squash(self, message: str) -> str:
-        """Replaces the author's commits by a single one on the base, and returns its id.
+        """Drops uncommitted changes, and makes one commit of all since the base; returns its id.
 
-        The author's hooks and settings in the clone may spoil it; so the host compares the commit's
-        message with the one it asked for. Raises CandidateError if nothing changed.
+        The clone's own settings may still change the commit's message, so the host compares it.
+        Raises CandidateError if nothing changed.
         """
         self._git("reset", "-q", "--hard")
         self._git("reset", "-q", "--soft", self.base)
@@ -144,10 +141,7 @@ class Workbench:
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """Returns by path the git modes of files that commits since the base changed or removed.
-
-        A removed file has the mode `000000`.
-        """
+        """Returns the git mode of each path that the commits changed; `000000` means removed."""
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}

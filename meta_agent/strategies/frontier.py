@@ -60,7 +60,7 @@ def novelty(elite: Sequence[Node], node: Node) -> float:
 
 
 def coverage(nodes: Sequence[Node], node: Node) -> float:
-    """Returns what share of the factors that can be edited on a node no child of it has edited."""
+    """Returns the share of the factors editable on a node that none of its children edits."""
     tried = {child.factor for child in children(nodes, node)}
     return len(node.open - tried) / len(node.open) if node.open else 0.0
 

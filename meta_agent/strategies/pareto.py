@@ -48,10 +48,7 @@ def fronts(nodes: Sequence[Node]) -> list[frozenset[int]]:
 
 
 def wins(nodes: Sequence[Node]) -> Counter[int]:
-    """Returns how many tasks each node solves, by its number.
-
-    A node is left out if the nodes that stay solve all its tasks.
-    """
+    """Returns by number how many tasks a node solves, less nodes that others make needless."""
     best_at = fronts(nodes)
     stays = {node.number for node in nodes if any(node.number in front for front in best_at)}
     for node in sorted(nodes, key=lambda node: (node.clean, -node.number)):

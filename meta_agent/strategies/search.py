@@ -407,7 +407,7 @@ def _return_home(run: Run, tip: Tip, reads: dict[int, Read]) -> Tip:
 def move_lead(
     run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
 ) -> Version:
-    """Records a new best version, moves the branch `lead` (unproven edits) to `commit`.
+    """Records a new best version, and moves the branch `lead` (unproven edits) to `commit`.
 
     `name` is the record's key, `members` are the version's candidates. Returns the version.
     """
@@ -425,7 +425,7 @@ def move_lead(
 
 
 def with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:
-    """Merges admitted diagnostics (metrics) onto `onto`, except those that conflict."""
+    """Merges admitted diagnostics (the harness's own metrics) into `onto`, unless they conflict."""
     for candidate in admitted:
         try:
             more = mixed(run, onto.commit, onto.name, [candidate])

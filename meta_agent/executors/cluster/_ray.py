@@ -108,7 +108,7 @@ class Cluster:
             ) from error
 
     def room(self, needs: Needs) -> dict[str, int]:
-        """Returns by node id how many actors with the needs `needs` each living node can hold."""
+        """Returns by node id how many actors, each with `needs`, every living node can hold."""
         needed = {name: count for name, count in needs._asdict().items() if count}
         return {
             node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in needed.items()))

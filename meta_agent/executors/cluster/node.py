@@ -76,10 +76,7 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """Runs trainings and evaluations on a node, by the object that `build(settings)` makes.
-
-    `build` is given as `module:function`.
-    """
+    """Runs a node's trainings and evaluations by `build(settings)` (`build`: `module:function`)."""
 
     def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")
@@ -95,10 +92,7 @@ class Node:
         return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def metrics_since(self, count: int) -> list[tuple[int, JSON]]:
-        """Returns the rows of metrics after the first `count`, each with its optimiser step.
-
-        Any reply shows that the node is alive.
-        """
+        """Returns the rows of metrics after the first `count`, each with its optimiser step."""
         return self._rows[count:]
 
     def carry_out(self, folder: str) -> str:

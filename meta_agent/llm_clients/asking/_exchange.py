@@ -79,7 +79,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns an exchange as one line of JSON, without what `before`, the turn before it, holds."""
+    """Returns a turn of a conversation as a JSON line, without what the turn `before` it holds."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -102,7 +102,7 @@ def to_line(exchange: Exchange, before: Exchange | None) -> str:
 
 
 def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | None) -> Exchange:
-    """Returns the exchange that a parsed transcript line records; `before` is the one before it.
+    """Returns the turn that a parsed transcript line records; `before` is the turn before it.
 
     Raises ValueError, KeyError or TypeError if the line has another form or digest.
     """

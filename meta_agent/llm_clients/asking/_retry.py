@@ -68,7 +68,7 @@ class Breaker:
         self._last_error = ""
 
     def require_closed(self) -> None:
-        """Raises ProviderError of kind `breaker` while the breaker keeps calls from the server."""
+        """Raises ProviderError of kind `breaker` while calls to the server are stopped."""
         with self._lock:
             now = self._clock()
             if self._failures < self.FAILURES or now - self._first_at < self.LASTING_SEC:
@@ -93,7 +93,7 @@ class Breaker:
             self._failures = 0
 
     def failed(self, error: ProviderError) -> None:
-        """Counts an error that shows a failing server. Any other error resets the count to zero."""
+        """Counts a failed call if the error shows a failing server; sets the count to 0 if not."""
         if error.kind not in ILLNESS:
             return self.answered()
         with self._lock:
@@ -124,8 +124,7 @@ class Retrying:
     def call(self, attempt: Callable[[int], ChatReply]) -> ChatReply:
         """Calls `attempt(1)`, `attempt(2)` and so on, and returns the first complete reply.
 
-        Raises the last ProviderError. Any other error (a crossed budget, an interrupt) passes
-        through and is never retried.
+        Raises the last ProviderError. Any other error is raised at once, without a retry.
         """
         ends_at = self._clock() + self._policy.deadline_sec
         for number in itertools.count(1):

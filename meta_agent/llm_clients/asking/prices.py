@@ -94,8 +94,7 @@ FREE: Final = Price((Rates(0.0, 0.0, 0.0, 0.0),), "nothing is asked")
 def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = False) -> Price | None:
     """Returns the price of a model string, or None if it is unknown.
 
-    `stated` holds the user's prices by model. For the user's own server (`own_server`) no other
-    price counts.
+    `stated` holds the user's prices by model; on the user's own server only these count.
     """
     if model.startswith("scripted:"):
         return FREE

@@ -118,7 +118,7 @@ def events_only(response: Any) -> None:
 
 
 def guard(client: Any) -> Any:
-    """Adds limits on a request's time and a reply's bytes to an httpx client, and returns it."""
+    """Limits the time of an httpx client's requests and the bytes of replies; returns it."""
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], _ask_for_plain_bytes],

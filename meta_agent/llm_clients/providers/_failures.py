@@ -97,7 +97,10 @@ def of_exception(error: Exception, *, began: bool) -> ProviderError:
 
 
 def of_transport(error: BaseException, *, began: bool) -> ProviderError:
-    """Returns the ProviderError of a lost connection; `began`: parts of the reply had arrived."""
+    """Returns the ProviderError of a lost connection.
+
+    `began` says whether parts of the reply had arrived.
+    """
     chain = list(causes(error))
     names = {type(cause).__name__ for cause in chain}
     text = f"{type(chain[-1]).__name__}: {chain[-1]}"

@@ -92,8 +92,8 @@ def read_reply(
         open_stream: sends the request and returns the events of the reply.
         collector: puts the events together.
         request: the request, against which the reply is checked.
-        timeouts: the deadlines.
-        secrets: strings that no error may hold.
+        timeouts: the time limits of the request.
+        secrets: strings, such as the API key, that are cut out of errors.
         sdk_failure: turns an exception of the SDK into an error, or returns None for another
             exception. Its second argument says whether events had arrived.
 

@@ -52,7 +52,7 @@ class Decoder:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Switches gradients off and sets the training pass's precision, for a `with` block."""
+        """Switches gradients off and uses the precision of training passes, in the `with` block."""
         with (
             torch.no_grad(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),
@@ -62,8 +62,7 @@ class Decoder:
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
         """Reads one context (a sequence of token ids) per row.
 
-        Returns the next token's logits `[rows, vocabulary]`, the padding mask
-        `[rows, tokens]`, and the cache.
+        Returns next-token logits `[rows, vocabulary]`, padding mask `[rows, tokens]` and cache.
         """
         ids, mask = _left_pad(contexts, self.device)
         logits, cache = self._forward(ids, mask, None)

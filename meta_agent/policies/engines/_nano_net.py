@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 class Cache:
     """Cached keys and values of all slots, `[slots, positions, kv_heads * head_dim]` in each layer.
 
-    Each rollout in progress has one slot.
+    A slot holds the tokens of one rollout in progress.
     """
 
     def __init__(self, layers: int, width: int) -> None:
@@ -74,7 +74,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if the forward pass in this module is exact for a transformers model config."""
+    """Returns True if a model's config is one of those for which NanoNet's results are exact."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"
@@ -86,7 +86,7 @@ def supports(config: Any) -> bool:
 
 
 class NanoNet:
-    """The forward pass of a Qwen3 model, which reads the parameters of another module in place."""
+    """The forward pass of a Qwen3 model, on the parameters of a transformers model in place."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -110,7 +110,7 @@ class NanoNet:
         return Cache(len(self._layers), self.kv_heads * self.head_dim)
 
     def refresh(self) -> None:
-        """Reads the module's parameters again if something replaced their storage."""
+        """Reads the transformers model's parameters again if something replaced their storage."""
         if not all(_is_view(layer, block) for layer, block in self._pairs()):
             self._fuse()
 

@@ -42,13 +42,13 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens to sample a reply from, or a finished reply if the context is full."""
+        """Returns the ids to sample a reply after, or a finished reply if the context is full."""
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply made of the sampled token ids; the last one may be a stop token."""
+        """Returns the reply that sampled token ids make; the last may be a stop token."""
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
@@ -72,9 +72,9 @@ def imitated(
 ) -> TokenRecord | None:
     """Returns the tokens of a conversation as if the policy had sampled the replies in it.
 
-    The first `prompt_messages` are the prompt, even if replies are among them.
-    A conversation that outgrows the context ends early. Returns None if no reply fits. Raises
-    ValueError if the policy cannot write a reply as it stands.
+    The first `prompt_messages` are the prompt, even if replies are among them. What exceeds the
+    context is left out. Returns None if no reply fits. Raises ValueError if the policy cannot
+    write a reply as it stands.
     """
     context: list[Message] = []
     try:

@@ -34,7 +34,7 @@ class Engine(Protocol):
 
     @property
     def ended(self) -> str | None:
-        """Returns how the server ended, or None while it runs."""
+        """Returns a text on how the server ended, or None while it runs."""
         ...
 
     def close(self) -> None: ...
@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """Time limits of an engine (vLLM server) in seconds, and how often a lost one is replaced."""
+    """Time limits of an engine (vLLM server) in seconds, and how many lost ones are replaced."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # without progress, before an engine is replaced
@@ -111,7 +111,7 @@ class Replica:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many model calls the engine is making, and how many it may make at once."""
+        """Returns how many model calls the engine now makes, and the most that it may make."""
         with self._changed:
             return self._calls, self._window
 

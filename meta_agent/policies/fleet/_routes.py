@@ -92,7 +92,7 @@ class Routes:
     ) -> Drawn:
         """Samples one reply with the served model named `model`; `stops` are ids that end a reply.
 
-        The seed follows from the request alone. Raises ProviderError without a valid reply in time.
+        The seed follows from the request. Raises ProviderError if no valid reply comes in time.
         """
         body = {
             "model": model,

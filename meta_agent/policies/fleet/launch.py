@@ -90,7 +90,7 @@ class VllmEngine:
 
     @property
     def ended(self) -> str | None:
-        """Returns how the server ended and the end of its log, or None while it runs."""
+        """Returns a text on how the server ended, with the end of its log; None while it runs."""
         code = self._process.exit_code
         return None if code is None else f"exit code {code}: {self._process.last_words()[-500:]}"
 

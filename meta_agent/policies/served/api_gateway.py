@@ -233,7 +233,7 @@ class TokenRows:
                 _extend(self._rows.setdefault(key, TokenSession()), tokens)
 
     def finish(self, key: str) -> TokenRecord | None:
-        """Returns an ended rollout's tokens, or None if the server sent no ids for one call."""
+        """Returns an ended rollout's tokens, or None if a reply came without token ids."""
         with self._lock:
             session = self._rows.pop(key, None)
             complete = key not in self._unknown

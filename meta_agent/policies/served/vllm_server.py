@@ -185,8 +185,7 @@ def serving(python: str, path: Path, name: str, context: int) -> list[str]:
 def cpu_options(context: int, sequences: int) -> list[str]:
     """Returns vLLM's options for a machine without GPU, for `sequences` calls at once.
 
-    Prompts are read whole, since vLLM 0.32 crashes on the CPU if a seeded request's
-    prompt is read in several chunks.
+    Prompts are read whole: vLLM 0.32 crashes on the CPU if a seeded request's is read in chunks.
     """
     whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
     return ["--max-num-seqs", str(sequences), *whole]
@@ -204,7 +203,7 @@ def window_of(config: JSON) -> int:
 def settings(key: str) -> dict[str, str]:
     """Returns the environment variables of a vLLM server whose API key is `key`.
 
-    The key is no argument, because anybody on the machine can read a command line.
+    They hold the key, since anybody on the machine can read a server's command line.
     """
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (

@@ -42,8 +42,8 @@ def warm_up(
 ) -> tuple[str, Path]:
     """Trains the loaded policy for `job.steps` steps to imitate `rows`, which are rollouts as JSON.
 
-    Returns the written checkpoint's identity and folder. `emit` sends each step's loss. The policy
-    must be loaded anew afterwards. Raises CandidateError if no row fits its context or template.
+    Returns the new checkpoint's identity and folder. `emit` sends each step's loss. The policy must
+    be loaded anew afterwards. Raises CandidateError if no row fits its context or template.
     """
     from datasets import Dataset
 

@@ -58,7 +58,7 @@ class TrainJob:
     def seals_at(self, step: int) -> bool:
         """Returns True if the training saves its state (a seal) after optimiser step `step`.
 
-        Steps before another step on the same rollouts have no seal, and neither has the last one.
+        No state is saved after the last step, nor between steps on the same rollouts.
         """
         if not self.seal_every or not 0 < step < self.steps:
             return False

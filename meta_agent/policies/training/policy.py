@@ -176,7 +176,7 @@ class PolicyChild:
         rows: Sequence[Rollout],
         on_metrics: Callable[[StepMetrics], None] | None = None,
     ) -> Checkpoint:
-        """Trains the loaded policy to imitate rollouts; returns its checkpoint, then loaded.
+        """Trains the policy to imitate the rollouts `rows`, and loads the checkpoint, its result.
 
         If `on_metrics` raises, the child is still at work, and has to be closed.
         """
@@ -369,8 +369,7 @@ def _parts(rows: Sequence[T]) -> list[list[T]]:
 def place_of(policy: str | Path) -> tuple[Path, bool]:
     """Returns the folder of a policy string, and whether the folder may lack a manifest.
 
-    Raises ConfigError if the name is no policy that a child can load, and
-    PreflightError if its files are missing.
+    Raises ConfigError for an empty or a `vllm:` string, PreflightError without nano's files.
     """
     text = str(policy)
     if text == "nano" or text.startswith("nano:"):

@@ -191,7 +191,7 @@ class Surgery:
         return next(block for block in blocks if isinstance(block, list) and statement in block)
 
     def precedes(self, first: ast.stmt, node: ast.AST) -> bool:
-        """Returns True if `node` is in a later statement of the same block than `first`."""
+        """Returns True if `node` is in a later statement of the block that holds `first`."""
         block = self.block_of(first)
         for inner, _ in pairwise([node, *self.around(node)]):
             if inner in block:
@@ -251,7 +251,7 @@ class Surgery:
 
 
 def literal(value: Any) -> str:
-    """Returns the source of a Python literal, with double quotes as formatters write it."""
+    """Returns Python source for a value, with double quotes as formatters write it."""
     if isinstance(value, str):
         plain = value.isprintable() and '"' not in value and "\\" not in value
         return f'"{value}"' if plain else repr(value)
@@ -277,7 +277,7 @@ def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
 
 
 def parses(path: str, text: str) -> bool:
-    """Returns True unless a text is invalid as Python (`.py`) or TOML (`.toml`) by its path."""
+    """Returns False if the new text of a `.py` or `.toml` file does not parse, else True."""
     try:
         if path.endswith(".py"):
             parse_python(text)

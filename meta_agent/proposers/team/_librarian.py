@@ -46,10 +46,7 @@ def lesson(
     fence: Fence,
     conversation: str,
 ) -> SkillDraft:
-    """Returns the draft of a skill (past lesson), reworded by a language model.
-
-    The draft comes back unchanged if the model's reply is unusable.
-    """
+    """Returns a skill (lesson) reworded by a model; unchanged if the model's reply is unusable."""
     prompt = prompts.render(
         "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
     )

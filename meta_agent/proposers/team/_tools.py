@@ -101,7 +101,7 @@ def number_of(arguments: Arguments, name: str) -> float:
 
 
 def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
-    """Returns a tool call's list of strings, the first `most`, each cut to a line of `limit`."""
+    """Returns at most `most` strings of a tool call's list, each cut to one line of `limit`."""
     value = arguments.get(name) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ToolError(f"{name!r} must be a list of strings")

@@ -50,7 +50,7 @@ def in_groups(rollouts: Sequence[Rollout], size: int) -> list[list[Rollout]]:
 
 
 def is_spoiled(rollout: Rollout) -> bool:
-    """Returns True if an error of the infrastructure or the grader, not of the policy, ended it."""
+    """Returns True if the infrastructure or the grader failed in a rollout, and not the policy."""
     return rollout.error is not None and rollout.error.kind != "policy"
 
 
@@ -64,7 +64,7 @@ def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
 
 
 def with_outcomes(history: History, rollouts: Sequence[Rollout]) -> dict[str, dict[str, int]]:
-    """Returns a copy of the curriculum's history that also counts these rollouts."""
+    """Returns a copy of the counts of tries and solutions by task that also counts `rollouts`."""
     counts = {task_key: dict(tally) for task_key, tally in history.items()}
     for rollout in rollouts:
         if rollout.outcome is not None:

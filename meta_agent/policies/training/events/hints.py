@@ -41,7 +41,10 @@ class Hints:
         self._reference = cache(Capabilities.of(domain).reference)
 
     def of_task(self, task_key: str, solved: Solved) -> Hint:
-        """Returns the hint for a task's next group: `NO_HINT` if it gets none."""
+        """Returns the hint for the next group of a task; its text is empty if it gets none.
+
+        `solved` says by task whether any attempt of the task's last group succeeded.
+        """
         share = self._share(task_key, solved)
         reference = (self._reference(task_key) if share else None) or ""
         text = reference[: int(share * len(reference))]
@@ -54,7 +57,10 @@ class Hints:
 
 
 def with_groups(solved: Solved, groups: Sequence[Sequence[Rollout]]) -> dict[str, bool]:
-    """Returns a copy of `solved` with these groups; one without any outcome changes nothing."""
+    """Returns a copy of `solved` updated by task: whether any attempt of a new group succeeded.
+
+    A group in which no attempt has an outcome changes nothing.
+    """
     outcomes = {group[0].task_key: [r.outcome for r in group] for group in groups}
     return {**solved} | {
         key: any(values)

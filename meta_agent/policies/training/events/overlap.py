@@ -59,7 +59,7 @@ class Begun(NamedTuple):
 class Ages(NamedTuple):
     """Which rollouts of an event are too old to train on, and metrics of their age.
 
-    The age of a rollout is how many events old the weights are that sampled it.
+    A rollout's age is how many events old the weights are that sampled it.
     """
 
     stale: Callable[[Rollout], bool]
@@ -98,7 +98,7 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the next event (request for rollouts) if it runs during `event`, else None."""
+        """Returns the next event if its rollouts are made while `event` is trained, else None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 

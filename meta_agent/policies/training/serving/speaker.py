@@ -34,7 +34,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the tokens to sample a reply from, or a finished reply if the context is full."""
+        """Returns the ids to sample a reply after, or a finished reply if the context is full."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
@@ -42,7 +42,7 @@ class Speaker(PolicyChild):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply made of the sampled token ids; the last one may be a stop token."""
+        """Returns the reply that sampled token ids make; the last may be a stop token."""
         command = {"op": "settle", "request": _wire.request_to_json(request), "ids": ids}
         answer = self._ask({**command, "logprobs": list(logprobs)}, self._timeouts.generate_sec)
         return self._parse("reply", _wire.reply_from_json, answer)
