@@ -64,10 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The edits and the hypothesis that a coding agent's session wrote, and how it ended.
-
-    `edits` maps paths to new contents (None: removed).
-    """
+    """What a coding agent's session left: edits by path (None: removed), hypothesis, ending."""
 
     edits: Edits
     hypothesis: str | None

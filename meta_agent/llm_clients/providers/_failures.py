@@ -97,10 +97,7 @@ def of_exception(error: Exception, *, began: bool) -> ProviderError:
 
 
 def of_transport(error: BaseException, *, began: bool) -> ProviderError:
-    """Returns the ProviderError of a lost connection.
-
-    `began` says whether parts of the reply had arrived.
-    """
+    """Returns the ProviderError of a failed connection. If `began`, parts of the reply had come."""
     chain = list(causes(error))
     names = {type(cause).__name__ for cause in chain}
     text = f"{type(chain[-1]).__name__}: {chain[-1]}"

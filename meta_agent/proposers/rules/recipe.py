@@ -111,7 +111,7 @@ def warm_up(case: Case) -> Diagnosis | None:
 
 @rule("hint-dead-groups", "recipe")
 def hint_dead_groups(case: Case) -> Diagnosis | None:
-    """Suggests hints from reference solutions if most groups are dead at little success."""
+    """Suggests hints from reference solutions if most groups have equal rewards and few succeed."""
     solved = case.value("score.clean_success", default=1.0)
     if (
         case.number("hint_fraction")
@@ -208,10 +208,7 @@ def as_dapo(case: Case) -> Diagnosis | None:
 
 @rule("refill-dropped-groups", "recipe")
 def refill_dropped_groups(case: Case) -> Diagnosis | None:
-    """Suggests trying further prompts in place of groups that the filter drops, if many are.
-
-    If nearly all are dropped, further prompts would hardly find one to train on.
-    """
+    """Suggests trying further prompts in place of groups that the filter drops, if many are."""
     dropped, collapse = case.value(_DROPPED), -case.value(_WORDS)
     if case.number("refill_factor") is not None or not 0.3 <= dropped <= 0.9:
         return None

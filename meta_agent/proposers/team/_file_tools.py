@@ -92,12 +92,12 @@ class Files:
         return page(lines, start, count)
 
     def count(self, text: str, under: str = "") -> str:
-        """Returns how many lines, in paths that begin with `under`, hold a text of `a|b|c`."""
+        """Returns a sentence on how many lines in paths beginning with `under` hold `text`."""
         hits = [path for path, _, _ in self._hits(_words(text), under)]
         return f"{len(hits)} lines in {len(set(hits))} of {len(self._below(under))} files"
 
     def search(self, text: str, under: str = "") -> str:
-        """Returns the lines, in paths that begin with `under`, that hold a text of `a|b|c`."""
+        """Returns the lines with `text` (or one of `a|b`) in paths that begin with `under`."""
         hits = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
         rows = list(islice(hits, SEARCH_HITS + _COUNTED))
         if (more := len(rows) - SEARCH_HITS) > 0:

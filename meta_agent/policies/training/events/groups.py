@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 class Batch(NamedTuple):
-    """The rollouts of an event, group by group, as the harness's filter weighted them."""
+    """Rollouts that the trainer asked for (an event), in groups that the filter has weighted."""
 
     rollouts: list[Rollout]
     weights: list[float]

@@ -57,10 +57,7 @@ class Hints:
 
 
 def with_groups(solved: Solved, groups: Sequence[Sequence[Rollout]]) -> dict[str, bool]:
-    """Returns a copy of `solved` updated by task: whether any attempt of a new group succeeded.
-
-    A group in which no attempt has an outcome changes nothing.
-    """
+    """Returns a copy of `solved` updated by new groups; those without any outcome do not count."""
     outcomes = {group[0].task_key: [r.outcome for r in group] for group in groups}
     return {**solved} | {
         key: any(values)
