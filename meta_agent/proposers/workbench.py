@@ -141,7 +141,7 @@ class Workbench:
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """Returns the git mode of each path that the commits changed; `000000` means removed."""
+        """Returns the git mode of each path that commits since the base changed; `000000`: gone."""
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}

@@ -53,7 +53,7 @@ class RewardFile:
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that removes a reward component, or its weight."""
+        """Returns an edit, `{path: new text}`, that removes a component or sets its weight to 0."""
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)

@@ -218,7 +218,7 @@ def _longest_reply(attempt: Rollout) -> int:
 
 @rule("read-fenced-answer", "scaffold")
 def read_fenced_answer(case: Case) -> Diagnosis | None:
-    """Suggests grading only what a code fence holds if failed attempts put answers in fences."""
+    """Suggests submitting only what a code fence holds if failed attempts put answers in fences."""
     failed = [a for a in case.attempts if a.outcome is False]
     fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
     share = fenced / len(failed) if failed else 0.0
