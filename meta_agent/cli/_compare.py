@@ -26,7 +26,7 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
     "candidates",
     "budget",
     "seed",
-    "train_steps",
+    *("train_steps", "stop_unhealthy"),
     "lora_rank",
     "precision",
     *("tokens_per_pass", "limits"),

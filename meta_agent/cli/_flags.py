@@ -104,6 +104,11 @@ FLAGS: Final[dict[str, Flag]] = {
         "Steps for which an idea continues the version's training; 0 trains from the base. "
         "[default: 0]",
     ),
+    "stop_unhealthy": Flag(
+        int,
+        _RUN,
+        "Unhealthy steps in a row that end a candidate's training; 0: never. [default: 0]",
+    ),
     "warmup": Flag(
         Path,
         _RUN,

@@ -377,4 +377,5 @@ def lab_settings(
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
+        stop_unhealthy=config.stop_unhealthy,
     )

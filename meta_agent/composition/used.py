@@ -43,6 +43,10 @@ _KEYED: Final = Use(
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _LOCAL,
     "warmup": _TRAINED,
+    "stop_unhealthy": Use(
+        lambda config: config.trainable and config.stop_unhealthy < config.train_steps,
+        "trainings of more steps than that (--train-steps)",
+    ),
     "threads": _LOCAL,
     "executor": _TRAINED,
     "continue_steps": Use(

@@ -43,11 +43,7 @@ _NOT_HASHED: Final = frozenset(
         "key_env",
         *("max_usd", "max_tokens", "role_max_usd", "role_max_tokens"),
         "concurrency",
-        "approve",
-        "replay_match",
-        "jobs",
-        "executor",
-        "checkpoint_every",
+        *("approve", "replay_match", "jobs", "executor", "checkpoint_every"),
         *("tasks", "warmup", "grade"),
         "python",
         "log",
@@ -73,6 +69,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "context_tokens": None,
     "train_gpus": 1,
     "continue_steps": 0,
+    "stop_unhealthy": 0,
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r", "row_tokens"})
@@ -158,6 +155,8 @@ class RunConfig(BaseModel):
     continue_steps: int = Field(default=0, ge=0, le=1_000_000)
     """Optimizer steps by which `full` trains the version's weights further to try an idea, instead
     of a whole training. 0: every idea is tried by a training from the base."""
+    stop_unhealthy: int = Field(default=0, ge=0, le=1_000_000)
+    """Unhealthy steps in a row after which a candidate's training in the search ends. 0: never."""
     warmup: Path | None = None
     """Rollouts or conversations whose clean successes a recipe with `sft_steps` imitates first."""
     lora_rank: int = Field(default=0, ge=0, le=4096)

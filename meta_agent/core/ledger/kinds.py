@@ -163,6 +163,7 @@ class Cell(TypedDict):
     vetoes: list[dict[str, object]]
     failed: bool
     continued: NotRequired[int]
+    ended: NotRequired[str]
 
 
 class Plan(TypedDict):
@@ -199,6 +200,7 @@ class Train(_Kept):
     metrics: list[object]
     train_steps: NotRequired[int]
     rollouts: NotRequired[int]
+    ended: NotRequired[dict[str, object]]
 
 
 class Warmup(TypedDict):

@@ -80,6 +80,11 @@ def published_folder(output: Path) -> Path:
     return output.with_name(f"{output.name}.published")
 
 
+def healthy_folder(output: Path) -> Path:
+    """Returns the folder of earlier weights, with which an unhealthy training ends."""
+    return output.with_name(f"{output.name}.healthy")
+
+
 def seals_folder(output: Path) -> Path:
     """Returns the folder for the saved states (seals) from which a killed training resumes."""
     return output.with_name(f"{output.name}.seals")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -42,7 +42,6 @@ from meta_agent.core.protocols import (
     Domain,
     PlannedRollout,
     Rollout,
-    StopReason,
     Task,
 )
 from meta_agent.core.slices import listed
@@ -56,14 +55,20 @@ from meta_agent.policies.training._wire import (
     warm_folder,
 )
 from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.events.ending import (
+    ALWAYS_HEALTHY,
+    HealthRule,
+    HealthWatch,
+    UnhealthyError,
+)
 from meta_agent.policies.training.events.groups import (
     Batch,
     History,
     group_facts,
+    host_values,
     in_groups,
     is_spoiled,
     with_outcomes,
-    words_by_task,
 )
 from meta_agent.policies.training.events.hints import Hint, Hints, with_groups
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
@@ -98,6 +103,7 @@ def train_policy(
     seal_every: int = 0,
     min_exact: float = 0.0,
     warmup: Sequence[Rollout] = (),
+    health: HealthRule = ALWAYS_HEALTHY,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
     stopping: Callable[[], bool] = never,
     publisher: Publisher | None = None,
@@ -118,6 +124,7 @@ def train_policy(
         min_exact: raises CandidateError if a smaller share of the sampled tokens is trained on.
         warmup: rollouts that the recipe's first `sft_steps` of the steps imitate. Empty: all steps
         are GRPO's.
+        health: when an unhealthy training ends early, with its last healthy weights.
         on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals makes one and raises Interrupted. It
         drops rollouts in progress and finishes a step in progress.
@@ -139,6 +146,7 @@ def train_policy(
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
+    watch = HealthWatch(child, job, health)
     each = int(settings.get("num_iterations", 1))
     overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
     loop = _Loop(
@@ -161,6 +169,7 @@ def train_policy(
             lies_at = step
 
     def provide(event: RolloutEvent) -> list[Row]:
+        watch.look(event.step, loop.metrics, lies_at if seal_every else event.step)
         try:
             return loop.provide(event, partial(seal, event.step))
         except Interrupted as error:
@@ -168,19 +177,30 @@ def train_policy(
                 f"training stopped as requested; it is saved as of step {event.step} of {steps}"
             ) from error
 
+    ended = None
     try:
         checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
     except CandidateError:
         seals.clear()  # nobody trains it again
         shutil.rmtree(warm_folder(job.output), ignore_errors=True)
+        watch.clear()
         raise
+    except UnhealthyError as error:
+        ended = error.end
     finally:
         overlap.end()
     seals.clear()
+    if ended:  # after the seals, which need the weights that it ends with
+        checkpoint = watch.settle(ended)
+        job = dataclasses.replace(job, steps=ended.steps)
+        ended = ended._replace(after=warm_steps + ended.after, steps=warm_steps + ended.steps)
+    watch.clear()
     for folder in (published_folder(job.output), warm_folder(job.output)):
         shutil.rmtree(folder, ignore_errors=True)
     checkpoints = tuple(_kept_checkpoints(job, warm_steps))
-    return TrainResult(checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints)
+    return TrainResult(
+        checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints, ended
+    )
 
 
 def _make_way(job: TrainJob) -> None:
@@ -450,7 +470,7 @@ class _Loop:
         else:
             self._last.append(rollouts)
         self.rollouts_made += len(rollouts)
-        self._host_values = _host_values(rollouts)
+        self._host_values = host_values(rollouts)
         if "refill_factor" in self._settings:
             self._host_values["refilled_ratio"] = len(rollouts) / planned - 1
         if self._settings.get("hint_fraction"):
@@ -471,23 +491,3 @@ class _Loop:
 
 def _reward(rollout: Rollout) -> float | None:
     return None if is_spoiled(rollout) else rollout.total_reward
-
-
-def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks.
-
-    Successes are counted among the rollouts without a hint, and left out if all have one.
-    """
-    count = len(rollouts)
-    stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
-    values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
-    dependence = words_by_task(rollouts)
-    if dependence is not None:
-        values["words_by_task"] = dependence
-    if unaided := [rollout for rollout in rollouts if not rollout.hinted]:
-        values["success"] = sum(bool(rollout.outcome) for rollout in unaided) / len(unaided)
-        values["clean_success"] = sum(rollout.clean for rollout in unaided) / len(unaided)
-    return values | {
-        "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
-        "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
-    }

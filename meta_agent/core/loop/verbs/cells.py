@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Finding, effect, pair
-from meta_agent.core.lab.live import ArmRef, Evaluated, Job
+from meta_agent.core.lab.live import ArmRef, Evaluated, Job, Trained
 from meta_agent.core.loop.records import Collected, failure
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree
@@ -61,6 +61,8 @@ class Cell(NamedTuple):
     continued: bool = False
     """Whether it continues the version's training. Then a training from the base has to confirm it.
     """
+    ended: str = ""
+    """Why its training ended early, if the health rule ended it."""
 
     @property
     def valid(self) -> bool:
@@ -212,7 +214,8 @@ def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) ->
     except CandidateError as error:
         cell = Cell(mix, None, None, (failure(error),))
     else:
-        cell = _inspected(run, base, mix, job.tree, evaluation)
+        trained = run.lab.train(job.tree, seed=job.seed, steps=job.steps, onto=job.onto)
+        cell = _inspected(run, base, mix, job.tree, evaluation)._replace(ended=_why_ended(trained))
     cell = cell._replace(continued=base.continued)
     record = run.once(
         f"g{generation}/cell/{mix.commit[:12]}" + ("-continued" if cell.continued else ""),
@@ -222,6 +225,11 @@ def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) ->
     )
     run.note(f"cell {mix.name}: {record['words']}")
     return cell
+
+
+def _why_ended(trained: Trained) -> str:
+    end = trained.ended
+    return f"its training was ended after step {end['after']}: {end['reason']}" if end else ""
 
 
 def _inspected(
@@ -242,6 +250,7 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
     else:
         words = f"{100 * cell.clean:.1f} % clean on search ({100 * (cell.clean - below):+.1f})"
         words += f", {run.plan.continue_steps} steps further" if cell.continued else ""
+    words += f"; {cell.ended}" if cell.ended else ""
     words += "".join(f"; {finding.code}: {finding.message}" for finding in cell.vetoes)
     return {
         "generation": generation,
@@ -260,6 +269,7 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
         "arm": cell.arm.to_json() if cell.arm else None,
         "words": words,
         **({"continued": run.plan.continue_steps} if cell.continued else {}),
+        **({"ended": cell.ended} if cell.ended else {}),
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.core.protocols import JSON, Rollout, StopReason
 
 History = Mapping[str, Mapping[str, int]]
 _MOST_WORDS: Final = 500  # of one attempt that `words_by_task` compares
@@ -124,3 +124,23 @@ def _hit(
         likeness[other] = round(dot / math.sqrt(norm), 9) if norm > 1e-9 else 0.0
     best = max(likeness.values())
     return (likeness[task] == best) / sum(value == best for value in likeness.values())
+
+
+def host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks.
+
+    Successes are counted among the rollouts without a hint, and left out if all have one.
+    """
+    count = len(rollouts)
+    stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
+    values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
+    dependence = words_by_task(rollouts)
+    if dependence is not None:
+        values["words_by_task"] = dependence
+    if unaided := [rollout for rollout in rollouts if not rollout.hinted]:
+        values["success"] = sum(bool(rollout.outcome) for rollout in unaided) / len(unaided)
+        values["clean_success"] = sum(rollout.clean for rollout in unaided) / len(unaided)
+    return values | {
+        "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
+        "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
+    }
