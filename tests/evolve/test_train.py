@@ -84,7 +84,7 @@ def test_hints_are_in_training_only_and_nothing_that_is_stored_holds_their_text(
     cli = Cli(tmp_path)
     policy = f"hf:{_bpe.write(tmp_path / 'tiny', window=2048)}"
     argv = ["train", "--policy", policy, "--sandbox", "process", "--allow-unsafe"]
-    argv += ["--profile", "tiny", "--train-steps", "1", "--harness", str(tmp_path / "harness")]
+    argv += ["--profile", "tiny", "--train-steps", "2", "--harness", str(tmp_path / "harness")]
     argv += ["--tasks", f"{tmp_path}/rows.jsonl", "--grade", str(grade)]
     done = cli(*argv)
     assert done.returncode == 0, done.stderr
@@ -95,12 +95,14 @@ def test_hints_are_in_training_only_and_nothing_that_is_stored_holds_their_text(
         for rollout in store.iter(name, tokens=True):
             hinted.setdefault(rollout.split, set()).add(rollout.hinted)
             assert "SECRET" not in json.dumps(rollout.messages)
-    assert hinted.pop("train") == {0.5} and set().union(*hinted.values()) == {0.0}
+    assert hinted.pop("train") == {0.0, 0.5} and set().union(*hinted.values()) == {0.0}
     with Ledger.open(workspace / "ledger.sqlite", owner_lock=False) as ledger:
         steps = list(ledger.steps())
     assert "SECRET" not in json.dumps([step.outcome for step in steps])
     (training,) = [step.outcome for step in steps if step.kind == "train"]
-    assert training is not None and [row["hinted_ratio"] for row in training["metrics"]] == [1.0]
+    assert training is not None
+    first, second = (row["hinted_ratio"] for row in training["metrics"])
+    assert first == 0.0 and second > 0.5
 
 
 def test_hints_are_refused_before_anything_trains_if_no_task_has_a_solution(

@@ -227,7 +227,7 @@ class _Loop:
     """Answers rollout events and collects what the run will report."""
 
     _STATE = (
-        *("_history", "_in_rows", "_lost", "_filter_state", "_solved_last"),
+        *("_history", "_in_rows", "_lost", "_filter_state", "_last_groups"),
         *("metrics", "rollouts_made"),
     )
 
@@ -263,7 +263,7 @@ class _Loop:
         self._in_rows = self._lost = 0  # sampled tokens so far
         self._filter_state: JSON = None
         self._hints = Hints(domain, settings.get("hint_fraction", 0.0))
-        self._solved_last: dict[str, bool] = {}  # what hints depend on
+        self._last_groups: dict[str, Mapping[str, bool]] = {}  # what hints depend on
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
@@ -356,7 +356,7 @@ class _Loop:
             tasks = [*tasks, *self._choose(lacking, history, tasks)]
 
     def _hint(self, task_key: str) -> Hint:
-        return self._hints.of_task(task_key, self._solved_last)
+        return self._hints.of_task(task_key, self._last_groups)
 
     def _roll_out(
         self, plan: Sequence[PlannedRollout], earlier: Sequence[Rollout]
@@ -406,7 +406,7 @@ class _Loop:
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
             setattr(self, name, sealed.state.get(name))  # older seals have no state of a filter
-        self._solved_last = self._solved_last or {}  # nor of hints
+        self._last_groups = self._last_groups or {}  # nor of hints
         self._session.start_filter(self._filter_state)
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
@@ -477,7 +477,7 @@ class _Loop:
             hinted = sum(rollout.hinted > 0 for rollout in rollouts)
             self._host_values["hinted_ratio"] = hinted / len(rollouts)
             groups = in_groups(rollouts, event.group_size)
-            self._solved_last = with_groups(self._solved_last, groups)
+            self._last_groups = with_groups(self._last_groups, groups)
         self._history = with_outcomes(self._history, rollouts)
         self._filter_state = batch.filter_state
 

@@ -1,10 +1,11 @@
 """Hints: the beginning of the reference solution, for training tasks that no attempt solves.
 
 After GHPO (arXiv 2507.10628): a group in which every attempt fails teaches nothing, but with a part
-of the solution some attempts may succeed. Promises: a task whose last group was solved by any
-attempt gets no hint. One whose last group was dead gets the recipe's `hint_fraction`. A task that
-was never drawn gets that times the share of tasks whose last group was dead, so hints fade out as
-the policy succeeds. The hint is part of the prompt, which carries no loss.
+of the solution some attempts may succeed. Promises: a task whose last group was dead gets the
+recipe's `hint_fraction` of its solution, and one whose last group was solved by any attempt gets
+none. A task that was never drawn gets a hint with the chance at which groups without a hint were
+dead so far. So the first groups of a training are unaided, and hints fade out as the policy
+succeeds. The hint is part of the prompt, which carries no loss.
 
 Not covered: how a hint enters a request (`core.rollouts`), and where solutions come from (the
 domain's `reference`).
@@ -12,6 +13,7 @@ domain's `reference`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
@@ -19,8 +21,8 @@ from typing import Final, NamedTuple
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import Domain, Rollout
 
-Solved = Mapping[str, bool]
-"""Whether any attempt of a task's last group succeeded, by task key."""
+LastGroups = Mapping[str, Mapping[str, bool]]
+"""Whether a task's last group was `solved` by any attempt, and whether it was `hinted`, by key."""
 
 
 class Hint(NamedTuple):
@@ -34,33 +36,43 @@ NO_HINT: Final = Hint("", 0.0)
 
 
 class Hints:
-    """Gives hints from a domain's reference solutions, up to the share `most` of a solution."""
+    """Gives hints: the first part, of the size `share`, of a domain's reference solutions."""
 
-    def __init__(self, domain: Domain, most: float) -> None:
-        self._most = most
+    def __init__(self, domain: Domain, share: float) -> None:
+        self._share = share
         self._reference = cache(Capabilities.of(domain).reference)
 
-    def of_task(self, task_key: str, solved: Solved) -> Hint:
+    def of_task(self, task_key: str, last: LastGroups) -> Hint:
         """Returns the hint for the next group of a task; its text is empty if it gets none.
 
-        `solved` says by task whether any attempt of the task's last group succeeded.
+        `last` says by task how the task's last group ended.
         """
-        share = self._share(task_key, solved)
-        reference = (self._reference(task_key) if share else None) or ""
-        text = reference[: int(share * len(reference))]
-        return Hint(text, share) if text.strip() else NO_HINT
-
-    def _share(self, task_key: str, solved: Solved) -> float:
-        if task_key in solved or not solved:
-            return 0.0 if solved.get(task_key) else self._most
-        return self._most * (1 - sum(solved.values()) / len(solved))
+        if not self._share or not _needs_hint(task_key, last):
+            return NO_HINT
+        reference = self._reference(task_key) or ""
+        text = reference[: int(self._share * len(reference))]
+        return Hint(text, self._share) if text.strip() else NO_HINT
 
 
-def with_groups(solved: Solved, groups: Sequence[Sequence[Rollout]]) -> dict[str, bool]:
-    """Returns a copy of `solved` updated by new groups; those without any outcome do not count."""
-    outcomes = {group[0].task_key: [r.outcome for r in group] for group in groups}
-    return {**solved} | {
-        key: any(values)
-        for key, values in outcomes.items()
-        if any(value is not None for value in values)
+def _needs_hint(task_key: str, last: LastGroups) -> bool:
+    if task_key in last:
+        return not last[task_key]["solved"]
+    unaided = [group["solved"] for group in last.values() if not group["hinted"]]
+    chance = unaided.count(False) / (len(unaided) + 1)  # below 1, so that some stay unaided
+    # Curricula order tasks by the hash of the bare key, so a draw by it would hint the first ones.
+    drawn = int(hashlib.sha256(f"hint/{task_key}".encode()).hexdigest()[:8], 16)
+    return drawn < chance * 16**8
+
+
+def with_groups(
+    last: LastGroups, groups: Sequence[Sequence[Rollout]]
+) -> dict[str, Mapping[str, bool]]:
+    """Returns a copy of `last` updated by new groups; those without any outcome do not count."""
+    graded = [group for group in groups if any(r.outcome is not None for r in group)]
+    return {**last} | {
+        group[0].task_key: {
+            "solved": any(rollout.outcome for rollout in group),
+            "hinted": group[0].hinted > 0,
+        }
+        for group in graded
     }
