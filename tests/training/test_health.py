@@ -72,6 +72,8 @@ def test_a_reward_that_rises_while_clean_success_falls_ends_a_training() -> None
     assert end is not None and "while clean success fell by 15.0%" in end.reason
     unpaid = {**hacked, "reward_mean": 0.4}
     assert ended([USUAL] * 3 + [unpaid] * 3, base, 3) is None
+    hinted = {name: value for name, value in hacked.items() if name != "clean_success"}
+    assert ended([USUAL] * 3 + [hinted] * 3, base, 3) is None, "nothing was tried without a hint"
 
 
 def test_the_limits_are_those_of_the_base() -> None:

@@ -68,6 +68,8 @@ def ended(metrics: Sequence[Row], base: Sequence[Row], in_a_row: int) -> Ended |
     if not base or not in_a_row or len(metrics) < in_a_row:
         return None
     last = metrics[-in_a_row:]
+    if _values(base, _CLEAN) and not _values(last, _CLEAN):
+        return None  # all their attempts had a hint, so nothing says what the policy can do
     if _mean(last, _CLEAN) > median(_values(base, _CLEAN) or [0.0]) + _ROUNDING:
         return None
     sign = _sign(last, base)
