@@ -71,7 +71,7 @@ class Answers:
 
     @property
     def about_contract(self) -> bool:
-        """Returns True if an answer has to be written into the harness's `harness.toml`."""
+        """Returns True if a command, editable or protected paths, or an image was given."""
         return bool(self.command or self.editable or self.protected or self.image)
 
 
@@ -80,7 +80,7 @@ NO_ANSWERS: Final = Answers()
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command that may start an agent, and the file that suggests it."""
+    """A command that may start an imported agent, why it may, and its environment variables."""
 
     command: tuple[str, ...]
     why: str
@@ -88,7 +88,7 @@ class Start:
 
     @property
     def line(self) -> str:
-        """Returns the command as a line that one types in a shell."""
+        """Returns the command as one line, quoted for a shell."""
         return shlex.join(self.command)
 
 

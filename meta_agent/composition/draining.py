@@ -66,7 +66,7 @@ _REASONS: Final = {
 
 
 def exit_reason(error: BaseException) -> str:
-    """Returns the word that the ledger records as the reason why a run ended."""
+    """Returns the word for an error that ended a run, such as `interrupted` or `bug`."""
     if isinstance(error, MetaAgentError):
         return _REASONS.get(error.exit_code, "error")
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"

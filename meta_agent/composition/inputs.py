@@ -118,7 +118,7 @@ def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: 
 
 
 def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
-    """Returns the options with which a domain (tasks and their grader) is opened."""
+    """Returns the options for opening a domain: task file, grader, limits, sandbox backend."""
     return DomainOptions(
         name=config.domain,
         tasks=config.tasks,
@@ -134,6 +134,6 @@ def options_of(config: RunConfig, *, sandbox: str, run: str) -> DomainOptions:
 
 
 def base_policy(config: RunConfig) -> str:
-    """Returns the name of the untrained policy. `nano` has weights for each built-in suite."""
+    """Returns the untrained policy's name; `nano` becomes `nano:DOMAIN` for all domains but swe."""
     other_suite = config.policy == "nano" and config.domain != "swe"
     return f"nano:{config.domain}" if other_suite else config.policy

@@ -125,7 +125,7 @@ def _require_own_caps(config: RunConfig) -> None:
 
 
 def require_limits(config: RunConfig, domain: Domain) -> None:
-    """Raises ConfigError if the policy cannot work with a limit that the user set."""
+    """Raises ConfigError if a token limit or reasoning effort does not suit the policy."""
     ceilings, window = domain.ceilings, None
     if config.limits.max_context_tokens:
         window = _window(config)
@@ -225,7 +225,7 @@ def _says_how(config: RunConfig) -> bool:
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the ConfigError for a harness that cannot attempt the built-in task suites."""
+    """Returns the ConfigError that `--harness` needs tasks, as the built-in ones do not fit it."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the built-in nano suites work only with a "
         f"harness that has an entry in its {CONTRACT_FILE}",

@@ -16,7 +16,7 @@ from meta_agent.core.settings import flag_of
 
 
 class Use(NamedTuple):
-    """A test of settings that says if a flag has an effect, and the same condition in words."""
+    """The condition under which a command-line flag has an effect: a function, and in words."""
 
     by: Callable[[RunConfig], bool]
     words: str

@@ -119,9 +119,9 @@ def _agents() -> Modelled:
 
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
-    """Returns the fewest confirm tasks that detect a gain of `effect`, a share from 0 to 1.
+    """Returns how many confirm tasks suffice to detect a gain of `effect`, a share from 0 to 1.
 
-    Only the numbers of larger plans are tried. Returns None if none of them is enough.
+    Tries only sizes above the plan's own. Returns None if none of them is enough.
     """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)

@@ -92,7 +92,7 @@ def vault_text(measured: Measured | None) -> str:
 
 
 def bounded(effect: Effect) -> bool:
-    """Returns False if the effect's interval is [-1, 1], which tells nothing of a difference."""
+    """Returns False if the effect's interval is [-1, 1]: all possible differences of two shares."""
     return effect.ci_low > -1 or effect.ci_high < 1
 
 
@@ -107,7 +107,7 @@ def effect_text(effect: Effect | None) -> str:
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
-    """Returns a finding of a validity check as one line, with its table if it is a mere note."""
+    """Returns a validity check's finding on one line: code, message, and a note's table rows."""
     side = " (of the baseline)" if finding.get("side") == "baseline" else ""
     table = finding.get("lines") or () if finding.get("severity") == "note" else ()
     text = "; ".join((f"{finding.get('message')}", *map(str, table)))
@@ -115,21 +115,21 @@ def finding_text(finding: Mapping[str, Any]) -> str:
 
 
 def prediction_text(hypothesis: Mapping[str, Any]) -> str:
-    """Returns a hypothesis's prediction, as `signal.dead_group_ratio down by 0.1`."""
+    """Returns a predicted change of a metric as text: `signal.dead_group_ratio down by 0.1`."""
     delta = hypothesis.get("expected_delta")
     size = f" by {number(abs(delta))}" if isinstance(delta, int | float) else ""
     return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
 
 
 def unit_text(training_seeds: int) -> str:
-    """Returns the number of trained policies that an effect was measured over, in words."""
+    """Returns `3 training seeds` for 3, and `one policy` for 1 or less."""
     return f"{training_seeds} training seeds" if training_seeds > 1 else "one policy"
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """Returns the result of a sequential test in words, with its evidence and its thresholds.
+    """Returns a sequential test's result in words, with its evidence and its thresholds.
 
-    It is empty if the verdict's `evidence` holds no such test.
+    The text is empty if `evidence`, a part of a verdict, holds no sequential test.
     """
     inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
@@ -148,7 +148,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns one recorded measurement of a candidate as a line: seeds, verdict and numbers."""
+    """Returns a candidate's recorded measurement `live` on one line: seeds, verdict, numbers."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
@@ -186,7 +186,7 @@ def interval_bar(effect: Effect) -> str:
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yields each value of a nested record with its dotted name; a list of records is a count."""
+    """Yields (dotted name, text) of nested mappings; of a list of records, only its length."""
     if isinstance(value, Mapping):
         for inner, part in value.items():
             yield from plain_leaves(f"{name}.{inner}", part)

@@ -203,9 +203,9 @@ class CandidateView(Recorded):
 
     @property
     def share(self) -> Effect | None:
-        """Returns the candidate's share of the gain of the candidates trained together, or None.
+        """Returns how much this candidate added to the gain of all candidates trained together.
 
-        The gain is that on the search split. The share is an explanation and no proof.
+        The gain is measured on the search split. Returns None if no share is recorded.
         """
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
@@ -283,7 +283,7 @@ class RefusedView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class AnalysisView(Recorded):
-    """What an analyst wrote about a generation: a note, or why there was nothing to try."""
+    """An analyst's note on a generation for later analysts, or why there was nothing to try."""
 
     generation: Count = 0
     nothing: Words = ""  # the reason if there was nothing to try

@@ -159,5 +159,5 @@ def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def arm_of(series: str) -> str:
-    """Returns a curve's name without its training seed: `g0/c2` for `g0/c2/s1`."""
+    """Returns the curve's name `series` without its training seed: `g0/c2` for `g0/c2/s1`."""
     return _SEED.sub("", series, count=1)

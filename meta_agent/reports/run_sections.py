@@ -491,6 +491,6 @@ def flat_text(value: Any) -> str:
 
 
 def counts(kinds: Iterable[str]) -> str:
-    """Returns how often each kind occurs, as `3 PROMOTE, 1 REJECT`; empty if there is none."""
+    """Returns how often each word occurs in `kinds`: `3 PROMOTE, 1 REJECT`; empty if none does."""
     every = list(kinds)
     return ", ".join(f"{every.count(kind)} {kind}" for kind in dict.fromkeys(every))

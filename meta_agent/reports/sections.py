@@ -164,7 +164,7 @@ Block = Words | Facts | Table | Patch | Message | Cards | Folds | Figure
 
 
 class Section(NamedTuple):
-    """A part of a screen or page. Without a title, no index lists it."""
+    """Blocks of a report under one title. The index of a page leaves out untitled sections."""
 
     blocks: Sequence[Block]
     title: str = ""
@@ -192,5 +192,5 @@ def present(*sections: Section) -> list[Section]:
 
 
 def filled(blocks: Iterable[Block]) -> list[Block]:
-    """Returns the blocks that are not empty."""
+    """Returns the blocks that have content, such as rows, text or curves."""
     return [block for block in blocks if any(getattr(block, name, None) for name in _CONTENTS)]

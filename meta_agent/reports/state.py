@@ -173,7 +173,7 @@ class RunState:
 
     @property
     def frozen_sec(self) -> float:
-        """Returns the seconds since the run's process was frozen; 0 if it runs or has ended."""
+        """Returns seconds since a frozen process last wrote its waits; 0 if it runs or ended."""
         written_at = self.waits.written_at
         if self.exit_reason is not None or self.owner is None or written_at is None:
             return 0.0

@@ -166,7 +166,7 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 
 def tried(statement: str) -> str:
-    """Returns the part of a hypothesis's statement that says what the edit does."""
+    """Returns what the edit does, cut from a hypothesis's statement; else the whole sentence."""
     match = _HYPOTHESIS.fullmatch(_sentence(statement))
     return match["does"].rstrip(",") if match else _sentence(statement)
 

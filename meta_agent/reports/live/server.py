@@ -34,7 +34,7 @@ def new_token() -> str:
 
 
 class PageServer(ThreadingHTTPServer):
-    """An HTTP server on 127.0.0.1 that shows a site to holders of `token`. Port 0: a free one."""
+    """An HTTP server on 127.0.0.1 for browsers that send its secret token. Port 0: a free one."""
 
     daemon_threads = True
 

@@ -21,7 +21,7 @@ _CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PAL
 
 
 def css_of(kind: str) -> str:
-    """Returns the CSS class of a verdict or palette colour, and `pending` for any other word."""
+    """Returns `kind` if it is a known CSS class (verdict or palette colour), else `pending`."""
     return kind if kind in _CLASSES else "pending"
 
 
