@@ -60,7 +60,7 @@ def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def echo_trap(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if attempts take more turns and repeat more calls than before, but solve no more."""
+    """Fires if attempts take more turns and repeat more calls than in `base`, but solve no more."""
     if base is None:
         return None
     longer = _value(evidence, "behaviour.turns_mean") / max(
@@ -108,7 +108,7 @@ def reward_hacking(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def laziness(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if attempts use fewer tools and fewer tests while the score stays."""
+    """Fires if attempts make fewer tool calls and tests than those of `base`, and solve no more."""
     if base is None:
         return None
     calls = _change(evidence, base, "behaviour.tool_calls_mean")
@@ -120,7 +120,7 @@ def laziness(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def edit_failure(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if over 15 % of edits are refused: a problem of format, not of skill."""
+    """Fires if the environment refuses over 15 % of the edits that attempts make."""
     rate = _value(evidence, "behaviour.edit_failure_rate")
     if rate <= 0.15:
         return None

@@ -42,7 +42,7 @@ MODES: Final[tuple[tuple[str, Fits], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A summary of a rollout that fits in a few lines."""
+    """A rollout in a few lines: task, outcome, flags, rewards, tool calls, last words, error."""
 
     task_key: str
     split: str
@@ -88,7 +88,7 @@ def failure_mode(rollout: Rollout) -> str:
 
 
 def summarize(rollout: Rollout) -> Exemplar:
-    """Returns the summary of one rollout."""
+    """Returns one rollout's outcome, rewards, tool calls and last words, in short."""
     replies = (m for m in reversed(attempt_messages(rollout)) if m.get("role") == "assistant")
     return Exemplar(
         task_key=rollout.task_key,

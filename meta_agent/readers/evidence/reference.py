@@ -53,7 +53,7 @@ class Reference:
         return self.ranges.get(name, (0.0, 0.0))[0]
 
     def beyond(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Returns the metrics that lie outside their ranges, or have none."""
+        """Returns those of `metrics` that lie outside the reference's ranges, or have no range."""
         return {name: value for name, value in metrics.items() if not self._usual(name, value)}
 
     def raises(self, alert: Alert) -> bool:
