@@ -206,7 +206,8 @@ class _Course:
     def _screen(self, member: Member, stand: Stand) -> Judged | None:
         run, name, below = self._run, member.tested.candidate.id, self.race.tip
         edit = below, run.repo.tree(stand.version.commit).tree_hash
-        number = self._numbers[edit] = self.race.enter(self._numbers.get(edit))
+        dropped = self._numbers.get(edit) if run.plan.rules > 2 else None
+        number = self._numbers[edit] = self.race.enter(dropped)
         self._stands[number], self._names[number] = stand, name
         self._bought.setdefault(number, [])
         run.phase("test", f"{name} against {self._stands[below].version.id}, in blocks")

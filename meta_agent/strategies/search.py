@@ -129,7 +129,7 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     cells = _cells(run, base, generation, members)
     cells = confirm(run, collected, base, generation, cells)
     below = collected.evaluated.clean_success
-    near = best(from_base(cells), below - WORTHWHILE)
+    near = best(from_base(cells), below - WORTHWHILE) if run.plan.rules > 2 else None
     chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells, near)
     _conclude(run, collected, reading, trial, cells, chosen)
     if chosen and not is_better(chosen, below):

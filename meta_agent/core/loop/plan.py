@@ -26,11 +26,13 @@ MISS: Final = 0.2
 ALPHA: Final = 0.05
 MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
-RULES: Final = 2
-"""Version of the rules by which claims are decided. A run keeps the version that it started with.
+RULES: Final = 3
+"""Version of the rules by which a run decides. A run keeps the version that it started with.
 
 1, before 2026-11-26: a claim over training seeds is a t-test and ends with its share of the budget.
-2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`)."""
+2: it also bets on signs, and a claim that has come near buys further pairs (`Course.further`).
+3, from 2026-11-27: an edit that is proposed again in a race gets further attempts; a search with
+trainings goes on from a version that is nearly as good as its base, for the time being."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: search, claim and the final training."""
 AGAIN_OF: Final = 50
@@ -70,7 +72,7 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
 
 
 def rules_of(start: Step | None) -> int:
-    """Returns the version of the final test's rules that a run recorded in its step `start`.
+    """Returns the version of the rules of decision that a run recorded in its step `start`.
 
     Without that step, it is the current version.
     """
@@ -115,7 +117,7 @@ class _Sizes:
     halved: bool = False
     """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
     rules: int = RULES
-    """Version of the rules by which claims are decided."""
+    """Version of the rules by which the run decides."""
     continue_steps: int = 0
     """Optimiser steps by which an idea continues the version's training. 0: it never does."""
     train: int | None = None
