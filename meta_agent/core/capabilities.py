@@ -58,7 +58,7 @@ class Capabilities:
 
 @runtime_checkable
 class CapableDomain(Protocol):
-    """A domain that declares optional features."""
+    """A domain (a set of tasks with a grader) that states its optional features."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -83,7 +83,7 @@ def gives_hints(domain: Domain) -> bool:
 
 @runtime_checkable
 class AwayEnvironment(Protocol):
-    """A task's environment that also lets an agent work in another sandbox, with its own tools."""
+    """A task's environment for agents that work in a separate sandbox, with tools of their own."""
 
     def start_files(self) -> Mapping[str, bytes]:
         """Returns the files that the agent finds in its working folder."""

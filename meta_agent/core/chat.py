@@ -33,7 +33,7 @@ AGENT_TOOL: Final = "agent"
 
 
 def ran_as_command(rollout: Rollout) -> bool:
-    """Returns whether the rollout's agent was a command, whose tools no environment records."""
+    """Returns True if the rollout's agent was a command, whose tool calls no environment saw."""
     return [event.tool for event in rollout.tool_events] == [AGENT_TOOL]
 
 
@@ -78,7 +78,7 @@ def calls_in(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
 
 
 def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Returns the JSON object in a tool call's arguments; any other value under the key `text`."""
+    """Returns a tool call's arguments as a dict. `text` that is no JSON object: {"text": text}."""
     try:
         value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):
@@ -97,7 +97,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's call of one tool. In strict requests the arguments fit the tool's schema."""
+    """A model's call of a tool. Unless the request was lenient, the arguments fit its schema."""
 
     id: str
     name: str
@@ -188,7 +188,7 @@ class ChatReply:
 
 
 class Provider(Protocol):
-    """One provider's SDK with one account. It sends each request once and records nothing."""
+    """One account at a model provider. It sends each request once and records nothing."""
 
     def chat(self, request: ChatRequest) -> ChatReply:
         """Sends a request and returns the complete reply, or raises ProviderError."""

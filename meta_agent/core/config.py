@@ -110,7 +110,7 @@ def _usual_precision(policy: str) -> Literal["float32", "bfloat16"]:
 
 
 def is_set_name(text: str) -> bool:
-    """Returns True if `text`, given as the tasks, looks like a public set's name and is no path."""
+    """Returns True if a value of `--tasks` may name a public task set and is no existing path."""
     return bool(SET_NAME.fullmatch(text)) and not Path(text).exists()
 
 
@@ -366,7 +366,7 @@ class RunConfig(BaseModel):
         return value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
-        """Returns the model (`provider/name`) for a role; by default the policy or meta-agent."""
+        """Returns the model of a role: as set, else the policy for its role or the meta-agent's."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property
@@ -381,7 +381,7 @@ class RunConfig(BaseModel):
 
     @property
     def slug(self) -> str:
-        """Returns the domain's name in the form used in names of runs, refs and containers."""
+        """Returns the domain's name, shortened to letters, digits and hyphens, for use in names."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
         return words[-24:].strip("-") or "domain"
 
@@ -392,7 +392,7 @@ class RunConfig(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Returns whether this machine holds the policy's weights, so no server is asked."""
+        """Returns True if the policy is `nano` or `hf:PATH`: its weights are on this machine."""
         return self.policy == "nano" or self.policy.startswith("hf:")
 
     @property
@@ -422,13 +422,13 @@ class RunConfig(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """Returns a hash of the settings that change results. Equal hashes mean the same run."""
+        """Returns a hash of the settings that change results. A run resumes only if it is equal."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def hashed(self) -> dict[str, JSON]:
-        """Returns the settings that change results, and the hash of the task file."""
+        """Returns the settings that change results, and hashes of the files that they name."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
         for name, usual in _YOUNGER.items():
             if hashed[name] == usual:

@@ -105,7 +105,7 @@ class Display(Protocol):
     """Shows people the progress of a run, and asks them. Any thread may call it."""
 
     def begin(self, headline: Sequence[str]) -> None:
-        """Shows what is about to run: policy, agent and keys, one fact a line."""
+        """Shows what is about to run, one fact a line: tasks, policy, meta-agent and API keys."""
         ...
 
     def phase(

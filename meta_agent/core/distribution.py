@@ -21,5 +21,5 @@ def version() -> str:
 
 
 def install(extra: str = "") -> str:
-    """Returns the command that installs this package, or one of its extras."""
+    """Returns the pip command that installs this package, with optional dependencies `extra`."""
     return f"pip install '{NAME}[{extra}]'" if extra else f"pip install {NAME}"

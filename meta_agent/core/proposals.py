@@ -36,7 +36,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TriedIdea:
-    """An earlier hypothesis: the rule that made it, its base commit, and its verdict."""
+    """An earlier hypothesis: rule, base commit, verdict; `screened_out`: the search dropped it."""
 
     rule: str
     base: str
@@ -112,7 +112,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """A report, for its author, on a check of a draft or an experiment with it: `ok`, and text."""
+    """A report on an edited harness. `ok` is True if it passed the checks, or could be measured."""
 
     ok: bool
     text: str
@@ -189,7 +189,7 @@ class HostServices(Protocol):
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Runs an experiment, or returns its record. A `trial` of None means a short training."""
+        """Makes an experiment once and returns its report. A `trial` of None: a short training."""
         ...
 
     def sample(

@@ -77,7 +77,7 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One attempt at one task: its tools and its grader. It must confine code by the policy."""
+    """One attempt at one task: its tools and its grader. Code by the policy must run confined."""
 
     tools: Sequence[str]
 
@@ -219,7 +219,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRollout:
-    """A rollout to make. Every planned rollout appears in the results, so none is dropped."""
+    """An attempt to be made. It gets a record among the results even if a machine loses it."""
 
     task: Task
     sample_idx: int
@@ -315,7 +315,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends an answer to a call from a sandbox, and can extend the time limit of its request."""
+    """Sends answers to calls from a sandbox. It can prolong the request that they belong to."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -386,7 +386,7 @@ class Sandbox(Protocol):
 
 
 class SandboxOpener(Protocol):
-    """A function that starts a sandbox of a run."""
+    """A function that starts a sandbox with given limits, from the base image or another."""
 
     def __call__(self, *, limits: SandboxLimits, image: str | None = None) -> Sandbox:
         """Starts a sandbox from this image, or from the base image if `image` is None."""
@@ -457,7 +457,7 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The gain of a candidate over its baseline in clean success, as a share from -1 to 1."""
+    """The measured gain of a candidate over its baseline in clean success, from -1 to 1."""
 
     delta: float
     ci_low: float

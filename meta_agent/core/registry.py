@@ -31,7 +31,7 @@ TRACKERS: Final = "meta_agent.trackers"
 
 
 def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
-    """Returns by name the entry points of a group that the packages installed now declare."""
+    """Returns the entry points that installed packages declare in a group, by name."""
     return dict(_entry_points(group, tuple(sys.path)))
 
 
@@ -59,7 +59,7 @@ def load_entry_point(group: str, name: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Extensions of one sort by name: the built-in `rows`, then those of installed packages."""
+    """Extensions of one kind by name: built-in ones, and those of installed packages."""
 
     def __init__(self, kind: str, group: str, rows: Mapping[str, T]) -> None:
         self.kind, self.group, self.rows = kind, group, dict(rows)

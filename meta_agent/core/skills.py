@@ -46,7 +46,7 @@ class Skill:
 
     @property
     def status(self) -> Status:
-        """Returns how far the skill is trusted, in a word; `quarantine` if none is stated."""
+        """Returns the skill's trust: `quarantine` (the default), `general`, `domain`, `global`."""
         return next((status for status in STATUSES if status == self.get("status")), "quarantine")
 
     @property

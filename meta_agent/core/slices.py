@@ -27,7 +27,7 @@ _NANO_ISSUES: Final = {
 
 
 def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, str]:
-    """Returns one task's labels, such as its level, by name. `columns` is its row in a file."""
+    """Returns a task's labels, such as its level, by name. `columns` is its row in a task file."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}

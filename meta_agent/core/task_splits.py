@@ -58,7 +58,7 @@ class Resplit:
 
 
 class Halves(Resplit):
-    """A domain whose tasks, without the vault, form two halves: confirm, and search with train."""
+    """A domain in halves: one is the confirm split, the other is both train and search split."""
 
     def __init__(self, domain: Domain) -> None:
         train = list(domain.tasks("train"))
@@ -71,7 +71,7 @@ class Halves(Resplit):
 
 
 class Whole(Resplit):
-    """A domain whose train tasks are in the other splits, for a policy that is not trained."""
+    """A domain whose train tasks are spread over the other splits, since no policy is trained."""
 
     def __init__(self, domain: Domain) -> None:
         tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
@@ -130,7 +130,7 @@ class Limits(BaseModel):
 
     @property
     def ceilings(self) -> dict[str, JSON]:
-        """Returns the limits that the user set, by the names that a domain has for them."""
+        """Returns the user's limits but for reasoning; `seconds` is renamed to `wall_sec`."""
         names = {"seconds": "wall_sec"}
         return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
 
@@ -169,7 +169,7 @@ def sizes(domain: Domain) -> dict[str, int]:
 def lacking(counts: Mapping[str, int], *, trainable: bool, pooled: bool) -> str:
     """Returns what a task set lacks for a run, to print after "it has", or "" for nothing.
 
-    `counts` are tasks by split. With `pooled` a small set is used in halves, without fixed splits.
+    `counts` are tasks by split; `trainable` runs need train tasks, a small `pooled` set any two.
     """
     rest = counts.get("search", 0) + counts.get("confirm", 0)
     if pooled and 0 < rest < SMALL:

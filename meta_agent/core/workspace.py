@@ -241,7 +241,7 @@ def state_dir() -> Path:
 
 
 def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
-    """Returns the text of a regular file, cut at `most_bytes`; None if missing or special."""
+    """Returns a file's text, cut at `most_bytes`; None if it is missing, a link or a device."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:

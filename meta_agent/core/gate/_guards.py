@@ -33,7 +33,7 @@ Labels = Mapping[str, Mapping[str, str]]
 class GuardTerms:
     """The settings of the check for candidates that harm a labelled group of tasks.
 
-    They are declared before any result. `margin` and `level` are shares of 1.
+    A loss of up to `margin` (a share of 1) is tolerated. `level` is the chance of a false alarm.
     """
 
     margin: float = 0.05

@@ -163,7 +163,7 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """A simulated population of tasks: success rates by task, all shifted by each training seed."""
+    """Simulated tasks with success rates, which each training seed shifts together by chance."""
 
     rates: Matrix  # [task], inside (0, 1)
     seed_sd: float = 0.0

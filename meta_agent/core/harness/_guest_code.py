@@ -182,7 +182,7 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Returns what each diagnostic (metric) measures on all rollout records kept so far."""
+    """Returns what each diagnostic (metric) measures on the rollout records kept; drops these."""
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -237,7 +237,7 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight of each group of rollouts, and stores what it remembers."""
+    """Returns the filter's weight of each group of rollouts, and stores the filter's new state."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         return list(function(args["groups"]))
@@ -281,10 +281,7 @@ def first_state() -> Json:
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns the filter's state, after setting it to `state` if the request has that.
-
-    A `state` of None stands for the STATE of the file.
-    """
+    """Returns the filter's state. A `state` in the request is set first; None: the file's STATE."""
     if "state" in args:
         HARNESS.filter_state = first_state() if args["state"] is None else args["state"]
     return HARNESS.filter_state
@@ -296,7 +293,7 @@ def order(args: Args, channel: object) -> Json:
 
 
 def guarded(operation: Operation) -> Operation:
-    """Wraps an operation on the harness so that an EOFError of its code becomes a HarnessFault."""
+    """Wraps `operation` so that an EOFError of harness code becomes a HarnessFault."""
 
     def run(args: Args, channel: object) -> Json:
         try:

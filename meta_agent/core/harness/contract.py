@@ -42,7 +42,8 @@ class Entry(NamedTuple):
 class HarnessContract:
     """A parsed `harness.toml`: how the agent starts, and which files a change may touch.
 
-    Exactly one of `entry` and `command` is set. `factors` groups the files of one kind of change.
+    Either `entry` or `command` is set. `factors` are path patterns by kind of change. `env` are
+    variables of the command, and `needs` the least limits of an attempt.
     """
 
     name: str

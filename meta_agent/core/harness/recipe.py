@@ -110,7 +110,7 @@ class Recipe:
 
     @property
     def most_rows_per_step(self) -> int:
-        """Returns the most rollouts of one optimiser step, refilled groups included."""
+        """Returns the most rollouts of a step that also replaces groups the filter dropped."""
         return int(self.groups_per_step * (self.refill_factor or 1)) * self.num_generations
 
 
@@ -177,7 +177,7 @@ def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
 
 
 def recipe_of(tree: HarnessTree) -> Recipe:
-    """Returns the recipe of a harness; all defaults if it has none. Raises as `parse_recipe`."""
+    """Returns a harness's recipe; all defaults if it has none. Raises ConfigError if it is bad."""
     paths = parse_contract(tree).files_of("recipe", tree)
     recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
     return parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()

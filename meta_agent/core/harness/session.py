@@ -52,7 +52,7 @@ _ROLE_FILES: Final = (
 
 
 class Teaches(Protocol):
-    """What a training calls of a harness: its reward, filter and curriculum."""
+    """The parts of a harness that a training calls: its reward, filter and curriculum."""
 
     weights: dict[str, float]
 
@@ -211,7 +211,7 @@ class HarnessSession:
         return self._ask("harness.filter_state", {}) if self._has_state else None
 
     def start_filter(self, state: JSON = None) -> None:
-        """Lets the filter go on from this state, or from the `STATE` of its file if it is None."""
+        """Sets the filter's state to `state`, or to the `STATE` of the filter's file if None."""
         if self._has_state:
             self._ask("harness.filter_state", {"state": state})
 
@@ -239,7 +239,7 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Returns what each diagnostic (metric) of the harness measured on rollouts, by path."""
+        """Returns a measurement by each diagnostic (metric) of the harness, in path order."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:

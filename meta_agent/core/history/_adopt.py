@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
-        """Returns (mode, blob id) of each file of the owner that changed; None removes the file."""
+        """Returns (mode, blob id) of the owner's changed files by path; None for a removed one."""
         paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}

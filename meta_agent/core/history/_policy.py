@@ -143,7 +143,7 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Raises CandidateError if a changed path matches no pattern `editable` or any `protected`."""
+    """Raises CandidateError if a path matches no `editable` pattern, or a `protected` one."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"this candidate may not change {path!r}")

@@ -37,7 +37,7 @@ _MAX_BYTES: Final = 64 << 10
 
 
 def check_places(git_dir: Path) -> None:
-    """Raises ConfigError if an entry of the `.git` folder, such as a link, would mislead git."""
+    """Raises ConfigError if something in `git_dir`, such as a link, could lead git elsewhere."""
     hint = _hint(git_dir)
     if git_dir.is_symlink() or not git_dir.is_dir():
         raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)
@@ -54,7 +54,7 @@ def check_places(git_dir: Path) -> None:
 
 
 def check_keys(git_dir: Path, keys: Iterable[str]) -> None:
-    """Raises ConfigError if a setting in `keys` of a repository is not known to be harmless."""
+    """Raises ConfigError if one of a repository's settings (`keys`) is not known to be harmless."""
     for key in keys:
         if not _INERT.fullmatch(key):
             raise ConfigError(

@@ -27,7 +27,7 @@ class _Row(NamedTuple):
 
 
 def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Returns mode and id of every file in a git tree by path. Raises CandidateError at a limit."""
+    """Returns each file's mode and id in a git tree. Raises CandidateError if beyond `limits`."""
     level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):

@@ -38,9 +38,9 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    `whole`: the policy answers all rollouts together. Without it, these are rollouts that could not
-    start or whose model call failed. If too many are lost, all are made again, provided that
-    `whole` is set or a sandbox failed. So code in a sandbox cannot choose its second chances.
+    `whole`: the policy answers all rollouts together, so all are repeated if too many are lost,
+    else none. Otherwise it is those that could not start or whose model call failed. It is all if
+    too many are lost and a sandbox failed, so code in it cannot choose its second chances.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]

@@ -55,15 +55,15 @@ class Ended(NamedTuple):
 
 
 def base_rows(metrics: Sequence[Row]) -> list[dict[str, JSON]]:
-    """Returns what the rule needs of a base training's metrics: some numbers of its first steps."""
+    """Returns the numbers that the health rule compares with: a base training's first steps."""
     names = (_CLEAN, *_NAMES)
     return [{name: row[name] for name in names if name in row} for row in metrics[:FIRST_STEPS]]
 
 
 def ended(metrics: Sequence[Row], base: Sequence[Row], in_a_row: int) -> Ended | None:
-    """Returns why a training with these step metrics ends, or None if it goes on.
+    """Returns why and when a training ends early, or None if it goes on.
 
-    `base` comes from `base_rows`. `in_a_row` unhealthy steps end a training; 0 ends none.
+    `metrics` has a row per step; `base` is from `base_rows`. `in_a_row` bad steps end it; 0: none.
     """
     if not base or not in_a_row or len(metrics) < in_a_row:
         return None

@@ -115,7 +115,7 @@ class Inspector:
     ) -> tuple[Finding, ...]:
         """Returns the findings about two stored arms (baseline, candidate), and more vetoes.
 
-        A veto of the candidate alone is added, so that a fault that the baseline has still counts.
+        These are for faults of the candidate that the comparison excuses, as the baseline has them.
         """
         findings = self.between(refs, arms)
         codes = {finding.code for finding in findings if finding.side != "baseline"}

@@ -297,7 +297,7 @@ class Lab:
         return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
 
     def earlier_warmup(self) -> list[Rollout]:
-        """Returns the rows of the newest warm-up of another run of the workspace, or none."""
+        """Returns the rollouts that the workspace's newest warm-up imitates; none without it."""
         steps = [step for step in self.ledger.steps(kind="warmup") if step.is_done]
         if not steps:
             return []

@@ -132,7 +132,7 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns the training rollouts of the first `count` steps, or of the last ones.
+    """Returns the rollouts of a training's first `count` steps, or of its last without `first`.
 
     Hinted rollouts are left out: they say little about the policy alone, and may quote a solution.
     """

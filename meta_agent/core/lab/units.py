@@ -195,7 +195,7 @@ class Apparatus:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """Opens a harness in a sandbox that lives `life_sec` and as long as `steps` training steps.
+        """Opens a harness in a sandbox with a time limit: `life_sec` and time for `steps` steps.
 
         If the agent is a command, each attempt gets another sandbox, with the command's image.
         """

@@ -65,7 +65,7 @@ class VerifyReport:
 
 
 def compared(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:
-    """Yields the differences of two values called `what`, leaf by leaf, but none by rounding."""
+    """Yields where two values called `what` differ, leaf by leaf. Rounding errors are ignored."""
     if isinstance(recorded, Mapping) and isinstance(again, Mapping):
         for key in sorted({*recorded, *again}):
             yield from compared(f"{what}.{key}", recorded.get(key), again.get(key))

@@ -32,8 +32,8 @@ def clean_successes(
 ) -> tuple[list[Rollout], dict[str, int]]:
     """Returns the rollouts that solve a training task cleanly by the domain's own grader.
 
-    The second value counts the others by the reason. With `replay`, nothing is trusted but the
-    messages and the tool calls of a rollout.
+    The second value counts the others by why they are left out. With `replay`, nothing is trusted
+    but the messages and the tool calls of a rollout.
     """
     task_of, rows, left_out = _Tasks(domain), list[Rollout](), Counter[str]()
     for rollout in rollouts:
@@ -56,12 +56,12 @@ def _as_attempt(rollout: Rollout, task: Task) -> Rollout:
 
 
 def write_rows(settings: LabSettings, rows: Iterable[Rollout]) -> str:
-    """Stores the rows of a run's warm-up and returns their SHA-256."""
+    """Stores the rollouts that a run's warm-ups imitate and returns their file's SHA-256."""
     return _store(settings).write(_ROWS, rows).sha256
 
 
 def read_rows(settings: LabSettings, sha256: str) -> list[Rollout]:
-    """Returns the stored rows with their tokens. Raises IntegrityError if they differ."""
+    """Returns stored warm-up rollouts with tokens. Raises IntegrityError if the hash differs."""
     part: JSON = {"name": _ROWS, "sha256": sha256}
     return list(iter_shard(_store(settings), part, tokens=True))
 

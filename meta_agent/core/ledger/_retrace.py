@@ -66,7 +66,7 @@ class RetracedLedger(Ledger):
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
-        """Returns the recorded step `key`, or None, wherever the repeated run has arrived."""
+        """Returns the recorded step `key` or None, even before the repeated run has reached it."""
         return super().step(key)
 
     def _was_there(self, step: Step) -> bool:

@@ -113,7 +113,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What one role of model calls has spent. A call without a known price adds no dollars."""
+    """The cost of one role's model calls. `open_` fields are reserved and not yet billed."""
 
     usd: float
     tokens: int
@@ -130,7 +130,7 @@ def link(before: str, step: Step) -> str:
 
 
 def encode(value: object) -> str:
-    """Returns a value as JSON text, its keys in their own order. NaN and infinities become null."""
+    """Returns a value as JSON text in which keys keep their order. NaN and infinity become null."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 

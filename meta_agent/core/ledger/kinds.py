@@ -176,7 +176,7 @@ class Plan(TypedDict):
 
 
 class Bundle(TypedDict):
-    """The candidates, trained together, that a generation continues from, with their shares."""
+    """A generation's bundle: its cells, the one to go on from, and each member's gain."""
 
     generation: int
     clean_success: float
@@ -245,9 +245,9 @@ class Clock(TypedDict):
 
 
 class Drift(TypedDict):
-    """A check that the model did not change during a run: success of the start version, twice.
+    """A check that the served model did not change during a run: the start is measured twice.
 
-    `before` is its share of solved attempts early in the run, and `after` the share before the
+    `before` is the share of solved attempts early in the run, and `after` the share before the
     final comparison. `p` is the p-value of their difference.
     """
 

@@ -79,7 +79,7 @@ def one_cell(plan: Plan, tree: HarnessTree, *, continued: bool = False) -> int:
 
 
 def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
-    """Returns the attempts of a cell that continues a version's training, and of any other."""
+    """Returns the attempts of a cell that continues a training (`continued`) and of any other."""
     return {
         "continued": one_cell(plan, tree, continued=True),
         "from_base": one_cell(plan, tree),
@@ -87,8 +87,9 @@ def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
 
 
 def fewest_ideas(plan: Plan, tree: HarnessTree) -> int:
-    """Returns how many ideas a bundle needs so that continuing costs less than training from the
-    base. A bundle has a cell more than ideas; continuing adds a control and a confirmation.
+    """Returns the fewest ideas of a bundle that costs less if it continues a version's training.
+
+    The other way trains each cell from the base. Continuing adds a control and a confirmation.
     """
     price = cell_prices(plan, tree)
     beside = price["continued"] + price["from_base"]
@@ -110,7 +111,7 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 
 
 def held_claim(run: Run) -> Plan:
-    """Returns the plan with as many pairs of trainings as the budget pays for.
+    """Returns the plan, with as many pairs of trainings in the final test as the budget pays for.
 
     A frozen policy's plan comes back unchanged.
     """
@@ -132,8 +133,8 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 def search_cap(run: Run, *, later: bool) -> int:
     """Returns how many attempts the run may have made in all when its search ends.
 
-    With `later`, after the first candidates were trained together, it includes half of what nothing
-    is reserved for. With a frozen policy the final comparison has the rest.
+    With `later` (after the first bundle) half of the unreserved budget is added. With a frozen
+    policy `later` changes nothing, and the final comparison has the rest.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -154,8 +155,9 @@ def cells_left(
 ) -> int:
     """Returns how many trainings of merged candidates the budget of the search still pays for.
 
-    `beside` is the number of other attempts to pay for first. `what` names the record.
-    `continued` means that each cell continues the training of a version.
+    The ledger records the number under `what`. `beside` other attempts are paid for first. After
+    the first bundle (`later`) the budget is larger. `continued` cells continue a version's
+    training.
     """
 
     def count_cells() -> JSON:
@@ -167,9 +169,9 @@ def cells_left(
 
 
 def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """Records how many attempts a generation's experiments may make, and returns that record.
+    """Records in the ledger, as `name`, how many attempts a generation's experiments may make.
 
-    `attempts` in the record is the number, and `spent` what the run had made before.
+    Returns the record: `attempts` is that number, and `spent` what the run had made before.
     """
 
     def declare_attempts() -> JSON:
@@ -199,10 +201,10 @@ def pays_for_search(
     *,
     later: bool = False,
 ) -> bool:
-    """Returns True if the search's part of the budget pays for `beside` attempts and the trainings
-    not recorded yet.
+    """Returns True if the search's part of the budget pays for trainings and `beside` attempts.
 
-    The decision is recorded under `what`. After the first bundle (`later`) the part is larger.
+    Trainings on record cost nothing. The ledger records the decision under `what`. After the first
+    bundle (`later`) the part is larger.
     """
     due = [job for job in trainings if not run.lab.trained(job)]
     price = sum(job.steps * attempts_a_step(tree) + run.plan.search for job in due)
@@ -233,7 +235,7 @@ def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int =
 
 
 def attempts_left(run: Run, name: str) -> int:
-    """Returns the attempts that the budget has left, as first recorded under `name`."""
+    """Returns how many attempts the budget had left when this was first asked under `name`."""
 
     def count_attempts() -> JSON:
         return {"left": max(0, allowed(run) - spent(run.ledger, run.id))}

@@ -13,7 +13,7 @@ from meta_agent.core.gate.numbers.results import Matrix
 
 
 class Table(NamedTuple):
-    """A table of clean success (1 or 0) over the tasks that have an outcome in every run."""
+    """Clean success (1 or 0) by run and task. `lost` counts tasks without an outcome in a run."""
 
     clean: Matrix  # [run or sample, task]
     tasks: tuple[str, ...]

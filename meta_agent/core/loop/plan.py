@@ -44,7 +44,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """One interim analysis of a sequential test, and how many training seeds it needs."""
+    """One interim analysis of a sequential test: its training seeds, and whether it is the last."""
 
     units: int
     """Training seeds."""
@@ -178,7 +178,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Returns True if a final test with so many pairs of trainings could prove any gain."""
+        """Returns True if the final test has enough pairs of trainings to prove any gain at all."""
         return self.looks[-1] >= MIN_PAIRS
 
     @property
@@ -188,7 +188,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def policy_conversations(self) -> tuple[int, int]:
-        """Returns the least and greatest number of conversations with a policy behind a server."""
+        """Returns (0, 0): a policy that is trained here is never asked through a server."""
         return 0, 0
 
     @property
@@ -205,7 +205,7 @@ class TrainedPlan(_Sizes):
         return Gate(tuple(looks), self.budget, self.min_effect)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans in order of cost, grouped by what they measure more of."""
+        """Returns larger plans with their number of training seeds, in order of cost."""
         return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
 
 
@@ -235,7 +235,7 @@ class FrozenPlan(_Sizes):
 
     @property
     def provable(self) -> bool:
-        """Returns True if the exact test on so many confirm tasks could prove any gain at all."""
+        """Returns True if there are enough confirm tasks for the exact test to prove any gain."""
         return 0.5**self.confirm <= self.budget.at(0)
 
     @property

@@ -134,7 +134,7 @@ class Strategy(Protocol):
 
 
 def stopped(findings: tuple[Finding, ...]) -> Judged:
-    """Returns the verdict INVALID for a candidate that a check stopped or that failed."""
+    """Returns the verdict INVALID on a candidate, with the vetoes among `findings` as reasons."""
     reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
     evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
     return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))

@@ -59,7 +59,7 @@ class Run:
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Does step `name` once, or returns its record. Raises Interrupted if the run stops."""
+        """Does `work` as step `name`, or returns its record. Raises Interrupted at a stop."""
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
@@ -97,5 +97,5 @@ class Run:
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:
-        """Returns a date for commit `index` of a generation; a repeated step gets the same one."""
+        """Returns a fixed date for commit `index` of a generation, in seconds since the epoch."""
         return self.clock + generation * 1000 + index

@@ -43,7 +43,7 @@ def parquet_module() -> Any:  # pyarrow has no types
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
-    """Yields every row in order, as JSON values by column name.
+    """Yields every row of a Parquet file in order, as JSON values by column name.
 
     Raises ConfigError if the file is damaged or too large.
     """

@@ -68,7 +68,7 @@ def _tied(ranks: Sequence[int]) -> int:
 
 
 def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Returns Pearson's correlation of two sequences (Spearman's if ranks); None for a constant."""
+    """Returns Pearson's correlation of two sequences, or None if one of them is constant."""
     n = len(before)
     x, y = sum(before) / n, sum(after) / n
     xy = sum((a - x) * (b - y) for a, b in zip(before, after, strict=True))

@@ -86,7 +86,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Returns made-up bad attempts that beat clean ones far more often under the new reward."""
+        """Returns kinds of faked attempt that outscore clean ones far oftener by the new reward."""
         return tuple(
             result
             for result in self.probes
@@ -94,7 +94,7 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """Returns the report for prompts, without the made-up bad attempts that beat nothing."""
+        """Returns the report as JSON, without kinds of faked attempt that outscore nothing."""
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]

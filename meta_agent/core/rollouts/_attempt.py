@@ -147,7 +147,7 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """Returns what the harness code receives of the task: its key, what is shown, the tools."""
+        """Returns the task as harness code gets it: `key`, visible fields (`view`), tool names."""
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}
@@ -317,7 +317,7 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """Ends the rollout after the agent returned. An error in `call` counts as the policy's."""
+        """Ends the rollout once the agent returned. An error in `call` is the policy's failure."""
         err = call.get("err")
         if err is None:
             self._stop(self._own_reason())

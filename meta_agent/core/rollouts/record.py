@@ -57,7 +57,7 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """Returns a rollout as JSON, without tokens. Its lists are the rollout's own: edit none."""
+    """Returns a rollout as JSON, without tokens. Its lists are not copies: do not change them."""
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),

@@ -135,13 +135,13 @@ class Link:
 
 
 class Pace:
-    """Limits the time that this process spends on parsing one sandbox's frames to a half."""
+    """Keeps this process from spending over half of its time on parsing one sandbox's frames."""
 
     def __init__(self) -> None:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """Parses a frame (a message); sleeps as long as that took, unless it was idle before."""
+        """Parses a frame (one message), and pauses if parsing takes more than half of the time."""
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)

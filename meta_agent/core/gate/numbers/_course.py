@@ -52,8 +52,8 @@ RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 class Course:
     """The plan of a sequential test of pairs of training runs, declared before the first pair.
 
-    `maximum` is the largest number of pairs. `target` is the gain to find, a share of 1. Raises
-    ConfigError if a value is out of range.
+    `target` is the gain to find in up to `maximum` pairs, or `further` if proof is near. `collapse`
+    is the assumed share of failed runs. Raises ConfigError if a value is out of range.
     """
 
     rule: Rule

@@ -23,7 +23,7 @@ CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports rewards that are newly missing, and a changed share of attempts cut by a limit."""
+    """Reports more missing rewards than the baseline has, and a changed share of cut attempts."""
     findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.

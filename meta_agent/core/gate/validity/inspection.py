@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """Returns the findings, each with lines that name rollouts behind it if it had no evidence."""
+    """Returns the findings. Those without evidence lines get some, which name rollouts at fault."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

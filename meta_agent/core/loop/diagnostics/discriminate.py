@@ -33,7 +33,7 @@ LOOKED_AT: Final[Mapping[str, int]] = {"explain-gap": 11}
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:
-    """Returns the verdict on a new metric: does it tell good past versions from bad ones?"""
+    """Returns the verdict on a new metric, by how it separates good from bad past versions."""
     candidate = tested.candidate
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
 

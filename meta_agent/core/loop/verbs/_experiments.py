@@ -41,7 +41,7 @@ _EDIT: Final = Version("the edit", "uncommitted")
 
 @dataclass(slots=True)
 class Experiments:
-    """The experiments of one generation's proposers with edits of the version they are shown."""
+    """Makes experiments with edited harnesses, for the proposers of one generation."""
 
     run: Run
     collected: Collected
@@ -91,7 +91,7 @@ class Experiments:
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment with an edit, or reads its recorded outcome; returns the report."""
+        """Makes an experiment once and returns its report. A `trial` of None: a short training."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 

@@ -23,7 +23,7 @@ def by_one_set(
 ) -> Evidence | None:
     """Returns the `earlier` evidence without the numbers of diagnostics that `tree` changed.
 
-    It is the evidence of the generation before `generation`.
+    `earlier` is the evidence of the generation before `generation`.
     """
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:

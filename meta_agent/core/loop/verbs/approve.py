@@ -61,7 +61,7 @@ def to_test(
 ) -> list[Candidate]:
     """Returns the candidates that may be tested.
 
-    With `--approve each` a person decides about every candidate, and every `revise`d version.
+    With `--approve each` a person decides about each, and about the new version from `revise`.
     """
     if run.config.approve != "each":
         return list(candidates)

@@ -16,10 +16,10 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
-    """Returns how a hypothesis predicted that its metric would change, and how it changed.
+    """Returns the predicted and measured change of a hypothesis's metric, or None if unmeasured.
 
-    Returns None if a side was not measured. If candidates were trained together, the sides are
-    these without the candidate and with it. A training metric needs both sides' trainings.
+    It is measured between the sides of the verdict. If candidates were trained together, these are
+    all without the candidate, and all. A training metric needs both sides' trainings.
     """
     if judged.arms is None:
         return None

@@ -192,7 +192,7 @@ def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) ->
 
 
 def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
-    """Returns the training and evaluation of a cell with these files.
+    """Returns the training and evaluation of a cell whose harness is `tree`.
 
     It trains the base policy, or the weights of the version `base` if that is a control.
     """
@@ -204,7 +204,7 @@ def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, base: Collected, mixes: Sequence[Mix]) -> list[Job]:
-    """Returns the trainings and evaluations that these sets of merged candidates need."""
+    """Returns the training and evaluation that each set of merged candidates needs."""
     return [job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes]
 
 
@@ -292,7 +292,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Merges the candidates that do no harm, or returns None if that gives no new set.
+    """Merges the candidates whose absence improved no cell, or returns None if that is no new set.
 
     `cells` are the results with all candidates, then with all but one.
     """
@@ -327,5 +327,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Returns True if the clean success of `cell` is above `below` by a margin worth having."""
+    """Returns True if the cell's clean success is above the share `below` by more than 2 points."""
     return cell is not None and cell.clean > below + WORTHWHILE

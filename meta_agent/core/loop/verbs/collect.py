@@ -37,7 +37,7 @@ def collect(run: Run, version: Version) -> Collected:
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """Returns a version trained with seed 0 and its evaluation on the search split."""
+    """Trains a version with seed 0, evaluates it on the search split, and returns both results."""
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
     evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)

@@ -43,7 +43,7 @@ class BundlePlan(NamedTuple):
 def plan_bundle(
     run: Run, collected: Collected, generation: int, ideas: Sequence[Candidate]
 ) -> BundlePlan:
-    """Plans the next bundle: the strongest idea decides how its cells train.
+    """Returns the ideas that may form the next bundle; the first one decides how its cells train.
 
     Records and shows which ideas continue the version's training, and what each costs.
     """
@@ -74,7 +74,7 @@ def plan_bundle(
 
 
 def can_continue(before: HarnessTree, after: HarnessTree) -> bool:
-    """Returns True if a continued training can show what the change does."""
+    """Returns True if `after` changes no recipe key that only a whole training can judge."""
     old, new = recipe_of(before), recipe_of(after)
     return all(getattr(old, key) == getattr(new, key) for key in OF_WHOLE_TRAININGS)
 

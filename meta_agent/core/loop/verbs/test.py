@@ -73,7 +73,7 @@ def _static(
 
 
 def untrained(run: Run, factor: Factor) -> Finding:
-    """Returns a veto: files of the factor may not be edited, or act only in a training."""
+    """Returns the veto of a change to a factor that this run may not edit or cannot train."""
     if factor in run.plan.factors:
         ours = ", ".join(run.factors)
         return Finding("factor.other", "veto", f"{factor} is another author's: edit {ours}")
