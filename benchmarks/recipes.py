@@ -67,7 +67,7 @@ def reward_group(rollouts):
 def reward(rollout):
     return {"submitted": submitted(rollout), "leak": leak(rollout)}
 """
-ALONE = b"def reward(rollout):"  # the seed's own reward, which `DIVERSE` replaces
+REWARD_BEGINS = b"def reward(rollout):"  # the seed's own function, which `DIVERSE` replaces
 ARMS = ("plain", "refill", "remembers", *PRESETS)
 
 
@@ -81,7 +81,7 @@ def harness(arm: str) -> dict[str, bytes]:
         other = [line for line in lines if line.partition(" = ")[0] not in PRESETS[arm]]
         files["swe/recipe.toml"] = "\n".join([f'preset = "{arm}"', *other, ""]).encode()
     if arm == "dra_grpo":
-        files["swe/reward.py"] = files["swe/reward.py"].partition(ALONE)[0] + DIVERSE
+        files["swe/reward.py"] = files["swe/reward.py"].partition(REWARD_BEGINS)[0] + DIVERSE
     return files
 
 

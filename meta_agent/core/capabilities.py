@@ -7,7 +7,7 @@ a capability if it implements the Protocol of that capability.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,11 +35,6 @@ class Capabilities:
 
     It is asked for training tasks only: their solutions may stand in a harness as worked examples.
     """
-    reference: Callable[[str], str | None] = lambda _: None
-    """Returns the reference solution of a training task, for trusted code only, or None.
-
-    `Capabilities.of` takes it from a domain that has a method of the name.
-    """
     judge: str | None = None
     """The model that grades, if a model does."""
     judge_by: Callable[[Any], str] | None = None
@@ -50,10 +45,7 @@ class Capabilities:
     @staticmethod
     def of(domain: Domain) -> Capabilities:
         """Returns the capabilities that a domain declares, or the defaults if it declares none."""
-        declared = domain.capabilities if isinstance(domain, CapableDomain) else Capabilities()
-        if isinstance(domain, ReferenceDomain):
-            return replace(declared, reference=domain.reference)
-        return declared
+        return domain.capabilities if isinstance(domain, CapableDomain) else Capabilities()
 
 
 @runtime_checkable
@@ -77,8 +69,9 @@ class ReferenceDomain(Protocol):
 
 def gives_hints(domain: Domain) -> bool:
     """Returns whether a domain knows the reference solution of at least one training task."""
-    reference = Capabilities.of(domain).reference
-    return any(reference(task.key) for task in domain.tasks("train"))
+    if not isinstance(domain, ReferenceDomain):
+        return False
+    return any(domain.reference(task.key) for task in domain.tasks("train"))
 
 
 @runtime_checkable

@@ -340,11 +340,12 @@ class Race:
         if self._edits is not None:
             coming = max(1, self._edits - self._entered + 1)
             self._patience = (self._attempts - self.bought) // (2 * coming)
-        if dropped is None:
-            dropped = self.field.enter(self.tip)
+        number = dropped
+        if number is None:
+            number = self.field.enter(self.tip)
             self._made.append(0)
-        self._candidate = dropped
-        return dropped
+        self._candidate = number
+        return number
 
     def next(self) -> Buy | None:
         """Returns the attempts to buy next; None if a new edit is needed or the budget is spent."""

@@ -54,6 +54,7 @@ class HarborTrial:
         self._box: Box | None = None
         self._began = time.monotonic()
         self._at_start: frozenset[str] = frozenset()
+        self._work = "/"
         self.flags: tuple[str, ...] = ()
         """What the last grade leaves open; see `UNCHECKED`."""
 
@@ -153,11 +154,12 @@ class HarborTrial:
             _checked(ran, f"{self.task.key}: collecting by {hook.command[:60]!r} failed")
 
     def _is_changed_outside(self, box: Box) -> bool:
-        """Returns whether the agent changed files outside its working directory."""
-        where = _folder_of_work(box, self.task.place.workdir)
+        """Returns whether the agent changed files outside its working directory, or removed it."""
+        if box.exec("true", timeout_sec=60, cwd=self.task.place.workdir).exit_code:
+            return True
         paths = [path for path in box.changed_paths() if path not in self._at_start]
         folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
-        free = tuple(f"{folder}/" for folder in (*_FREE, where))
+        free = tuple(f"{folder}/" for folder in (*_FREE, self._work))
         return any(path not in folders and not f"{path}/".startswith(free) for path in paths)
 
     def _opened(self) -> Box:
@@ -165,6 +167,8 @@ class HarborTrial:
             self._began = time.monotonic()
             self._box = self._placed(self.task.place)
             self._at_start = frozenset(self._box.changed_paths())  # the engine's own, and ours
+            # Asked before the agent can replace the shell that answers.
+            self._work = _folder_of_work(self._box, self.task.place.workdir)
             self._began = time.monotonic()  # the agent's time is not that of starting
         return self._box
 

@@ -109,6 +109,23 @@ def test_a_hostile_reward_is_no_grade(tmp_path: Path, case: str) -> None:
             environment.grade()
 
 
+def test_an_attempt_that_removes_its_working_directory_earns_nothing(tmp_path: Path) -> None:
+    with attempt(opened(write_task(tmp_path, "one")), "one") as environment:
+        did(environment, "cd / && rm -rf /app")
+        outcome = environment.grade()
+    assert outcome.success is False and outcome.flags
+
+
+def test_a_shell_that_the_agent_replaced_does_not_name_the_working_directory(
+    tmp_path: Path,
+) -> None:
+    with attempt(opened(write_task(tmp_path, "one")), "one") as environment:
+        did(environment, "echo ok > /app/out.txt; touch /usr/bin/extra; mv /bin/sh /bin/real")
+        did(environment, "true")  # there is no shell to run it
+        trial = environment._trial  # type: ignore[attr-defined]
+        assert trial._work == "/app" and trial._is_changed_outside(trial._box)
+
+
 def test_a_verifier_that_hangs_is_no_grade(tmp_path: Path) -> None:
     folder = write_task(tmp_path, "slow", test="sleep 60\n")
     toml = folder / "task.toml"

@@ -64,10 +64,13 @@ def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
 
 
 def with_outcomes(history: History, rollouts: Sequence[Rollout]) -> dict[str, dict[str, int]]:
-    """Returns a copy of the counts of tries and solutions by task that also counts `rollouts`."""
+    """Returns a copy of the counts of tries and solutions by task that also counts `rollouts`.
+
+    A rollout with a hint counts in neither, since it says little about the policy alone.
+    """
     counts = {task_key: dict(tally) for task_key, tally in history.items()}
     for rollout in rollouts:
-        if rollout.outcome is not None:
+        if rollout.outcome is not None and not rollout.hinted:
             tally = counts.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
             tally["tries"] += 1
             tally["solved"] += bool(rollout.outcome)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from meta_agent.core.capabilities import Capabilities
+from meta_agent.core.capabilities import ReferenceDomain
 from meta_agent.core.protocols import Domain, Rollout
 
 LastGroups = Mapping[str, Mapping[str, bool]]
@@ -40,7 +40,7 @@ class Hints:
 
     def __init__(self, domain: Domain, share: float) -> None:
         self._share = share
-        self._reference = cache(Capabilities.of(domain).reference)
+        self._reference = cache(domain.reference if isinstance(domain, ReferenceDomain) else _none)
 
     def of_task(self, task_key: str, last: LastGroups) -> Hint:
         """Returns the hint for the next group of a task; its text is empty if it gets none.
@@ -52,6 +52,10 @@ class Hints:
         reference = self._reference(task_key) or ""
         text = reference[: int(self._share * len(reference))]
         return Hint(text, self._share) if text.strip() else NO_HINT
+
+
+def _none(_task_key: str) -> None:
+    """The reference of a task whose domain knows none."""
 
 
 def _needs_hint(task_key: str, last: LastGroups) -> bool:
