@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
-from meta_agent.core.capabilities import Capabilities
+from meta_agent.core.capabilities import Capabilities, ReferenceDomain
 from meta_agent.core.chat import Effort
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
@@ -50,6 +50,11 @@ class Resplit:
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         return self._domain.regrade(task_key, verifier_inputs)
+
+    def reference(self, task_key: str) -> str | None:
+        """Returns the reference solution of a task, or None if the domain inside knows none."""
+        inner = self._domain
+        return inner.reference(task_key) if isinstance(inner, ReferenceDomain) else None
 
     @property
     def capabilities(self) -> Capabilities:
