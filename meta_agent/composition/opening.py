@@ -50,7 +50,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of, shared_words
 from meta_agent.core.protocols import JSON, Domain
 from meta_agent.core.rollouts import RolloutStore
-from meta_agent.core.task_splits import Halves
+from meta_agent.core.task_splits import Halves, WithGenerated
 from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
@@ -331,9 +331,12 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
     if config.trainable and not contract.factors.get("recipe"):
         raise no_recipe(contract.name)
     if config.trainable:
-        fraction = recipe_of(run.repo.tree(run.repo.head())).hint_fraction
-        if fraction and not gives_hints(place.domain):
-            raise no_hints(place.domain.name, fraction)
+        recipe = recipe_of(run.repo.tree(run.repo.head()))
+        if recipe.hint_fraction and not gives_hints(place.domain):
+            raise no_hints(place.domain.name, recipe.hint_fraction)
+        if recipe.generate:
+            made = len(WithGenerated(place.domain, recipe.generate).generated)
+            run.note(f"generate = {recipe.generate!r} makes {made} further training tasks")
         _choose_warmup(run)
     if not purpose:
         declare(run)

@@ -15,6 +15,20 @@ from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Me
 
 
 @dataclass(frozen=True, slots=True)
+class Generators:
+    """How a domain makes further training tasks, which `generate` in a recipe declares."""
+
+    make: Callable[[str], Domain]
+    """Returns a domain of new training tasks for a text NAME[:PARAMETER=VALUE...][,NAME...].
+
+    Their answers pass the grader, and none of them is a task of the first domain. Equal texts give
+    equal tasks. Raises ConfigError for a generator or a parameter that does not exist.
+    """
+    easier: str = ""
+    """The text for tasks that are easier than those of the domain, if it knows some."""
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """The optional features of a domain (a set of tasks with a grader), and their defaults."""
 
@@ -35,6 +49,8 @@ class Capabilities:
 
     It is asked for training tasks only: their solutions may stand in a harness as worked examples.
     """
+    generators: Generators | None = None
+    """Makes further training tasks."""
     judge: str | None = None
     """The model that grades, if a model does."""
     judge_by: Callable[[Any], str] | None = None

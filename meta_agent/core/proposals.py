@@ -106,6 +106,8 @@ class Situation:
     """Requests of training tasks with replies that solve them, in the order of the task file."""
     hints: Callable[[], bool] = bool
     """Tells whether training tasks have reference solutions, which `hint_fraction` needs."""
+    easier: str = ""
+    """Generators of easier training tasks, as `generate` in a recipe declares them, if known."""
     attempts: Callable[[], Sequence[Rollout]] = tuple
     """Reads the version's attempts on the search and train splits when it is called."""
 

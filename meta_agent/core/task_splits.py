@@ -10,6 +10,9 @@ two fifths of such tasks to training. These are distributed to search, confirm a
 stay where they are.
 
 `Limited` has the limits of an attempt that the user set (`--limits`).
+
+`WithGenerated` has further training tasks, which the domain's generators made. One training uses
+it. Evaluations use the domain without them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_valid
 
 from meta_agent.core.capabilities import Capabilities, ReferenceDomain
 from meta_agent.core.chat import Effort
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
 SMALL: Final = 100
@@ -148,6 +152,43 @@ class Limited(Resplit):
         self.ceilings = replace(domain.ceilings, **limits.ceilings)
         words = f"limits {json.dumps(limits.ceilings, sort_keys=True)} {domain.evaluator_hash}"
         self.evaluator_hash = hashlib.sha256(words.encode()).hexdigest()
+
+
+class WithGenerated(Resplit):
+    """A domain with further training tasks, `generated`, which its generators made."""
+
+    def __init__(self, domain: Domain, declared: str) -> None:
+        """Makes the tasks that a recipe declares. Raises ConfigError if the domain makes none."""
+        super().__init__(domain, {split: domain.tasks(split) for split in SPLITS})
+        generators = Capabilities.of(domain).generators
+        if generators is None:
+            raise ConfigError(
+                f"generate is {declared!r}, but the domain {domain.name} makes no tasks",
+                hint="remove generate from recipe.toml, or use --tasks reasoning-gym:NAME",
+            )
+        self._source = generators.make(declared)
+        self.generated = tuple(self._source.tasks("train"))
+        self._tasks["train"].extend(self.generated)
+        self._keys = frozenset(task.key for task in self.generated)
+
+    def open(self, task: Task) -> Environment:
+        return self._of(task.key).open(task)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        return self._of(task_key).regrade(task_key, verifier_inputs)
+
+    def reference(self, task_key: str) -> str | None:
+        """Returns the reference solution of a task. Generated tasks have none."""
+        return None if task_key in self._keys else super().reference(task_key)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Returns the optional features of the domain, with the rows of the generated tasks."""
+        inner = super().capabilities
+        return replace(inner, rows={**inner.rows, **Capabilities.of(self._source).rows})
+
+    def _of(self, task_key: str) -> Domain:
+        return self._source if task_key in self._keys else self._domain
 
 
 def _split_by_hash(key: str) -> Split:

@@ -22,7 +22,11 @@ from meta_agent.domains._options import DomainOptions
 __all__ = ["DOMAIN_KINDS", "DomainKind", "DomainOptions", "kind_of", "load_domain", "open_domain"]
 
 # The nano suites by module and class. A module is imported on first use.
-_NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
+_NANO: Final = {
+    "swe": "swe:NanoSwe",
+    "math": "generated:GeneratingNanoMath",
+    "code": "code:NanoCode",
+}
 
 
 class DomainKind(NamedTuple):
@@ -58,7 +62,8 @@ def load_domain(name: str) -> Domain:
     if name not in _NANO:
         names = ", ".join(sorted(_NANO))
         raise ConfigError(f"there is no nano domain {name!r}", hint=f"choose one of: {names}")
-    domain: Domain = getattr(import_module(f"{_IN}.nano.{name}"), _NANO[name])()
+    module, _, factory = _NANO[name].partition(":")
+    domain: Domain = getattr(import_module(f"{_IN}.nano.{module}"), factory)()
     return domain
 
 

@@ -168,6 +168,16 @@ def test_a_model_that_solves_nothing_is_warmed_up_if_successes_are_at_hand() -> 
     assert find("warm-up", evidence(**alive), tree(), Situation(warmup_rows=4)) is None
 
 
+def test_dead_groups_get_easier_tasks_if_the_domain_makes_some() -> None:
+    can = Situation(easier="sums:steps=2:size=512")
+    proposal = find("generate-easier-tasks", evidence(**DEAD), tree(), can)
+    assert proposal is not None
+    assert parse_recipe(proposal.edits["swe/recipe.toml"]).generate == can.easier
+    assert find("generate-easier-tasks", evidence(**DEAD), tree(), Situation()) is None
+    alive = {**DEAD, "score__clean_success": 0.4}
+    assert find("generate-easier-tasks", evidence(**alive), tree(), can) is None
+
+
 def test_dead_groups_get_hints_if_the_tasks_have_solutions() -> None:
     can, cannot = Situation(hints=lambda: True), Situation()
     proposal = find("hint-dead-groups", evidence(**DEAD), tree(), can)

@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import SPLITS
+from meta_agent.core.slices import listed
+from meta_agent.core.task_splits import WithGenerated
 from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.graded import GradedDomain
 from meta_agent.domains.named import named_tasks
@@ -144,3 +148,42 @@ def test_without_the_library_the_next_command_is_named(tmp_path: Path) -> None:
 def test_a_name_without_a_value_is_refused() -> None:
     with pytest.raises(ConfigError, match="chain_sum:size is not valid"):
         tasks_of("chain_sum:size", sys.executable)
+
+
+@needs_library
+def test_a_recipe_declares_new_training_tasks_at_a_level_of_the_library(
+    domain_of: Callable[[str], GradedDomain],
+) -> None:
+    domain = domain_of("reasoning-gym:chain_sum:size=20:min_terms=6:max_terms=6")
+    generators = Capabilities.of(domain).generators
+    assert generators is not None and generators.easier == "chain_sum:level=0:size=256"
+    extended = WithGenerated(domain, "chain_sum:level=0:size=12,leg_counting:size=5")
+    assert len(extended.generated) == 17 and {t.split for t in extended.generated} == {"train"}
+    questions = {task.view["prompt"] for split in SPLITS for task in domain.tasks(split)}
+    assert not questions & {task.view["prompt"] for task in extended.generated}
+    assert {t["labels"]["kind"] for t in listed(extended, extended.generated)} == {
+        "chain_sum", "leg_counting",
+    }  # fmt: skip
+    for task in extended.generated:
+        solution = Capabilities.of(generators.make("chain_sum:level=0:size=12,leg_counting:size=5"))
+        request_and_answer = solution.solution(task.key)
+        assert request_and_answer is not None
+        assert extended.regrade(task.key, {"answer": request_and_answer[1]}).success
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ("chain_sum:seed=0", "sets the seed of chain_sum"),
+        ("chain_sums", "no generator 'chain_sums'; the nearest is chain_sum"),
+        ("chain_sum:level=high", "level=high is no whole number"),
+        ("chain_sum:terms=2", "no parameter 'terms'"),
+        ("chain_sum:min_terms=9", "chain_sum: "),
+    ],
+)
+def test_a_declaration_that_the_library_refuses_is_a_sentence(
+    domain_of: Callable[[str], GradedDomain], declared: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        WithGenerated(domain_of("reasoning-gym:chain_sum:size=10"), declared)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -24,6 +25,9 @@ from meta_agent.core.protocols import JSON, HarnessTree
 RECIPE_FILE: Final = "recipe.toml"
 LOSS_TYPES: Final = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 SCHEDULERS: Final = ("linear", "cosine", "constant", "constant_with_warmup")
+
+_GENERATOR: Final = r"\w+(?::\w+=[\w.@+-]+)*"
+_GENERATORS: Final = re.compile(rf"{_GENERATOR}(?:,{_GENERATOR})*", re.ASCII)
 
 Check = Callable[[Any], str | None]  # a complaint, or None
 
@@ -56,6 +60,12 @@ def _choice(*choices: str) -> Check:
 
 def _flag(value: Any) -> str | None:
     return None if type(value) is bool else "true or false"
+
+
+def _generators(value: Any) -> str | None:
+    form = "NAME[:PARAMETER=VALUE...][,NAME...], of at most 500 characters"
+    short = isinstance(value, str) and len(value) <= 500
+    return None if short and _GENERATORS.fullmatch(value) else form
 
 
 def _optional(inner: Check) -> Check:
@@ -97,6 +107,8 @@ class Recipe:
     delta: float | None = _knob(None, _optional(_number(1, 1000, above=True)))
     top_entropy_quantile: float = _knob(1.0, _number(0, 1, above=True))
     mask_truncated_completions: bool = _knob(False, _flag)
+    generate: str | None = _knob(None, _optional(_generators))
+    """Further training tasks, which the domain's generators make: NAME[:PARAMETER=VALUE...]."""
     hint_fraction: float | None = _knob(None, _optional(_number(0, 0.9)))
     """The largest part of a reference solution that a training task's request shows. 0: none."""
     sft_steps: int = _knob(0, _integer(0, 100_000))
@@ -180,7 +192,13 @@ def recipe_of(tree: HarnessTree) -> Recipe:
     """Returns a harness's recipe; all defaults if it has none. Raises ConfigError if it is bad."""
     paths = parse_contract(tree).files_of("recipe", tree)
     recipes = [path for path in paths if path.rpartition("/")[2] == RECIPE_FILE]
-    return parse_recipe(tree.files[recipes[0]].decode(), recipes[0]) if recipes else Recipe()
+    if not recipes:
+        return Recipe()
+    try:
+        text = tree.files[recipes[0]].decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{recipes[0]} is not UTF-8 text; save it as UTF-8: {error}") from error
+    return parse_recipe(text, recipes[0])
 
 
 def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:
@@ -209,7 +227,7 @@ def _check_key(where: str, key: str, value: Any) -> None:
 
 def _as_field(value: Any, key: str) -> Any:
     whole = isinstance(_KNOBS[key].default, bool | int | str)
-    return value if whole or value is None else float(value)
+    return value if whole or isinstance(value, str | None) else float(value)
 
 
 def _check_together(where: str, recipe: Recipe) -> None:

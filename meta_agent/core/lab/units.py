@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from meta_agent.core.capabilities import Capabilities, PatientGateway, gives_hints
-from meta_agent.core.errors import CandidateError, IntegrityError
+from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
 from meta_agent.core.gate import task_order
 from meta_agent.core.harness import HarnessSession, no_hints, open_session
 from meta_agent.core.harness.session import AskJudge
@@ -52,6 +52,7 @@ from meta_agent.core.protocols import (
     Task,
 )
 from meta_agent.core.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
+from meta_agent.core.task_splits import WithGenerated
 
 EXEMPLAR_STEPS: Final = 3
 """The rollouts of so many of the first and last training steps are stored as evidence."""
@@ -230,10 +231,11 @@ class Apparatus:
             self._lend_judge(session)
             recipe = accepted_recipe(trainer, session)
             self._require_hints(recipe)
+            domain = self._training_domain(recipe)
             result = trainer.train(
-                self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),
+                self._runner(session, trainer.gateway, self._stamp(tree, unit.name), domain=domain),
                 session,
-                self.domain,
+                domain,
                 recipe,
                 TrainingRequest(
                     seed=self._seed(unit.seed),
@@ -295,6 +297,20 @@ class Apparatus:
             error = no_hints(self.domain.name, fraction)
             raise CandidateError(str(error), reason="no_hints", hint=error.hint)
 
+    def _training_domain(self, recipe: Mapping[str, JSON]) -> Domain:
+        """Returns the domain, with the further training tasks that the recipe declares.
+
+        Raises CandidateError if the domain cannot make them.
+        """
+        if not (declared := recipe.get("generate")):
+            return self.domain
+        try:
+            return WithGenerated(self.domain, declared)
+        except ConfigError as error:
+            raise CandidateError(
+                str(error), reason="no_generated_tasks", hint=error.hint
+            ) from error
+
     def _lend_judge(self, session: HarnessSession) -> None:
         """Lets the reward ask its model. Raises CandidateError if the run has none."""
         session.ask_judge = self._ask_judge
@@ -346,14 +362,23 @@ class Apparatus:
         return rollouts
 
     def _runner(
-        self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True
+        self,
+        session: HarnessSession,
+        gateway: Gateway,
+        stamp: Stamp,
+        *,
+        again: bool = True,
+        domain: Domain | None = None,
     ) -> Runner:
-        """Returns a runner. With engines of the run, it makes lost rollouts again at once."""
+        """Returns a runner, for the run's domain unless `domain` is another.
+
+        With engines of the run, it makes lost rollouts again at once.
+        """
         at_once = self.settings.concurrency
         if isinstance(gateway, PatientGateway):
             at_once = min(Capabilities.of(self.domain).open_at_once or at_once, at_once)
         make = Again if again and isinstance(gateway, PatientGateway) else Runner
-        return make(self.domain, session, gateway, stamp, concurrency=at_once)
+        return make(domain or self.domain, session, gateway, stamp, concurrency=at_once)
 
     def _life_sec(self, planned: int) -> float:
         """Returns the seconds that a sandbox must live if each rollout takes all its time."""

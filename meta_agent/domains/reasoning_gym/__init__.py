@@ -6,30 +6,88 @@ in the Python of `--python`; only `reasoning_gym_guest.py` uses it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.capabilities import Capabilities, Generators
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.domains._options import DomainOptions
+from meta_agent.domains.formats.graded_sets import read_graded
+from meta_agent.domains.formats.rows import Fields
 from meta_agent.domains.graded import GradedDomain, GraderError, load_rows
+from meta_agent.domains.graded._domain import Rows
 from meta_agent.domains.graded._workers import GRADE_SEC, Workers
 
 GUEST: Final = Path(__file__).with_name("reasoning_gym_guest.py")
 FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
 
 
+_GENERATED_SEED: Final = 1_000_000_000
+"""Generated training tasks have seeds from here on, which no task file is likely to have."""
+
+
+class ReasoningGymDomain(GradedDomain):
+    """Tasks of reasoning-gym, and further training tasks of its generators."""
+
+    def __init__(self, rows: Rows, threshold: float | None, python: str) -> None:
+        self._threshold, self._python = threshold, python
+        self._generated: dict[str, GradedDomain] = {}
+        super().__init__(_spec(), rows, threshold=threshold, python=python, name="reasoning-gym")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        easier = {str(row.row["easier"]) for row in self.rows.values() if row.row.get("easier")}
+        generators = Generators(self.with_tasks_of, ",".join(sorted(easier)))
+        return dataclasses.replace(super().capabilities, generators=generators)
+
+    def with_tasks_of(self, declared: str) -> GradedDomain:
+        """Returns a domain of new training tasks; it is closed with this one.
+
+        `declared` is NAME[:PARAMETER=VALUE...][,NAME...]. A task whose question this domain has is
+        left out. Raises ConfigError if the library refuses a generator, or if no task is left.
+        """
+        if declared not in self._generated:
+            fields = self._new_rows(declared)
+            self._generated[declared] = ReasoningGymDomain(
+                lambda _: read_graded(Path("generate"), {}, fields), self._threshold, self._python
+            )
+        return self._generated[declared]
+
+    def _new_rows(self, declared: str) -> list[Fields]:
+        requests = [_generator(text) for text in declared.split(",")]
+        for request in requests:
+            if "seed" in request["options"]:
+                raise ConfigError(
+                    f"generate sets the seed of {request['name']}",
+                    hint="leave seed out: new tasks have seeds of their own",
+                )
+            request["options"]["seed"] = str(_GENERATED_SEED)
+        questions = {row.prompt for row in self.rows.values()}
+        rows = [row for row in _made(requests, self._python) if row["prompt"] not in questions]
+        if not rows:
+            raise ConfigError(
+                f"generate is {declared!r}, which makes no task that is new",
+                hint="meta-agent tasks list reasoning-gym shows generators and parameters",
+            )
+        return [
+            Fields(Path("generate"), at, {**row, "key": f"generated-{at}", "split": "train"})
+            for at, row in enumerate(rows, 1)
+        ]
+
+    def close(self) -> None:
+        """Ends the grader's processes, and those of the domains of generated tasks."""
+        for domain in self._generated.values():
+            domain.close()
+        super().close()
+
+
 def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens a file of reasoning-gym's tasks. That library grades the answers."""
-    return GradedDomain(
-        _spec(),
-        load_rows(options.tasks, {}),
-        threshold=options.threshold,
-        python=options.python,
-        name="reasoning-gym",
-    )
+    return ReasoningGymDomain(load_rows(options.tasks, {}), options.threshold, options.python)
 
 
 def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
@@ -37,11 +95,7 @@ def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
 
     `python` must have the library reasoning-gym. Raises ConfigError if it refuses a generator.
     """
-    spec = _spec(generators=[_generator(text) for text in generators.split(",")])
-    rows: list[dict[str, JSON]] = _answer(
-        spec, python, lambda worker: worker.ask("tasks", 10 * GRADE_SEC)
-    )
-    return rows
+    return _made([_generator(text) for text in generators.split(",")], python)
 
 
 def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
@@ -50,6 +104,13 @@ def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
         _spec(listed=True), python, lambda worker: worker.facts["about"]["generators"]
     )
     return names
+
+
+def _made(requests: list[JSON], python: str) -> list[dict[str, JSON]]:
+    rows: list[dict[str, JSON]] = _answer(
+        _spec(generators=requests), python, lambda worker: worker.ask("tasks", 10 * GRADE_SEC)
+    )
+    return rows
 
 
 def _answer(spec: Mapping[str, JSON], python: str, question: Any) -> Any:

@@ -56,6 +56,7 @@ def tasks() -> list[dict[str, Any]]:
 def tasks_of(name: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yields the tasks of one generator. A question that was asked before is left out."""
     parameters = typed(name, options)
+    easier = f"{name}:level=0:size=256" if has_easier(name, parameters) else None
     size, seed = int(parameters.pop("size", 500)), int(parameters.pop("seed", 0) or 0)
     questions: set[str] = set()
     unsolved = 0
@@ -70,7 +71,8 @@ def tasks_of(name: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
             if entry["answer"] is not None and scored(dataset, entry["answer"], entry) < THRESHOLD:
                 unsolved += 1
                 continue
-            yield row_of(name, parameters, entry, start + index, SPLITS[len(questions) % 5])
+            row = row_of(name, parameters, entry, start + index, SPLITS[len(questions) % 5])
+            yield {**row, "easier": easier} if easier else row
             questions.add(entry["question"])
     if not questions:
         raise Refusal(f"{name}: its verifier refuses all {unsolved} of its own answers")
@@ -116,12 +118,45 @@ def dataset_of(name: str, parameters: dict[str, Any]) -> Any:
 
 
 def typed(name: str, options: dict[str, str]) -> dict[str, Any]:
-    """Returns options as values of the types that the generator's defaults have."""
-    defaults = defaults_of(name)
+    """Returns options as values of the types that the generator's defaults have.
+
+    `level` is a difficulty of the library's own curriculum, from 0 on. Other options override it.
+    """
+    defaults, options = defaults_of(name), dict(options)
+    level = options.pop("level", None) if "level" not in defaults else None
     for option in options:
         if option not in defaults:
             raise Refusal(f"{name} has no parameter {option!r}{nearest(option, defaults)}")
-    return {option: value_of(name, option, text, defaults) for option, text in options.items()}
+    values = {option: value_of(name, option, text, defaults) for option, text in options.items()}
+    return values if level is None else {**of_level(name, level), **values}
+
+
+def of_level(name: str, level: str) -> dict[str, Any]:
+    """Returns the parameters of a level that differ from the defaults."""
+    from reasoning_gym.factory import DATASETS, create_curriculum
+
+    if not DATASETS[name][2]:
+        raise Refusal(f"{name} has no levels in this version of the library")
+    if not level.isdecimal():
+        raise Refusal(f"{name}: level={level} is no whole number from 0 on")
+    curriculum = create_curriculum(name)
+    curriculum.set_global_level(int(level))
+    configuration, defaults = curriculum.generate_configuration(), defaults_of(name)
+    values = {option: getattr(configuration, option) for option in defaults}
+    return {option: value for option, value in values.items() if value != defaults[option]}
+
+
+def has_easier(name: str, parameters: dict[str, Any]) -> bool:
+    """Returns True if the library knows an easiest level, and these parameters are not its own."""
+    from reasoning_gym.factory import DATASETS
+
+    if not DATASETS[name][2]:
+        return False
+    easiest, defaults = of_level(name, "0"), defaults_of(name)
+    return any(
+        parameters.get(option, defaults[option]) != easiest.get(option, defaults[option])
+        for option in {*parameters, *easiest} - {"size", "seed"}
+    )
 
 
 def value_of(name: str, option: str, text: str, defaults: dict[str, Any]) -> Any:

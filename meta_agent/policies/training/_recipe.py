@@ -26,7 +26,7 @@ from meta_agent.core.protocols import JSON
 _OURS: Final = frozenset(
     {
         *("groups_per_step", "top_p", "refill_factor"),
-        *("hint_fraction", "sft_steps", "sft_learning_rate"),
+        *("generate", "hint_fraction", "sft_steps", "sft_learning_rate"),
     }
 )
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS

@@ -72,7 +72,7 @@ from meta_agent.policies.training.events.groups import (
 )
 from meta_agent.policies.training.events.hints import Hint, Hints, with_groups
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
-from meta_agent.policies.training.events.planned import plan_of, shuffled
+from meta_agent.policies.training.events.planned import plan_of, training_tasks
 from meta_agent.policies.training.policy import PolicyChild
 from meta_agent.policies.training.seals import Sealed, Seals
 from meta_agent.policies.training.warmup import warmed_up
@@ -250,7 +250,7 @@ class _Loop:
         self._batch: Batch | None = None  # of the event that is answered
         self._dropped_of: int | None = None  # the version of what was under way at a stop
         self._settings, self._seed = settings, seed
-        self._tasks = shuffled(domain.tasks("train"), seed)
+        self._tasks = training_tasks(domain, seed)
         self._listed = listed(domain, self._tasks.values())
         self._history: dict[str, dict[str, int]] = {}
         self._first: list[list[Rollout]] = []

@@ -131,6 +131,23 @@ def hint_dead_groups(case: Case) -> Diagnosis | None:
     )  # fmt: skip
 
 
+@rule("generate-easier-tasks", "recipe")
+def generate_easier_tasks(case: Case) -> Diagnosis | None:
+    """Suggests further, easier training tasks if most groups have equal rewards and few succeed."""
+    easier, solved = case.situation.easier, case.value("score.clean_success", default=1.0)
+    if not easier or case.recipe.get("generate") or case.dead < 0.6 or solved > 0.2:
+        return None
+    return _settings(
+        case, {"generate": easier},
+        strength=0.3 + 0.4 * case.dead,
+        effect="some attempts succeed from the first steps on, and what they teach carries over",
+        because=f"{case.dead:.1%} of groups are dead, and the domain can make easier tasks",
+        metric=_DEAD, delta=-case.dead / 4,
+        metrics=("signal.dead_group_ratio", "score.clean_success"),
+        risk="steps go to tasks that the policy is not measured on",
+    )  # fmt: skip
+
+
 @rule("lower-learning-rate", "recipe")
 def lower_learning_rate(case: Case) -> Diagnosis | None:
     """Suggests a lower learning rate if training lowers reward, entropy or clean success."""

@@ -75,6 +75,7 @@ def situation(run: Run) -> Situation:
     """Returns facts for a proposer: the domain's tools, limits and number of training tasks."""
     domain = run.lab.domain
     tasks = domain.tasks("train")
+    generators = Capabilities.of(domain).generators
     view = (tasks or domain.tasks("search"))[0].view  # a frozen policy may have no train tasks
     return Situation(
         ceilings=domain.ceilings,
@@ -86,6 +87,7 @@ def situation(run: Run) -> Situation:
         temperature=domain.sampling.temperature,
         solutions=cache(partial(_solutions, run)),
         hints=cache(partial(gives_hints, domain)),
+        easier=generators.easier if generators else "",
     )
 
 

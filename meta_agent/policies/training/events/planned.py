@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from meta_agent.core.protocols import PlannedRollout, Task
+from meta_agent.core.protocols import Domain, PlannedRollout, Task
+from meta_agent.core.task_splits import WithGenerated
 from meta_agent.policies.training._wire import RolloutEvent
 from meta_agent.policies.training.events.hints import NO_HINT, Hint
 
@@ -15,10 +16,21 @@ _STEPS_PER_SEED: Final = 100_000
 """Training seeds stay apart as long as a run has fewer steps."""
 
 
-def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
-    """Returns the tasks by key, in a random order drawn from the training seed."""
-    order = list(tasks)
+def training_tasks(domain: Domain, seed: int) -> dict[str, Task]:
+    """Returns the training tasks by key, in a random order drawn from the training seed.
+
+    Generated tasks stand at random places between the others, whose order they do not change.
+    """
+    generated = list(domain.generated) if isinstance(domain, WithGenerated) else []
+    tasks = domain.tasks("train")
+    order = list(tasks[: len(tasks) - len(generated)])
     random.Random(f"tasks/{seed}").shuffle(order)
+    if generated:
+        draw = random.Random(f"generated/{seed}")
+        draw.shuffle(generated)
+        places = set(draw.sample(range(len(tasks)), len(generated)))
+        own, new = iter(order), iter(generated)
+        order = [next(new if place in places else own) for place in range(len(tasks))]
     return {task.key: task for task in order}
 
 
