@@ -1,6 +1,6 @@
 """What further training tasks are worth: nano-math with and without `generate` in its recipe.
 
-    python benchmarks/generated.py [--seeds 4] [--steps 30] [--groups 8]
+    python benchmarks/generated.py [--first 1] [--seeds 4] [--pairs easier:all,few_more:few]
 
 Each arm trains once a seed, from the warm start, with the competent harness and equal attempts:
 
@@ -10,7 +10,7 @@ Each arm trains once a seed, from the warm start, with the competent harness and
 * `few_more`: these 64 and 1,024 generated sums of three to six steps.
 
 Printed are the share of dead groups and clean success on the search and confirm splits (one attempt
-a task). Last come the differences `easier` - `all` and `few_more` - `few`.
+a task). Last come the differences of each pair.
 """
 
 from __future__ import annotations
@@ -73,16 +73,20 @@ def measured(arm: str, seed: int, steps: int, groups: int, child: PolicyChild) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--pairs", default="easier:all,few_more:few")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--groups", type=int, default=8)
     options = parser.parse_args()
-    clean: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    pairs = [pair.split(":") for pair in options.pairs.split(",")]
+    arms = sorted({arm for pair in pairs for arm in pair}, key=ARMS.index)
+    clean: dict[str, list[float]] = {arm: [] for arm in arms}
     with PolicyChild(threads=1) as child:
-        for seed in range(1, options.seeds + 1):
-            for arm in ARMS:
+        for seed in range(options.first, options.first + options.seeds):
+            for arm in arms:
                 clean[arm].append(measured(arm, seed, options.steps, options.groups, child))
-    for arm, base in (("easier", "all"), ("few_more", "few")):
+    for arm, base in pairs:
         gains = [round(a - b, 4) for a, b in zip(clean[arm], clean[base], strict=True)]
         print(
             json.dumps(

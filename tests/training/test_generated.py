@@ -115,7 +115,7 @@ def test_a_training_uses_them_and_no_measurement_does(tmp_path: Path) -> None:
         for rollout in store.iter(name):
             keys.setdefault(rollout.split, set()).add("/generated/" in rollout.task_key)
     assert True in keys.pop("train") and set().union(*keys.values()) == {False}
-    words = " ".join(done.stdout.split())
+    words = " ".join(done.stderr.split())
     assert f"generate = '{MANY}' makes 2048 further training tasks" in words
 
 

@@ -133,9 +133,9 @@ def typed(name: str, options: dict[str, str]) -> dict[str, Any]:
 
 def of_level(name: str, level: str) -> dict[str, Any]:
     """Returns the parameters of a level that differ from the defaults."""
-    from reasoning_gym.factory import DATASETS, create_curriculum
+    from reasoning_gym.factory import CURRICULA, create_curriculum
 
-    if not DATASETS[name][2]:
+    if name not in CURRICULA:
         raise Refusal(f"{name} has no levels in this version of the library")
     if not level.isdecimal():
         raise Refusal(f"{name}: level={level} is no whole number from 0 on")
@@ -148,11 +148,15 @@ def of_level(name: str, level: str) -> dict[str, Any]:
 
 def has_easier(name: str, parameters: dict[str, Any]) -> bool:
     """Returns True if the library knows an easiest level, and these parameters are not its own."""
-    from reasoning_gym.factory import DATASETS
+    from reasoning_gym.factory import CURRICULA
 
-    if not DATASETS[name][2]:
+    if name not in CURRICULA:
         return False
     easiest, defaults = of_level(name, "0"), defaults_of(name)
+    try:
+        dataset_of(name, {**easiest, "seed": 0, "size": 1})
+    except Refusal:
+        return False  # the library refuses its own level
     return any(
         parameters.get(option, defaults[option]) != easiest.get(option, defaults[option])
         for option in {*parameters, *easiest} - {"size", "seed"}
