@@ -335,8 +335,8 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
         if recipe.hint_fraction and not gives_hints(place.domain):
             raise no_hints(place.domain.name, recipe.hint_fraction)
         if recipe.generate:
-            made = len(WithGenerated(place.domain, recipe.generate).generated)
-            run.note(f"generate = {recipe.generate!r} makes {made} further training tasks")
+            count = len(WithGenerated(place.domain, recipe.generate).generated)
+            run.note(f"generate = {recipe.generate!r} makes {count} further training tasks")
         _choose_warmup(run)
     if not purpose:
         declare(run)

@@ -20,7 +20,7 @@ from meta_agent.domains.nano.math import NanoMath
 
 FORM: Final = "sums:steps=NUMBER:size=NUMBER, with steps from 1 to 6 and size from 1 to 4096"
 _LIMITS: Final = {"steps": 6, "size": 4096}
-_FRUITLESS: Final = 200
+_FRUITLESS: Final = 2000
 """So many draws in a row without a new chain mean that there are no more."""
 
 
@@ -37,32 +37,32 @@ class _Generated(NanoMath):
 
     def __init__(self, declared: str) -> None:
         super().__init__()
-        known = {math_tasks.semantic_key(p.chain) for p in math_tasks.problems("train")}
-        made = [problem for text in declared.split(",") for problem in _problems(text, known)]
-        self._problems = {problem.key: problem for problem in made}
+        taken = {math_tasks.semantic_key(p.chain) for p in math_tasks.problems("train")}
+        problems = [problem for text in declared.split(",") for problem in _problems(text, taken)]
+        self._problems = {problem.key: problem for problem in problems}
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        made = self._problems.values() if split == "train" else ()
-        return [Task(self.name, p.key, "train", p.content_hash, {"sum": p.chain}) for p in made]
+        problems = self._problems.values() if split == "train" else ()
+        return [Task(self.name, p.key, "train", p.content_hash, {"sum": p.chain}) for p in problems]
 
 
-def _problems(declared: str, known: set[str]) -> list[math_tasks.Problem]:
-    """Makes the problems of one declaration, and adds their computations to `known`."""
+def _problems(declared: str, taken: set[str]) -> list[math_tasks.Problem]:
+    """Makes the problems of one declaration, and adds their computations to `taken`."""
     steps, size = _parsed(declared)
-    draw, fruitless, first = Draw(f"nano-math/generated/{steps}"), 0, len(known)
-    made: list[math_tasks.Problem] = []
-    while len(made) < size and fruitless < _FRUITLESS:
+    draw, fruitless, first = Draw(f"nano-math/generated/{steps}"), 0, len(taken)
+    problems: list[math_tasks.Problem] = []
+    while len(problems) < size and fruitless < _FRUITLESS:
         chain = math_tasks.draw_chain(draw)[: 1 + 2 * steps]
         key = math_tasks.semantic_key(chain)
-        new = key not in known and math_tasks.owner_of(chain) == "train"
+        new = key not in taken and math_tasks.owner_of(chain) == "train"
         if len(chain) < 1 + 2 * steps or not new:
             fruitless += 1
             continue
-        known.add(key)
+        taken.add(key)
         fruitless, answer = 0, math_tasks.totals(chain)[-1]
-        name = f"nano-math/generated/{steps}-{first + len(made)}"
-        made.append(math_tasks.Problem(name, "train", chain, answer))
-    return made
+        name = f"nano-math/generated/{steps}-{first + len(problems)}"
+        problems.append(math_tasks.Problem(name, "train", chain, answer))
+    return problems
 
 
 def _parsed(declared: str) -> tuple[int, int]:

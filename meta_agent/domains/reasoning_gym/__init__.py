@@ -7,6 +7,7 @@ in the Python of `--python`; only `reasoning_gym_guest.py` uses it.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,7 @@ class ReasoningGymDomain(GradedDomain):
     def __init__(self, rows: Rows, threshold: float | None, python: str) -> None:
         self._threshold, self._python = threshold, python
         self._generated: dict[str, GradedDomain] = {}
+        self._generating = threading.Lock()
         super().__init__(_spec(), rows, threshold=threshold, python=python, name="reasoning-gym")
 
     @property
@@ -50,12 +52,15 @@ class ReasoningGymDomain(GradedDomain):
         `declared` is NAME[:PARAMETER=VALUE...][,NAME...]. A task whose question this domain has is
         left out. Raises ConfigError if the library refuses a generator, or if no task is left.
         """
-        if declared not in self._generated:
-            fields = self._new_rows(declared)
-            self._generated[declared] = ReasoningGymDomain(
-                lambda _: read_graded(Path("generate"), {}, fields), self._threshold, self._python
-            )
-        return self._generated[declared]
+        with self._generating:  # trainings run in threads
+            if declared not in self._generated:
+                fields = self._new_rows(declared)
+                self._generated[declared] = ReasoningGymDomain(
+                    lambda _: read_graded(Path("generate"), {}, fields),
+                    self._threshold,
+                    self._python,
+                )
+            return self._generated[declared]
 
     def _new_rows(self, declared: str) -> list[Fields]:
         requests = [_generator(text) for text in declared.split(",")]
@@ -67,7 +72,7 @@ class ReasoningGymDomain(GradedDomain):
                 )
             request["options"]["seed"] = str(_GENERATED_SEED)
         questions = {row.prompt for row in self.rows.values()}
-        rows = [row for row in _made(requests, self._python) if row["prompt"] not in questions]
+        rows = [row for row in _rows_of(requests, self._python) if row["prompt"] not in questions]
         if not rows:
             raise ConfigError(
                 f"generate is {declared!r}, which makes no task that is new",
@@ -95,7 +100,7 @@ def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
 
     `python` must have the library reasoning-gym. Raises ConfigError if it refuses a generator.
     """
-    return _made([_generator(text) for text in generators.split(",")], python)
+    return _rows_of([_generator(text) for text in generators.split(",")], python)
 
 
 def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
@@ -106,7 +111,7 @@ def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
     return names
 
 
-def _made(requests: list[JSON], python: str) -> list[dict[str, JSON]]:
+def _rows_of(requests: list[JSON], python: str) -> list[dict[str, JSON]]:
     rows: list[dict[str, JSON]] = _answer(
         _spec(generators=requests), python, lambda worker: worker.ask("tasks", 10 * GRADE_SEC)
     )

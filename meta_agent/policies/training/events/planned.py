@@ -29,8 +29,8 @@ def training_tasks(domain: Domain, seed: int) -> dict[str, Task]:
         draw = random.Random(f"generated/{seed}")
         draw.shuffle(generated)
         places = set(draw.sample(range(len(tasks)), len(generated)))
-        own, new = iter(order), iter(generated)
-        order = [next(new if place in places else own) for place in range(len(tasks))]
+        fixed, new = iter(order), iter(generated)
+        order = [next(new if place in places else fixed) for place in range(len(tasks))]
     return {task.key: task for task in order}
 
 
