@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from meta_agent.core.protocols import SandboxLimits
+from meta_agent.core.protocols import Sandbox, SandboxLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +37,15 @@ class DomainOptions:
 def lasting(limits: SandboxLimits, seconds: float) -> SandboxLimits:
     """Returns sandbox limits whose deadline is at least twice the `seconds` of an attempt."""
     return replace(limits, deadline_sec=max(limits.deadline_sec, 2 * seconds))
+
+
+def sandboxes(options: DomainOptions, limits: SandboxLimits) -> Callable[[], Sandbox]:
+    """Returns a function that starts a sandbox for an attempt. `limits` hold, but for `seconds`."""
+
+    def factory() -> Sandbox:
+        from meta_agent.sandboxes import open_sandbox
+
+        lasting_limits = lasting(limits, options.seconds)
+        return open_sandbox(options.sandbox, run=options.run, limits=lasting_limits)
+
+    return factory

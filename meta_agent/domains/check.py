@@ -26,8 +26,8 @@ from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import SPLITS, Domain, Outcome
 from meta_agent.core.task_splits import as_used, lacking, sizes
 from meta_agent.domains import DomainOptions, kind_of, open_domain
-from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, render, trial_of
-from meta_agent.domains.checking._subject import Subject, Subjects, near_pairs, repetitions
+from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, render
+from meta_agent.domains.checking._subject import RIGHT, Subject, Subjects, near_pairs, repetitions
 
 PARALLEL_SANDBOXES = 2
 PROGRESS_EVERY: Final = 50  # fit tasks, if the file has many
@@ -146,12 +146,15 @@ def _check_task(
 
 
 def _trial(subjects: Subjects, name: str, grade: Callable[[], Outcome]) -> Trial:
+    must_resolve = name in RIGHT
     try:
         outcome = grade()
     except InfrastructureError as problem:
-        return trial_of(name, None, f"infrastructure: {problem}"[:300], noun=subjects.noun)
-    return trial_of(
+        reason = f"infrastructure: {problem}"[:300]
+        return Trial(name, must_resolve, None, reason, noun=subjects.noun)
+    return Trial(
         name,
+        must_resolve,
         outcome.success,
         str(outcome.detail["verdict"]),
         flags=outcome.flags,

@@ -1,1 +1,1 @@
-"""How a task file is checked: what is tried on each task, what repeats, what comes out."""
+"""Checks of task files: the attempts that are graded at each task, repeated tasks, the report."""

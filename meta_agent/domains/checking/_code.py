@@ -31,7 +31,7 @@ for fd in range(1, 16):
 
 
 def _defined(row: CodeRow, body: str) -> str:
-    """Returns a program with this body, or the function that the task asks for."""
+    """Returns `body` as a program, or as the body of the function that the task asks for."""
     if row.kind == "stdio":
         return body + "\n"
     inside = "".join(f"    {line}\n" for line in body.split("\n"))

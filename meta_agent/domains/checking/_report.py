@@ -1,4 +1,4 @@
-"""The results of a check: trials, tasks and the whole file, as values, JSON and a table."""
+"""The results of a check of a task file, as values, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON, SPLITS
-from meta_agent.domains.checking._subject import RIGHT
 
 _SHOWN_ROWS: Final = 200
 _SHOWN_PAIRS: Final = 5
@@ -189,8 +188,3 @@ def _near(report: CheckReport) -> list[str]:
     rest = f", and {len(pairs) - _SHOWN_PAIRS} more" if len(pairs) > _SHOWN_PAIRS else ""
     listed = "; ".join(pairs[:_SHOWN_PAIRS])
     return [f"texts of different splits that are nearly the same: {listed}{rest}"]
-
-
-def trial_of(name: str, resolved: bool | None, verdict: str, **more: JSON) -> Trial:
-    """Returns the trial `name`. Only those called gold or again must resolve the task."""
-    return Trial(name, name in RIGHT, resolved, verdict, **more)

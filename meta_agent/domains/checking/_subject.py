@@ -1,8 +1,9 @@
-"""What a check knows of a task file, whatever its domain: the tasks, and what is tried on each.
+"""The tasks of a file with the attempts that a check grades at each, for every kind of domain.
 
-`repetitions` compares marks: whatever a domain says makes a task this task. `near_pairs` compares
-texts by their runs of five words: two texts are alike if four fifths of all their runs are common.
-The smallest hashes of each text give the candidates, so thousands of tasks take seconds.
+`repetitions` finds tasks that share a mark, a text by which a domain identifies a task.
+`near_pairs` finds tasks with nearly the same text: four fifths of all their runs of five words are
+in both. Only texts that share one of their smallest hashes are compared, so thousands of tasks take
+seconds.
 
 Does not cover: paraphrases, and texts shorter than five words.
 """
@@ -60,7 +61,7 @@ class Subjects:
     archives: tuple[tuple[str, str], ...] = ()
     """The archives that the tasks rest on, with their hashes."""
     evidence: Callable[[Outcome], Iterable[str]] = lambda outcome: ()
-    """Returns what an outcome says beside its verdict, for the reason of a failure."""
+    """Returns details of an outcome beside its verdict, for the reason of a failure."""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Whether an answer is the expected one, decided on the host on plain data.
+"""Compares outputs and return values with the expected ones, on the host, as plain data.
 
-Text: equal line by line without the spaces around, or token by token as exact decimal numbers: the
-rule of LiveCodeBench and of NeMo Gym, but for numbers in other scripts' digits or with underscores,
-which Python would read and no other judge. Values: equal as Python data, tuples being lists; a set
-that wraps what a function returns in a list of one may be answered either way.
+Texts are equal if each line is equal without the spaces around it, or has the same decimal numbers.
+This is the rule of LiveCodeBench and NeMo Gym with one exception: text with underscores or digits
+of other scripts is not read as a number. Values are equal as Python data, and a tuple equals a
+list. Some data sets wrap what a function returns in a list of one; there both forms are right.
 """
 
 from __future__ import annotations

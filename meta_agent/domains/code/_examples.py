@@ -1,8 +1,8 @@
-"""The examples that a problem shows anyway, as something that can be run: the tool `test`.
+"""Runs a program on the examples that its problem shows: the tool `test` of an attempt.
 
-Promises: nothing is run that the agent cannot read in its task: a set's public tests, the first
-assertion of MBPP, the `>>>` lines of a HumanEval docstring. The code under test and the comparison
-share a process of the attempt's own sandbox. What comes out is advice and never enters a grade.
+Promises: only examples run that the agent can read in its task. These are a set's public tests, the
+first assertion of MBPP, and the `>>>` lines of a HumanEval docstring. The program and the
+comparison share a process of the attempt's own sandbox, so the result never enters a grade.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _call(name: str, case: Case) -> str:
-    """Returns a call by JSON, so that no value has to be spelled in Python."""
+    """Returns Python text that calls a function with a case's input, which it reads from JSON."""
     function = f"({name} if {name!r} in globals() else Solution().{name})"
     return f"{function}(*__import__('json').loads({json.dumps(case.input)!r}))"
 

@@ -1,9 +1,9 @@
-"""Runs candidates in sandboxes and says what each came to.
+"""Grades programs ("candidates") by the tests of their problem, in sandboxes.
 
-Promises: expected outputs and test code never enter the sandbox in which a candidate runs; every
-candidate gets a sandbox that no other candidate has run in (unless `candidates_per_sandbox` says
-otherwise), and all its tests run in that one; a sandbox that dies twice while it runs a candidate
-is the candidate's doing, any other failure of the machines raises `SandboxError`.
+Promises: expected outputs and test code never enter the sandbox of a candidate. All tests of a
+candidate run in one sandbox, which no other candidate has used unless `candidates_per_sandbox` is
+above 1. If a sandbox dies twice while it runs a candidate, the candidate fails. Any other failure
+of a sandbox raises `SandboxError`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _CHUNK_CASES: Final = 16
 _CHUNK_BYTES: Final = 8 << 20
 _GRACE_SEC: Final = 30.0
 _SPARE_MB: Final = 256  # for the worker beside what it runs
+_JUDGE_MB: Final = 1024
 # What a candidate's side may report of itself. It can write what it likes into its pipes, so any
 # other word, `passed` above all, means that the run broke off.
 _FAILURES: Final = frozenset(
@@ -37,7 +38,6 @@ _FAILURES: Final = frozenset(
 )
 # What the judge decides by itself, in a sandbox where no candidate runs.
 _JUDGED: Final = frozenset({"passed", "failed", "raised", "never_called"})
-_GUESTS: Final = {"candidate": "candidate_guest", "judge": "judge_guest"}
 
 
 class UngradableError(Exception):
@@ -60,10 +60,11 @@ class Verdict:
 
 @dataclass(slots=True)
 class _Box:
-    """A sandbox and how many candidates it has seen."""
+    """A sandbox with our guests in it, and how many programs it has run."""
 
-    sandbox: Sandbox
+    role: str
     memory_mb: int
+    sandbox: Sandbox
     used: int = 0
 
 
@@ -73,9 +74,8 @@ class CodeRunner:
 
     factory: SandboxFactory
     candidates_per_sandbox: int = 1
-    _boxes: list[_Box] = field(default_factory=list)
-    _judges: list[Sandbox] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the two idle lists
+    _idle: list[_Box] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the idle sandboxes
 
     def run(self, row: CodeRow, source: str) -> Verdict:
         """Runs the tests of a problem on a program, until one fails, and returns the verdict."""
@@ -93,14 +93,14 @@ class CodeRunner:
     def close(self) -> None:
         """Ends all idle sandboxes."""
         with self._lock:
-            idle = [box.sandbox for box in self._boxes] + self._judges
-            self._boxes.clear()
-            self._judges.clear()
-        for sandbox in idle:
-            sandbox.close()
+            idle = list(self._idle)
+            self._idle.clear()
+        for box in idle:
+            box.sandbox.close()
 
     def _once(self, row: CodeRow, source: str) -> Verdict:
-        with self._candidate(row.memory_mb) as sandbox:
+        memory_mb = row.memory_mb + _SPARE_MB
+        with self._lent("candidate", memory_mb, self.candidates_per_sandbox) as sandbox:
             if row.kind == "asserts":
                 return self._asserts(row, source, sandbox)
             return self._cases(row, source, sandbox)
@@ -143,7 +143,8 @@ class CodeRunner:
         relay = _Relay(sandbox, _wall(row))
         args = {"prelude": row.prelude, "program": row.program, "names": list(row.names)}
         limit = 2 * _wall(row) + _GRACE_SEC
-        with self._judge() as judge:
+        # Test code is the data set's own, so its sandbox serves many candidates.
+        with self._lent("judge", _JUDGE_MB, math.inf) as judge:
             try:
                 reply: dict[str, JSON] = judge.request(
                     "judge", args, timeout_sec=limit, serve=relay.serve
@@ -159,48 +160,29 @@ class CodeRunner:
     # --- sandboxes ---
 
     @contextlib.contextmanager
-    def _candidate(self, memory_mb: int) -> Iterator[Sandbox]:
-        box = self._take_box(memory_mb)
+    def _lent(self, role: str, memory_mb: int, uses: float) -> Iterator[Sandbox]:
+        """Lends an idle or a new sandbox. Ends it after `uses` uses, or if one raises."""
+        with self._lock:
+            fitting = (b for b in self._idle if (b.role, b.memory_mb) == (role, memory_mb))
+            box = next(fitting, None)
+            if box is not None:
+                self._idle.remove(box)
+        if box is None:
+            box = _Box(role, memory_mb, _started(self.factory, memory_mb, role))
         try:
             yield box.sandbox
-        except GuestError as broken:  # our guest broke under this candidate's hands
+        except GuestError as broken:  # the candidate broke our guest
             box.sandbox.close()
             raise SandboxError(f"the sandbox's checker failed: {broken}", kind="died") from broken
         except BaseException:
             box.sandbox.close()
             raise
         box.used += 1
-        if box.used >= self.candidates_per_sandbox:
+        if box.used >= uses:
             box.sandbox.close()
             return
         with self._lock:
-            self._boxes.append(box)
-
-    def _take_box(self, memory_mb: int) -> _Box:
-        with self._lock:
-            idle_box = next((box for box in self._boxes if box.memory_mb == memory_mb), None)
-            if idle_box:
-                self._boxes.remove(idle_box)
-        return idle_box or _Box(
-            _started(self.factory, memory_mb + _SPARE_MB, "candidate"), memory_mb
-        )
-
-    @contextlib.contextmanager
-    def _judge(self) -> Iterator[Sandbox]:
-        """Lends a sandbox for test code.
-
-        The code is the data set's, so it serves many candidates.
-        """
-        with self._lock:
-            judge = self._judges.pop() if self._judges else None
-        judge = judge or _started(self.factory, 1024, "judge")
-        try:
-            yield judge
-        except BaseException:
-            judge.close()
-            raise
-        with self._lock:
-            self._judges.append(judge)
+            self._idle.append(box)
 
 
 @dataclass(slots=True)
@@ -283,7 +265,7 @@ def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[s
 
 
 def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Yields few cases first, since most wrong programs fail the first test."""
+    """Yields the cases in chunks, small ones first: most wrong programs fail the first test."""
     chunk: list[Case] = []
     size, room = 0, 1
     for case in cases:
@@ -313,17 +295,14 @@ def _wall(row: CodeRow) -> float:
 
 
 def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
-    """Starts a sandbox with our guests in it.
-
-    Nothing untrusted has run, so its failures are ours.
-    """
+    """Starts a sandbox with our guests in it. Nothing untrusted ran yet: failures are ours."""
     try:
         sandbox = factory(memory_mb)
     except SandboxError as problem:
         raise SandboxError(str(problem), kind="start", hint=problem.hint) from problem
     try:
-        sandbox.install("values_guest", guest_source("values_guest"))
-        sandbox.install(_GUESTS[role], guest_source(_GUESTS[role]))
+        for name in ("values_guest", f"{role}_guest"):
+            sandbox.install(name, guest_source(name))
     except SandboxError as problem:
         sandbox.close()
         raise SandboxError(f"cannot prepare a sandbox: {problem}", kind="start") from problem

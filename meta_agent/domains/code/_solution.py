@@ -1,9 +1,9 @@
-"""From a model's reply to the program that is graded.
+"""Takes the program that is graded out of a model's reply.
 
-The code is the last fenced block (any tag but those of other languages), or the whole reply where
-it has no fence. Programs and functions get the imports that such judges' official evaluators put
-before them, but after their own `from __future__ import`; a HumanEval reply may be the whole
-function or only its body.
+The code is the last fenced block without the tag of another language, or the whole reply if it has
+no block. Programs and functions get the imports that the official evaluators of their data sets add
+too, behind their own `from __future__ import`. A reply to HumanEval may be the whole function or
+only its body.
 """
 
 from __future__ import annotations
@@ -74,6 +74,6 @@ def _defines(code: str, name: str) -> bool:
 
 
 def _before(prelude: str, name: str) -> str:
-    """Imports and helpers that the prompt gives before the function itself."""
+    """Returns the imports and helpers that stand before the function in the prompt."""
     match = re.search(rf"^def {re.escape(name)}\b", prelude, re.MULTILINE)
     return prelude[: match.start()] if match else prelude

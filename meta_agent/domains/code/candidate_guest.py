@@ -44,7 +44,7 @@ _open: dict[str, Any] = {}
 
 
 def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
-    """Runs a program on each input; one result each, in order."""
+    """Runs a program on each input and returns the results in order."""
     try:
         code = compile(args["source"], "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -54,7 +54,7 @@ def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
 
 
 def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Runs a program once, from fork to the end of its last descendant."""
+    """Runs a program on one input, ends all processes that it started, and returns its result."""
     feed = os.memfd_create("stdin")
     with open(feed, "wb", closefd=False) as file:
         file.write(text.encode("utf-8", "surrogatepass"))
@@ -74,7 +74,7 @@ def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict
 
 
 def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any]) -> None:
-    """Lives the child's whole life, which ends in `os._exit` whatever the program does."""
+    """Runs the program in the forked child. Never returns: the child ends by `os._exit`."""
     status = 1
     try:
         os.setsid()
@@ -93,9 +93,9 @@ def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any])
 
 
 def open_streams() -> Any:
-    """Opens the three streams as Python does, and returns the output.
+    """Opens the three standard streams as Python does, and returns the output stream.
 
-    Held twice, as in Python, so that a program that puts others in their place closes none.
+    Each is stored twice, as in Python, so that a program that replaces `sys.stdout` closes none.
     """
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
     out = open(1, "w", encoding="utf-8")  # noqa: SIM115
@@ -106,7 +106,7 @@ def open_streams() -> Any:
 
 
 def run_as_main(code: Any) -> int:
-    """Runs the program as `__main__`; its exit status as Python would give it."""
+    """Runs the program as `__main__` and returns the exit status that Python would give."""
     main = types.ModuleType("__main__")
     main.__file__ = "solution.py"
     sys.modules["__main__"] = main
@@ -128,7 +128,7 @@ def run_as_main(code: Any) -> int:
 def finish(main: types.ModuleType) -> None:
     """Does what Python does at its end: joins threads, runs exit functions, clears globals.
 
-    The last closes files that the program left open, so what they hold is written.
+    Clearing the globals closes files that the program left open, so their content is written.
     """
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
@@ -145,7 +145,7 @@ def exit_status(code: Any) -> int:
 
 
 def fence(limits: dict[str, Any]) -> None:
-    """Sets the limits of one child and takes the worker's shield down in it."""
+    """Sets the kernel's limits for the calling child process, and turns its `shield` off."""
     shield(on=False)
     cpu = limits["cpu_sec"]
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
@@ -159,7 +159,10 @@ def fence(limits: dict[str, Any]) -> None:
 
 
 def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
-    """Whether a run and all that it starts have used up their processor time, in sum."""
+    """Returns a function that tells whether a run has used up its processor time.
+
+    The time of all processes that the run starts counts.
+    """
     meter, limit = channel.cpu_meter(), limits["cpu_sec"] + CPU_SLACK_SEC
 
     def spent() -> bool:
@@ -171,7 +174,7 @@ def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
 def drain(
     out: int, err: int, limits: dict[str, Any], deadline: float, spent: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Reads both streams to their end, the limit, or the deadline."""
+    """Reads both streams until they end or a limit is met: output, processor time, deadline."""
     text, tail, flooded = bytearray(), bytearray(), False
     waiter = select.poll()
     open_pipes = {out, err}
@@ -202,7 +205,7 @@ def drain(
 
 
 def end_family(pid: int, kill: bool, channel: Any) -> int:
-    """Kills what is left of a run, in its session and out of it. Returns the first one's status."""
+    """Kills all processes that a run left, and returns the status of its first process."""
     if kill:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -291,7 +294,7 @@ def shut(args: dict[str, Any], channel: Any) -> bool:
 
 
 def receive(wall_sec: float) -> dict[str, Any]:
-    """Reads one line from the candidate's process: untrusted, bounded in size and time."""
+    """Returns the next reply of the candidate's process. It is untrusted JSON of limited size."""
     deadline, text = time.monotonic() + wall_sec, bytearray()
     waiter = select.poll()
     waiter.register(_open["reply"], select.POLLIN)
@@ -315,7 +318,7 @@ def receive(wall_sec: float) -> dict[str, Any]:
 
 
 def ended() -> str:
-    """Says why the process went away: its processor time was up, or something else."""
+    """Returns why the candidate's process ended: `timeout` (processor time) or `died`."""
     with contextlib.suppress(ChildProcessError):
         pid, status = os.waitpid(_open["pid"], 0)
         if pid and os.waitstatus_to_exitcode(status) == -signal.SIGXCPU:
@@ -324,14 +327,14 @@ def ended() -> str:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Writes to the end, however small the pipe."""
+    """Writes all bytes, also into a pipe that takes only a part at a time."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def become_callee(args: dict[str, Any], source: int, sink: int) -> None:
-    """Lives the life of the process that holds the candidate's code."""
+    """Serves the candidate's functions in the forked child. Never returns."""
     try:
         os.setsid()
         null = os.open("/dev/null", os.O_RDWR)
@@ -350,7 +353,7 @@ def become_callee(args: dict[str, Any], source: int, sink: int) -> None:
 
 
 def serve_calls(source: str) -> None:
-    """Loads the code, then answers until the pipe closes."""
+    """Loads the candidate's code, then answers requests until the pipe closes."""
     namespace: dict[str, Any] = {"__name__": "candidate"}
     say(load(source, namespace))
     codec = Codec(keep=True)
@@ -361,7 +364,7 @@ def serve_calls(source: str) -> None:
 
 
 def load(source: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Runs the candidate's module level."""
+    """Runs the candidate's module, and returns `ok` or why it does not load."""
     try:
         exec(compile(source, "solution.py", "exec", dont_inherit=True), namespace)  # noqa: S102
     except BaseException as error:  # also SystemExit: code that leaves while it loads

@@ -4,7 +4,7 @@ The names that the tests call are stand-ins: each call goes to the host, which p
 candidate's sandbox and brings back plain data. So the tests' assertions decide on values of this
 process, and a candidate can neither see the tests nor override how its answers are compared.
 
-Test code is of the data set, not of us: it runs in a sandbox as well.
+The test code comes with the data set and is not trusted either, so it runs in a sandbox as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SILENT = (AssertionError, StopIteration, StopAsyncIteration)
 
 
 class AttemptOverError(BaseException):
-    """The candidate's process is gone. Not an Exception: no test may catch it and go on."""
+    """Raised if the candidate cannot be asked again. Tests that catch `Exception` miss it."""
 
 
 def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
 
 
 class Bridge:
-    """Calls that leave this sandbox."""
+    """Sends the tests' calls of the candidate to the host, and returns the candidate's results."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
@@ -89,9 +89,9 @@ class Bridge:
 
 
 def exception_named(kind: str, detail: str) -> Exception:
-    """Returns a built-in exception by name, or an ordinary error if it would end a loop.
+    """Returns a built-in exception by name, or a `RuntimeError` if there is no ordinary such one.
 
-    `StopIteration` inside `all(map(...))` would be the end of the tests, and no failure.
+    `StopIteration` is not ordinary: inside `all(map(...))` it would hide a failure of the tests.
     """
     exception_type: Any = getattr(builtins, kind, None)
     ordinary = isinstance(exception_type, type) and issubclass(exception_type, Exception)

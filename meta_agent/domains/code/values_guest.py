@@ -1,8 +1,8 @@
 """Plain data between processes that do not trust each other: values as tagged JSON, and back.
 
-Only the data of a value travels, never its class: an object of a subclass of `int` arrives as an
-`int`, one with its own `__eq__` and nothing else as something opaque that equals nothing. One file
-for the guests (installed by source) and for the host.
+Only the data of a value travels, never its class. An object of a subclass of `int` arrives as an
+`int`. An object of any other class arrives as an `Opaque`, which cannot be compared. The host
+imports this module, and sandboxes get its source.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_ITEMS = 2_000_000
 
 
 class NotDataError(Exception):
-    """This value, or this text, is no plain data."""
+    """Raised if a value, or the JSON of a value, is no plain data."""
 
 
 class Opaque:
-    """Stands for an object that stayed where it is. `number` names it there."""
+    """Stands for an object that did not travel. `number` identifies it in its own process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -44,7 +44,10 @@ class Opaque:
 
 
 class Codec:
-    """Encodes and decodes; what is no data is kept here and named by a number, or refused."""
+    """Encodes values as JSON and decodes them. An object that is no data raises `NotDataError`.
+
+    With `keep`, such an object is stored here instead, and its number travels.
+    """
 
     def __init__(self, keep: bool = False) -> None:
         self._keep = keep

@@ -1,21 +1,14 @@
-"""Rows of anybody's, graded by a function of theirs in a process that can be killed."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Task rows that a user wrote, graded by the user's own function in a process of its own."""
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._options import DomainOptions, lasting
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.domains._options import DomainOptions, sandboxes
 from meta_agent.domains.graded._domain import GradedDomain, load_rows
 from meta_agent.domains.graded._workers import GraderError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["ATTEMPT_LIMITS", "GradedDomain", "GraderError", "load_rows", "open_domain"]
 
-__all__ = ["GradedDomain", "GraderError", "load_rows", "open_domain", "sandboxes"]
-
-_LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1800.0)
+ATTEMPT_LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1800.0)
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
@@ -32,19 +25,7 @@ def open_domain(options: DomainOptions) -> GradedDomain:
         {"path": str(options.grade)},
         load_rows(options.tasks, options.mapping),
         threshold=options.threshold,
-        factory=sandboxes(options),
+        factory=sandboxes(options, ATTEMPT_LIMITS),
         python=options.python,
         judge=options.judge,
     )
-
-
-def sandboxes(options: DomainOptions) -> Callable[[], Sandbox]:
-    """Returns a function that starts a sandbox for an attempt whose task comes with files."""
-
-    def factory() -> Sandbox:
-        from meta_agent.sandboxes import open_sandbox
-
-        limits = lasting(_LIMITS, options.seconds)
-        return open_sandbox(options.sandbox, run=options.run, limits=limits)
-
-    return factory

@@ -1,13 +1,13 @@
-"""`GradedDomain`: rows and a grader that a user wrote, as a domain.
+"""`GradedDomain`: task rows and a grader that a user wrote, as a domain.
 
-Promises: the agent sees a task's prompt and tools and nothing else of its row; every attempt is
-graded twice, and a grader that does not agree with itself gives no grade; a number counts as solved
-from the threshold that the user stated, and is kept beside the verdict; an error of the grader is a
-failure of the verifier, never a zero. A grader that cannot grade an empty answer is refused while
-it is loaded.
+Promises: the agent sees a task's prompt and tools, and nothing else of its row. Every attempt is
+graded twice; two grades that differ raise `GraderError`. A score counts as solved from the user's
+threshold on, and is stored beside the verdict. An error of the grader is a failure of the verifier,
+never a score of zero. A grader that cannot grade an empty answer is refused while it is loaded.
 
-Does not cover: what the grader reads besides its own folder (other packages, a server): the
-evaluator's identity knows the files of that folder that it imports, the rows, and this code.
+Does not cover: what the grader reads outside its own folder, such as other packages or a server.
+`evaluator_hash` changes with the rows, with this code, and with the files of the grader's folder
+that it imports.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class GradedDomain(FileTasks):
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])
         measurement = measured(
-            judge, cases, lambda case: self._grade(case.row, case.submission).get("rule")
+            judge, cases, lambda case: self._grade(case.row, {"answer": case.answer}).get("rule")
         )
         self._judge = judge
         return measurement

@@ -1,8 +1,9 @@
-"""One attempt at a task with a grader of the user's: their tools, a folder to work in, an answer.
+"""One attempt at a task with a user's grader: the user's tools, a working folder, and an answer.
 
-What is graded is what was submitted, or else the last thing that the model said. The user's tools
-run in the grader's process, which keeps their state until the attempt ends. Where the grader gives
-`files(task)`, the attempt has a sandbox with them as well, and the tools `run` and `write`.
+The grader gets the submitted answer, or the model's last reply if it submitted none. The user's
+tools run in the grader's process, which keeps their state until the attempt ends. If the grader
+defines `files(task)`, the attempt also has a sandbox with these files, and the tools `run` and
+`write`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""A model that grades: what it is asked, and whether it agrees with itself before it may decide.
+"""Grades by a language model ("judge"), and tests that model before a run.
 
-The grader's file says with `judge(task, answer)` what makes this answer pass; the host asks the
-role `judge`, twice, with the answer fenced in as material. Two verdicts that differ are no grade.
-Before a run the judge is tried on answers of known worth: golds, other tasks' golds, nothing.
+`judge(task, answer)` in the grader's file returns the rule by which the answer passes. The host
+asks the judge twice, with the answer between two marks. Two verdicts that differ are no grade.
+Before a run the judge is tested on answers whose verdict is known: the gold (right) answers, the
+gold answers of other tasks, and empty answers.
 
-Does not cover: a judge that is wrong in the same way twice, or that an answer talks round: what
-evolves may learn to please it. Hard facts belong in `judge` itself, which may return False at once.
+Does not cover: a judge that is wrong in the same way twice, or that an answer persuades. A harness
+that evolves may learn to please it. What code can check belongs in `judge(task, answer)`, which may
+return False at once.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from meta_agent.core.protocols import JSON
 from meta_agent.domains.graded._workers import GraderError
 
 AGREEMENT: Final = 0.9
-"""The share of known answers on which a judge must agree with itself, and be right."""
+"""The share of the test answers on which a judge must be right, and give one verdict twice."""
 TRIED: Final = 8
-"""Tasks on which it is tried, three answers each."""
+"""How many tasks a judge is tested on, with three answers each."""
 _MAX_TOKENS: Final = 2048
 _VERDICT: Final = ToolSpec(
     "verdict",
@@ -50,11 +52,6 @@ class Case(NamedTuple):
     row: Mapping[str, JSON]
     answer: str
     passes: bool
-
-    @property
-    def submission(self) -> dict[str, JSON]:
-        """Returns the answer in the form in which an attempt submits it."""
-        return {"answer": self.answer}
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
@@ -118,7 +115,7 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """Says in a sentence how often a judge is right. Raises ConfigError if in less than 90 %."""
+    """Returns a sentence on how often a judge is right. Raises ConfigError if under 90 %."""
     ruled = [(case, rule) for case in cases if isinstance(rule := rule_of(case), str)]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"

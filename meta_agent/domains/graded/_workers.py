@@ -1,8 +1,8 @@
-"""Processes that hold a user's grader: leased one attempt at a time, killed when time is up.
+"""Runs a user's grader in processes: each serves one attempt at a time, with a time limit.
 
-Promises: a grader that raises, hangs or ends its process is a `GraderError`, which the runner books
-as a failure of the verifier and never as a zero; a process that was killed or has died is not used
-again. Its prints go nowhere.
+Promises: a grader that raises, hangs or ends its process raises a `GraderError`. The runner records
+that as a failure of the verifier, never as a score of zero. A process that was killed or has died
+is not used again. What the grader prints is thrown away.
 
 Does not cover: what the grader may do. It is the user's own code, with the user's rights, but
 without their keys (`core.processes`).

@@ -1,10 +1,11 @@
-"""Runs in a process of its own, which the host may kill at any time: a grader that a user wrote.
+"""Runs a grader that a user wrote, in a process of its own that the host may kill at any time.
 
-Standard library only, started by path with any interpreter. One line of JSON a request on standard
-input, one line a reply; what the grader itself prints goes to standard error. A source is a module
-with `grade`, or one of our own adapters with the same names.
+This file uses the standard library alone and is started by its path, with any interpreter. Each
+request is one line of JSON on standard input, and each reply is one line on standard output. What
+the grader prints goes to standard error. The grader is a module with `grade`, or one of our own
+adapters with the same names.
 
-Does not cover: keeping the grader from anything. It is the user's own code, and trusted.
+Does not cover: a sandbox. The grader is the user's own code, and trusted.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _MANY = {list: "array", tuple: "array", set: "array", dict: "object"}
 
 
 class Answer(str):
-    """What an attempt handed in: its text, and with it all that a grader may want to look at.
+    """The text that an attempt submitted, with what else a grader may want to look at.
 
-    `calls`: the tool calls that were made, as {"tool", "arguments", "text", "ok"}. `files`: the
-    working folder at the end, text where it is text. `messages`: the conversation.
+    `calls`: the attempt's tool calls, as {"tool", "arguments", "text", "ok"}. `files`: the files of
+    its working folder at the end, as str or bytes. `messages`: its conversation.
     """
 
     calls: list[dict[str, Any]]
@@ -41,7 +42,7 @@ class Answer(str):
 
 
 def answer_of(submission: dict[str, Any]) -> Answer:
-    """Returns an answer made of what the host sent."""
+    """Returns the answer that the host sent as JSON."""
     answer = Answer(submission.get("answer") or "")
     answer.calls = submission.get("calls") or []
     answer.messages = submission.get("messages") or []
@@ -62,21 +63,21 @@ def packed(data: Any) -> Any:
 
 
 def resolved(value: Any) -> Any:
-    """Returns the value of a function that may be async."""
+    """Returns a function's result, awaited if the function is async."""
     return asyncio.run(awaited(value)) if inspect.isawaitable(value) else value
 
 
 async def awaited(value: Any) -> Any:
-    """Returns an awaited value, as a coroutine, which is what asyncio runs."""
+    """Awaits a value: `asyncio.run` takes a coroutine, and an awaitable may be none."""
     return await value
 
 
-class Refusal(Exception):  # noqa: N818 - what it is, said as a sentence
-    """The grader gave something that is no grade."""
+class Refusal(Exception):  # noqa: N818 - its message is shown as a sentence
+    """Raised if the module has no grader, or if the grader returns no grade."""
 
 
 class Source:
-    """The loaded module and the attempt that is open in this process."""
+    """The user's module, and the tools of the attempt that is open in this process."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.module = loaded(spec)
@@ -90,7 +91,7 @@ class Source:
         self.open_tools: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the host has to know of the grader."""
+        """Returns what the module defines, its settings, and the hashes of its files."""
         has = {name: callable(getattr(self.module, name, None)) for name in OPTIONAL}
         limits = getattr(self.module, "LIMITS", None)
         return {
@@ -106,7 +107,7 @@ class Source:
         return list(resolved(self.module.tasks()))
 
     def schemas(self, rows: list[Any]) -> list[Any]:
-        """Returns for each task the tools that it offers, as a model reads of them."""
+        """Returns the schemas of each task's tools, in OpenAI's form."""
         return [[schema_of(n, tool) for n, tool in self.tools_of(row).items()] for row in rows]
 
     def tools_of(self, row: Any) -> dict[str, Any]:
@@ -120,7 +121,7 @@ class Source:
         return {str(path): packed(data) for path, data in (contents or {}).items()}
 
     def open(self, row: Any) -> list[str]:
-        """Starts an attempt. Its tools have the state that `tools(task)` gives them."""
+        """Starts an attempt with new tools from `tools(task)`, and returns their names."""
         self.open_tools = self.tools_of(row)
         return list(self.open_tools)
 
@@ -174,12 +175,12 @@ def as_bool(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it."""
+    """Returns a value as JSON data; what JSON lacks becomes its text."""
     return json.loads(json.dumps(value, default=str))
 
 
 def loaded(spec: dict[str, Any]) -> Any:
-    """Returns the module: a file, or one that is installed."""
+    """Imports the user's module: a file, or an installed one. Calls its `setup` if asked to."""
     if spec.get("module"):
         return importlib.import_module(spec["module"])
     path = Path(spec["path"]).resolve()
@@ -197,7 +198,7 @@ def loaded(spec: dict[str, Any]) -> Any:
 
 
 def beside(module: Any) -> dict[str, str]:
-    """Returns by hash the files that decide: the module, and what it imported from its folder."""
+    """Returns the hashes of the module's file and of the files it imported from its folder."""
     home = Path(getattr(module, "__file__", None) or ".").resolve().parent
     files = {}
     for loaded_module in list(sys.modules.values()):
@@ -208,7 +209,7 @@ def beside(module: Any) -> dict[str, str]:
     return files
 
 
-# --- tools as a model is told of them ------------------------------------------------------------
+# --- the schemas of tools -------------------------------------------------------------------------
 
 
 def schema_of(name: str, tool: Any) -> dict[str, Any]:
@@ -252,7 +253,7 @@ def type_of(hint: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answers the host's requests until standard input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a grader prints is no reply
     source: Source | None = None
@@ -273,7 +274,7 @@ def main() -> None:
 
 
 def error_text(error: BaseException) -> dict[str, str]:
-    """Returns an error for people: what it is, and the line of the grader that raised it."""
+    """Returns an error's kind, its message, and the line of the grader that raised it."""
     if isinstance(error, Refusal):
         return {"kind": "refusal", "message": str(error), "where": ""}
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]

@@ -1,7 +1,7 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
-from meta_agent.core.protocols import Sandbox, SandboxLimits
-from meta_agent.domains._options import DomainOptions, lasting
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.domains._options import DomainOptions, sandboxes
 from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain
 from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
@@ -29,11 +29,4 @@ def open_domain(options: DomainOptions) -> MathDomain:
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     ours = {"prompt": "problem", "gold": "answer"}
     mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}
-
-    def factory() -> Sandbox:
-        from meta_agent.sandboxes import open_sandbox
-
-        limits = lasting(_LIMITS, options.seconds)
-        return open_sandbox(options.sandbox, run=options.run, limits=limits)
-
-    return MathDomain(options.tasks, Verifier(), factory, mapping)
+    return MathDomain(options.tasks, Verifier(), sandboxes(options, _LIMITS), mapping)

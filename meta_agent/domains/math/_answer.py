@@ -1,4 +1,4 @@
-r"""What an answer says: a plain number, words, or a value in LaTeX with a unit. Compares nothing.
+r"""Reads an answer as a plain number, as words, or as a value in LaTeX with a unit.
 
 A blank between two numbers is never dropped: `2 1/3` is a mixed number and `1 2` is refused.
 """
@@ -135,6 +135,11 @@ def decimal(text: str) -> Fraction | None:
     return Fraction(digits) * Fraction(f"1e{parts[2] or 0}")
 
 
+def as_fraction(number: Fraction) -> str:
+    r"""Returns a number in LaTeX as `\frac{numerator}{denominator}`."""
+    return rf"\frac{{{number.numerator}}}{{{number.denominator}}}"
+
+
 def exact(value: str) -> str | None:
     """Returns LaTeX with decimals written as fractions; None if two numbers stand side by side."""
 
@@ -150,16 +155,10 @@ def exact(value: str) -> str | None:
         number = decimal(match[0])
         if number is None or match[0].isdigit():
             return match[0]
-        return (
-            str(number)
-            if number.denominator == 1
-            else rf"{{\frac{{{number.numerator}}}{{{number.denominator}}}}}"
-        )
+        return str(number) if number.denominator == 1 else f"{{{as_fraction(number)}}}"
 
     whole = literal(value) if _SCIENTIFIC.fullmatch(value) else None
-    text = _IN_TEXT.sub(
-        fraction, value if whole is None else rf"\frac{{{whole.numerator}}}{{{whole.denominator}}}"
-    )
+    text = _IN_TEXT.sub(fraction, value if whole is None else as_fraction(whole))
     return None if _TWO_NUMBERS.search(re.sub(r"\\[,;:! ]|~", " ", text)) else text
 
 
@@ -203,11 +202,9 @@ def words(answer: str) -> str | None:
     if letter := _LETTER.fullmatch(text):
         return letter[1].lower()
     match = _WORDS.fullmatch(text)
-    return (
-        " ".join((match[1] or match[2] or "").lower().split()).strip(" .()") or None
-        if match
-        else None
-    )
+    if match is None:
+        return None
+    return " ".join((match[1] or match[2] or "").lower().split()).strip(" .()") or None
 
 
 def choice(answer: str) -> str | None:

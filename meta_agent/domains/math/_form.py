@@ -1,9 +1,9 @@
-r"""Which LaTeX can be a finished answer, and which only hands the work to the grader.
+r"""Tells a finished answer in LaTeX from one that leaves the work to the grader.
 
-The library works out a determinant, a derivative or `\gcd` as readily as it compares them. So an
-answer holds only forms of a result: numbers, letters, arithmetic, roots, brackets, sets, intervals,
-and what the gold holds, with the kin of it (`\cos` where the gold has `\sin`). An expression of the
-problem, in any order, is no answer to it either.
+The library math-verify works out a determinant, a derivative or a `\gcd` before it compares. So an
+answer may hold only numbers, letters, arithmetic, roots, brackets, sets, intervals, and commands of
+the gold answer or related ones (`\cos` if the gold has `\sin`). An expression that stands in the
+problem, in any order, is no answer either.
 
 Does not cover: arithmetic of other numbers that was not carried out, such as `6 \cdot 7`.
 """
@@ -50,12 +50,10 @@ _EXPANDED = re.compile(r"\bexpand(?:ed)?\b", re.IGNORECASE)
 
 def asked_form(problem: str) -> str:
     """Returns `factored` or `expanded` if a problem asks for one of them, else an empty text."""
-    factored = _FACTORED.search(problem) is not None
-    return (
-        ""
-        if factored is (_EXPANDED.search(problem) is not None)
-        else ("factored" if factored else "expanded")
-    )
+    factored, expanded = _FACTORED.search(problem), _EXPANDED.search(problem)
+    if factored and not expanded:
+        return "factored"
+    return "expanded" if expanded and not factored else ""
 
 
 def is_finished(value: str, gold: str) -> bool:
@@ -114,7 +112,7 @@ def restates(answer: str, gold: str, problem: str) -> bool:
 
 
 def _content(text: str) -> Counter[str]:
-    """Counts what an expression is made of, without brackets and signs for a product."""
+    """Counts the numbers, letters, commands and signs of an expression, but no product signs."""
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", ASIDES.sub(r" \1 ", text))
     text = re.sub(r"\\(?:frac|sqrt)(?=\d)", lambda m: m[0] + " ", text).replace("{,}", ",")
     text = re.sub(r"(\\frac )(\d)(\d)", r"\1\2 \3", text)

@@ -1,9 +1,9 @@
-"""The sealed grader of math: the answer that a text ends in, against the gold.
+"""Grades the final answer of a reply against the gold (right) answer of its problem.
 
-A gold is taken only if it can be graded at all: a plain number, words, or LaTeX that math-verify
-parses and finds equal to itself. Others are refused when a file is loaded, with their lines. One
-answer is compared, the last box first: plain numbers exactly, words as words, anything else by
-algebra in the worker. An answer that does not parse, or runs out of time, is unsolved and says so.
+Plain numbers are compared exactly, words as words, and anything else by algebra in the worker. A
+gold answer must be a plain number, words, or LaTeX that math-verify parses and finds equal to
+itself. `sort_golds` refuses the others while a file is loaded. An answer that does not parse, or
+whose comparison runs out of time, is wrong, and its verdict says so.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
 
 
 def _kind(text: str) -> GoldKind:
+    if literal(text) is not None:
+        return "literal"
     # A single letter may be a choice or a variable: as words both are compared alike.
-    return (
-        "literal" if literal(text) is not None else "expression" if words(text) is None else "words"
-    )
+    return "expression" if words(text) is None else "words"
 
 
 def _refusal(is_question: bool, check: Comparison) -> str:
@@ -96,13 +96,9 @@ def _refusal(is_question: bool, check: Comparison) -> str:
         return "the gold has two numbers side by side"
     if check.end != "ok":
         return f"the gold cannot be checked ({check.end})"
-    return (
-        "the gold does not parse"
-        if check.reason
-        else ""
-        if check.equal
-        else "the gold is not equal to itself"
-    )
+    if check.reason:
+        return "the gold does not parse"
+    return "" if check.equal else "the gold is not equal to itself"
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
@@ -143,16 +139,13 @@ def _outcome(verdict: str, answer: str, compared_by: str = "", reason: str = "")
 
 def _same_words(gold: Gold, answer: str) -> bool:
     gold_words = words(gold.text)
-    if gold_words is not None and words(answer) == gold_words:
-        return True
-    is_choice = (
-        gold_words is not None and len(gold_words) == 1 and _answer.choice(answer) == gold_words
-    )
-    return is_choice or _reads_same(gold, answer)
+    if gold_words is None or gold_words not in (words(answer), _answer.choice(answer)):
+        return _reads_same(gold, answer)
+    return True
 
 
 def _reads_same(gold: Gold, answer: str) -> bool:
-    r"""Returns whether words and numbers are the same, if the gold has words."""
+    r"""Returns whether a gold answer has words (`\text`) and the answer reads the same."""
     plain = _answer.plain_text
     return "\\text" in gold.text and plain(answer) == plain(gold.text) != ""
 
@@ -167,10 +160,10 @@ def _is_list(gold: str) -> bool:
 
 
 def _sides(answer: str, gold: Gold) -> list[str]:
-    """Returns the values that a chain of equations states: of `x = 6 * 7 = 42`, `6 * 7` and `42`.
+    """Returns the values that a chain of equations states: `6 * 7` and `42` for `x = 6 * 7 = 42`.
 
-    A name on the left is none. Where the gold is an equation itself, each side is put in its place.
-    Empty where there are more than could be compared.
+    A name on the left is no value. If the gold answer is an equation, each value is made into one
+    with the same left side. The list is empty if there are more than six values.
     """
     sides = [side.strip() for side in _EQUALS.split(answer)]
     is_chain = all(side and side.count("{") == side.count("}") for side in sides)
@@ -187,9 +180,9 @@ def _sides(answer: str, gold: Gold) -> list[str]:
 
 
 def _is_name(side: str, gold: Gold) -> bool:
-    r"""Returns whether a side is a name (`x`, `f(2)`, `a_{10}`) and no constant.
+    r"""Returns whether the left side of an equation is a name such as `x`, `f(2)` or `a_{10}`.
 
-    Words name a quantity or something that the problem speaks of.
+    Words are a name if they mean a quantity (`area`) or stand in the problem.
     """
     asides = " ".join(_answer.ASIDES.findall(side))
     plain = re.sub(r"\\[A-Za-z]+", " ", _answer.ASIDES.sub(" ", side))
@@ -205,7 +198,7 @@ def _is_name(side: str, gold: Gold) -> bool:
 
 
 def _nouns(gold: Gold) -> frozenset[str]:
-    """Returns what a problem has several of, and the words of the gold, in the singular."""
+    """Returns the things that a problem counts, and the words of the gold, in the singular."""
     counted = [
         word for pair in _COUNTED.findall(gold.problem.lower()) for word in " ".join(pair).split()
     ]
@@ -296,13 +289,11 @@ def _plain(value: str) -> str:
 
 
 def _fraction(number: Fraction) -> str:
-    if number.denominator == 1:
-        return str(number.numerator)
-    return rf"\frac{{{number.numerator}}}{{{number.denominator}}}"
+    return str(number) if number.denominator == 1 else _answer.as_fraction(number)
 
 
 def _is_rounded(gold: Gold, text: str, verifier: Verifier) -> bool:
-    """Returns whether what stands after an `\\approx` is the gold, rounded to its own places."""
+    """Returns whether a number after `\\approx` is the gold answer, rounded to as many places."""
     number, target = literal(text), literal(gold.text)
     digits = re.fullmatch(r"-?\d[\d,]*(?:\.(\d+))?", text)
     if number is None or digits is None:

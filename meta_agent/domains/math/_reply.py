@@ -1,15 +1,15 @@
-r"""What a reply gives as its answer, and what else it offers beside it.
+r"""Reads the final answer of a model's reply, and the other values that the reply offers after it.
 
 `read_reply` takes the last box, with the boxes that words join to it (`\boxed{1}` or `\boxed{2}`).
 Without a box it takes the last `####` line, else what follows the last "answer is" or "answer:", up
-to an explanation. A number that merely stands somewhere is no answer.
+to an explanation. A number elsewhere in the reply is no answer.
 
-`rivals` are the values that stand after the answer. Each has to be right as well, unless something
-accounts for it: it says the same; it is part of a calculation; a preposition governs it (`of 43`);
-a clause explains with it (`since`, `where`); the problem states it, or the reasoning before.
+`rivals` returns the values that stand after the answer and could be answers too. A value is left
+out if it equals the answer, is part of a calculation, follows a preposition (`of 43`), stands in an
+explanation (`since`, `where`), or stands in the problem or in the reasoning before the answer.
 
 Does not cover: doubt without a second value (`\boxed{42}, perhaps`) and values spelled in words.
-Neither earns anything, because one answer alone is compared, and it was right.
+Neither gains anything, since only the one answer is compared.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def _beside(sentence: str, numbers: frozenset[str]) -> Iterator[str]:
-    """Yields the values in the sentence of the answer that nothing accounts for."""
+    """Yields the values after the answer in its own sentence, without explained ones."""
     explained, around = False, list[bool]()
     parts = ["", *_CLAUSES.split(sentence)]
     for sign, clause in zip(parts[::2], parts[1::2], strict=True):
@@ -150,14 +150,14 @@ def _beside(sentence: str, numbers: frozenset[str]) -> Iterator[str]:
 
 
 def _alone(sentence: str, end: re.Pattern[str]) -> Iterator[str]:
-    """Yields the one value that a sentence ends in; one with more values tells of something."""
+    """Yields the value that a sentence ends in, if the sentence holds no other value."""
     values = list(_VALUE.finditer(sentence))
     if len(values) == 1 and end.fullmatch(sentence, values[0].end()):
         yield from _bare(sentence)
 
 
 def _bare(clause: str) -> Iterator[str]:
-    """Yields the values of a clause that stand alone, in no calculation and governed by nothing."""
+    """Yields the values of a clause that are in no calculation and follow no preposition."""
     ahead, behind = _CALCULATED
     end, free = 0, True
     for value in _VALUE.finditer(clause):
@@ -170,13 +170,13 @@ def _bare(clause: str) -> Iterator[str]:
 
 
 def _says_the_same(value: str, answer: str) -> bool:
-    """Returns whether a value is the answer's number, or its rounding."""
+    """Returns whether a value is the answer, rounded or not, or is about something else."""
     number, target = literal(value), literal(answer)
     if number is None or value == answer:
         return value == answer
     if target is None:
         return words(answer) is not None or "." in value or value in _numbers(answer)
     if value.endswith("%") and not answer.endswith("%"):
-        return True  # a percentage beside a plain number tells of something else
+        return True  # a percentage beside a plain number is about something else
     places = len(value.partition(".")[2])
     return number == target or (places > 0 and abs(number - target) * 2 * 10**places <= 1)

@@ -1,7 +1,7 @@
-r"""Units after a value: `cm`, `feet per second squared`, `dollars a day`, `marbles` of the problem.
+r"""Reads the unit after a value: `cm`, `feet per second squared`, `dollars a day`, `marbles`.
 
-A word is a unit if it measures something, or if the problem or the gold counts with it. Any other
-word makes an answer something else than a value with a unit, and it is refused.
+A word is a unit if it stands in the table below, or if the problem or the gold answer counts such
+things. An answer with any other word after its value is refused.
 """
 
 from __future__ import annotations

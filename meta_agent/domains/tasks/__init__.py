@@ -1,7 +1,7 @@
-"""Task sets made from somebody's own package: planted faults, and fixes mined from its history.
+"""Makes task sets of a user's package: planted bugs, and bug fixes from its history.
 
-`synthesize` and `mine` write rows that `meta-agent evolve --tasks` takes; `meta-agent tasks check`
-says whether they are fit.
+`synthesize` and `mine` write task files for `meta-agent evolve --tasks`. `meta-agent tasks check`
+says whether such a file is fit for use.
 """
 
 from meta_agent.domains.tasks._author import Author

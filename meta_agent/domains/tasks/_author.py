@@ -1,10 +1,10 @@
-"""A model that writes a small bug and the report of a user who met it.
+"""A language model that writes a small bug, and the report of a user who met it.
 
-Promises: what the model says is text until it was read here: an edit of one file that applies, and
-a report. The model sees one source file, the names of tests and the beginning of the list of
-changes, never a test's text. It is asked for a reply at most twice.
+`opening` writes the question, and `read_reply` takes an edit of one file and a report out of the
+reply. The model sees one source file, the names of tests and the beginning of the list of changes,
+never the text of a test. It is asked at most twice.
 
-Does not cover: whether any of it is true. `_synth` runs it.
+Does not cover: whether the bug and the report are true. `_synth` runs them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _functions(path: str, source: bytes) -> Iterator[FunctionUnderTest]:
 
 
 def _fault(place: FunctionUnderTest, before: bytes, after: bytes) -> Fault:
-    """Returns the lines between what both files begin with and what both end with."""
+    """Returns the edit that makes `after` of `before`: the lines without the common ends."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     front = _alike(old, new)
     back = _alike(old[front:][::-1], new[front:][::-1])
@@ -136,6 +136,7 @@ def _fault(place: FunctionUnderTest, before: bytes, after: bytes) -> Fault:
 
 
 def _alike(old: Sequence[bytes], new: Sequence[bytes]) -> int:
+    """Returns how many lines both texts have in common at their beginning."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((n for n, (before, after) in pairs if before != after), min(len(old), len(new)))
 

@@ -1,8 +1,8 @@
 """Runs a package's tests and scripts in sandboxes.
 
-Promises: every run of tests gets a fresh sandbox. A run has results only if it ended by itself and
-its report came back. What the code did to its sandbox (memory, processor time) is a verdict; what
-the machine did is a `SandboxError`.
+Promises: every run gets a fresh sandbox. A run has results only if it ended by itself and its
+report came back. If the code used up its memory or processor time, the result says so. Any other
+failure of a sandbox raises `SandboxError`.
 
 Does not cover: which results are stable. The callers repeat runs and compare.
 """

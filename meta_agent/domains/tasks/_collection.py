@@ -1,9 +1,9 @@
-"""A search for tasks: the tasks that it has accepted, why it refused the others, and its files.
+"""A search for tasks: it accepts or refuses candidates, and writes the task set.
 
-A task set is rows in SWE-bench's form, the archives that they rest on, and a manifest of hashes.
+A task set is a file of rows in SWE-bench's form, archives of the package, and a manifest of hashes.
 
-Promises: no two tasks are alike. The same tasks give the same bytes, manifest included: nothing in
-it depends on when, where or how fast it was made. The manifest is written last.
+Promises: no two tasks are alike. The same tasks give the same bytes, wherever and however fast the
+set was made. The manifest is written last.
 
 Does not cover: whether the tasks are fit (`meta-agent tasks check`).
 """

@@ -1,9 +1,9 @@
-"""Small edits that turn sound Python into faulty Python, one at a time, by a table of rules.
+"""Small edits that plant a bug in a Python file, by a table of rules.
 
-Promises: an edit lies inside a function, and nothing else of the file changes. What an edit does to
+Promises: an edit lies inside a function, and nothing else of the file changes. Whether it changes
 behaviour is for the tests to say.
 
-Does not cover: faults of several lines, of design, of concurrency; edits inside f-strings,
+Does not cover: bugs of several lines, of design or of concurrency, and edits inside f-strings,
 decorators, annotations and docstrings.
 """
 
@@ -137,9 +137,9 @@ def _lost(node: ast.stmt) -> str:
     return "lost_statement" if is_call or stores else ""
 
 
-# --- rules: node -> pairs of a part of it and what replaces the part ------------------------------
-# What people mend is mostly a condition, a conversion or an argument that nobody had thought of. So
-# most rules take one away. No rule inverts what a function does: that is found at once.
+# --- rules: each yields parts of a node, and what replaces them -----------------------------------
+# Most bugs that people fix are a condition, a conversion or an argument that nobody thought of. So
+# most rules take one away. No rule inverts what a function does: such a bug is found at once.
 
 Replacements = Iterator[tuple[Any, ast.AST]]
 

@@ -1,10 +1,10 @@
-"""Issue texts: made of a failing test, or a model's report that is compared with its script.
+"""Issue texts of tasks: written from failing tests, or by a model and then checked.
 
-A text of ours shows what tests do up to the statement that fails, and how that fails. Two runs
-failed as it says. A model's report has one script, which ran beside the package alone, twice the
-same on the faulty tree, and one block of output, which is what it gave there. On the sound tree the
-script gives something else. No text holds a line of the fix, a path of the source or the name of a
-deciding test. Addresses, ports and temporary paths are taken out.
+`issue_text` shows the statements of a test up to the one that fails, and its error, which two runs
+gave alike. `problem_of` checks a model's report. Its one script must print the stated output, twice
+the same, on the files with the bug, and something else on the files without it. No text may hold a
+line of the fix, a path of the source or the name of a deciding test. Addresses, ports and temporary
+paths are replaced.
 
 Does not cover: helpers and fixtures of a test's file, and whether a report's prose is true.
 """
@@ -91,7 +91,7 @@ def scrubbed(message: str) -> str:
 
 
 def _code(source: bytes, name: str, failure: Failure) -> str:
-    """Returns what a test does: imports, parameters, its statements up to the one that fails."""
+    """Returns a test's code up to the statement that fails, with its imports and parameters."""
     module = parsed(source)
     function = find_test(module, name) if module else None
     lines = [n for n in failure.lines if function and function.body[0].lineno <= n]
@@ -112,7 +112,7 @@ def _code(source: bytes, name: str, failure: Failure) -> str:
 
 
 def _dedented(source: bytes, nodes: Sequence[ast.stmt]) -> list[str]:
-    """Returns the lines of statements at the margin. Lines within a string stay as they are."""
+    """Returns the lines of statements without their indentation. Lines in a string keep theirs."""
     margin = nodes[0].col_offset
     parts = (part for node in nodes for part in ast.walk(node))
     strings = (part for part in parts if isinstance(part, ast.Constant | ast.JoinedStr))
@@ -180,7 +180,7 @@ def problem_of(
 
 
 def _untrue(bench: Bench, trees: tuple[Tree, Tree], script: str, stated: str) -> str:
-    """Says how the stated output differs from what the script gives; empty if it does not."""
+    """Returns why a script does not show the bug as its report states; empty if it does."""
     sound, faulty = trees
     right, wrong, again = (bench.run_script(tree, script) for tree in (sound, faulty, faulty))
     good, bad = _output(right), _output(wrong)
@@ -199,7 +199,7 @@ def _untrue(bench: Bench, trees: tuple[Tree, Tree], script: str, stated: str) ->
 
 
 def _output(run: ScriptRun) -> str:
-    """Returns what a user sees of a run: the output, then the error, without what varies."""
+    """Returns a run's output and error as text, with placeholders for what varies by run."""
     parts = (run.out.rstrip(), run.message.strip())
     return scrubbed("\n".join(part for part in parts if part))
 

@@ -1,8 +1,9 @@
-"""What a search has measured already, so that an interrupted search goes on where it was.
+"""Stores what a search has measured, so that an interrupted search can continue.
 
-Promises: a line is either whole or ignored. Measurements of another package, other settings or
-another version of this code are never used again. Does not cover: two searches with one output file
-at the same time.
+Promises: a line that was cut off is ignored. Measurements of another package, with other settings
+or by another version of this code are not used.
+
+Does not cover: two searches with one output file at the same time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
 from meta_agent.core.protocols import JSON
+from meta_agent.domains._identity import code_hash
 
 Candidate = TypeVar("Candidate")
 Value = TypeVar("Value")
@@ -29,7 +30,8 @@ class Journal:
 
     def __init__(self, out: Path, settings: dict[str, JSON]) -> None:
         self._path = out.with_name(f".{out.name}.measured")
-        stamp = json.dumps([settings, _code_hash()], sort_keys=True)
+        code = code_hash(tasks="*", swe="*", swe__grading="*")
+        stamp = json.dumps([settings, code], sort_keys=True)
         self._stamp = hashlib.sha256(stamp.encode()).hexdigest()
         self._lock = threading.Lock()  # guards _values and the file
         self._values: dict[str, JSON] = {}
@@ -56,24 +58,13 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
 
-def _code_hash() -> str:
-    """Returns a hash of this folder and of the grader: what a measurement depends on."""
-    digest = hashlib.sha256()
-    for package in ("tasks", "swe", "swe.grading"):
-        folder = resources.files(f"meta_agent.domains.{package}")
-        for file in sorted(folder.iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py"):
-                digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
 def ahead(
     jobs: int, candidates: Iterator[Candidate], measure: Callable[[Candidate], Value]
 ) -> Iterator[tuple[Candidate, Value]]:
     """Yields candidates in order with their measurements, and measures `jobs` of them at a time.
 
-    `candidates` is read as late as possible, so it may leave out what earlier results have made
-    superfluous. A caller that decides in this order decides the same for every number of jobs.
+    `candidates` is read as late as possible, so it may leave out candidates that earlier results
+    made superfluous. The order does not depend on `jobs`.
     """
     waiting: deque[tuple[Candidate, Future[Value]]] = deque()
     with ThreadPoolExecutor(jobs) as pool:

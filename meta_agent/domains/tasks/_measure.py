@@ -1,10 +1,10 @@
-"""Which tests tell a sound tree from a faulty one, by repeated runs of both.
+"""Finds the tests that fail only with a bug, by repeated runs without it and with it.
 
-Promises: a test that ever gave two results on one tree decides nothing. FAIL_TO_PASS passed every
-time on the sound tree and failed every time on the faulty one; PASS_TO_PASS passed every time on
-both. A run without results refuses the candidate and says why.
+"Sound" is the package without the bug, "faulty" with it. FAIL_TO_PASS are tests that always passed
+on the sound files and always failed on the faulty ones. PASS_TO_PASS always passed on both. A test
+with two results on the same files is in neither. A run without results refuses the candidate.
 
-Does not cover: a test that is flaky more rarely than the repetitions show.
+Does not cover: a flaky test whose results agree in all repetitions.
 """
 
 from __future__ import annotations

@@ -4,12 +4,11 @@ The tree of a task is the parent commit's, as plain files: no history, no refs. 
 to tests are `test_patch`, its changes to source the gold patch. The agent never sees its message:
 the issue text says what the tests show on the unfixed tree.
 
-Promises: what `_measure` promises of the tests; the same repository gives the same rows. A commit
-that is no candidate is counted with the reason.
+Promises: what `_measure` promises of the tests. The same repository gives the same rows. Commits
+that make no task are counted with the reason.
 
-Does not cover: fixes that came without a test, and merges. Commits whose tests need what only the
-fix has (a new function, say): they describe a feature. Dependencies of old commits that the image
-lacks.
+Does not cover: merges, fixes without a test, and old commits whose dependencies the image lacks. A
+commit whose tests call what only the fix has (such as a new function) is refused as a feature.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class Fix:
 
 
 def mine(repository: Path, bench: Bench, out: Path, plan: Plan, progress: Progress) -> Made:
-    """Makes tasks of a repository's bug-fix commits, and writes a task file with archives to `out`.
+    """Makes tasks of a repository's bug-fix commits. Writes a task file with archives to `out`.
 
     `bench` has the package of the newest commit. Raises `ConfigError` if no commit makes a task.
     """

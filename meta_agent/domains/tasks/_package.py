@@ -1,13 +1,11 @@
-"""A package as a value: its files, which of them are sources, which are tests, and its archive.
+"""Reads a Python package without running it: its files, which are sources or tests, its archive.
 
-Promises: the same input gives the same archive, byte for byte; nothing of the package runs here.
-Reads a source distribution (`.tar.gz`), a git repository (its committed files, never its history)
-or a plain folder.
+The input is a source distribution (`.tar.gz`), a git repository (its committed files, never its
+history) or a plain folder. The same input gives the same archive, byte for byte.
 
-Files that a build would have put beside the committed ones are generated, so that the package can
-be imported: the version modules that its settings or `.gitignore` name, as setuptools-scm or
-hatch-vcs write them, and the metadata of a distribution if the sources read some. No file is
-replaced.
+Some files that only a build makes are added, so that the package can be imported. These are the
+version modules that its settings or `.gitignore` name, as setuptools-scm or hatch-vcs write them,
+and the metadata of a distribution if the sources read it. No file is replaced.
 
 Does not cover: compiled extensions and other generated code. The source distribution of such a
 package holds its generated files.

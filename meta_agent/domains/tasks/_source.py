@@ -1,7 +1,7 @@
-"""Source files as text: their names, their tests, and files with some tests taken out.
+"""Reads Python files without running them: names, edits, tests, and files without some tests.
 
-Promises: nothing runs. Does not cover: names that are set while a program runs, and tests that no
-plain `def` in their own file defines; those raise `UnreachableError`.
+Does not cover: names that are set while a program runs. A test that no plain `def` in its own file
+defines raises `UnreachableError`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def leaves_unused(before: bytes, after: bytes) -> bool:
 
 
 def _unused(module: ast.Module) -> Counter[tuple[str, str]]:
-    """Counts what nothing reads, by function and name."""
+    """Counts the names that nothing reads, by their function (empty: the module) and name."""
     read_in_module = _mentioned(module)
     unused: Counter[tuple[str, str]] = Counter()
     for node in ast.walk(module):
@@ -77,7 +77,7 @@ def _unused(module: ast.Module) -> Counter[tuple[str, str]]:
 
 
 def _mentioned(tree: ast.AST) -> set[str]:
-    """Names and attributes that are read; those in texts count too (`__all__`, annotations)."""
+    """Returns the names that code reads, attributes and all texts (as in `__all__`) included."""
     nodes = list(ast.walk(tree))
     names = read_names(nodes) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return names | {str(node.value) for node in nodes if isinstance(node, ast.Constant)}

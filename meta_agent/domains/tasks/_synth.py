@@ -1,9 +1,9 @@
 """Plants faults in a package, by rule or by a model, and keeps those that its own tests catch.
 
 Promises: what `_measure` promises of the tests. A fault is refused if it breaks the main use of its
-function, too many tests, or something that would be met at once. Which tasks come out depends on
-the package, the seed and the settings, not on speed or on `jobs`. An interrupted search goes on
-where it was, and a model is asked nothing twice.
+function or too many tests, or if whoever wrote it would have noticed at once. The tasks depend on
+the package, the seed and the settings, not on speed or on `jobs`. An interrupted search continues
+where it ended, and a model is asked nothing twice.
 
 Does not cover: faults that the package's tests do not notice.
 """
@@ -214,7 +214,7 @@ class _Planting:
         return measured
 
     def _unbelieved(self, path: str) -> Measured:
-        """Says why the grader does not believe the sound file as a patch: it reads tests, say."""
+        """Returns a refusal if the grader would reject the fix, as for a file that reads tests."""
 
         def verdict() -> str:
             return self.search.bench.suite(self._package.tree, changed=(path,)).verdict
@@ -302,7 +302,7 @@ class _Planting:
         return measured | {"issue": report}
 
     def _unfit(self, probe: Probe, tests: Sequence[str], callers: Sequence[str]) -> str:
-        """Says why nobody would have left such a fault; empty if somebody could."""
+        """Returns why a fault is too plain or cannot make a task; empty if it can."""
         if probe.problem:
             return without_results(probe.problem)
         failing = [test for test in tests if probe.results.get(test, "MISSING") in BAD]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meta_agent.domains._options import DomainOptions
-from meta_agent.domains.graded import GradedDomain, load_rows, sandboxes
+from meta_agent.domains._options import DomainOptions, sandboxes
+from meta_agent.domains.graded import ATTEMPT_LIMITS, GradedDomain, load_rows
 
 GUEST = Path(__file__).with_name("verifiers_guest.py")
 
@@ -20,7 +20,7 @@ def open_domain(options: DomainOptions) -> GradedDomain:
         {"path": str(GUEST), "setup": {"name": options.detail}},
         load_rows(None, options.mapping),
         threshold=options.threshold,
-        factory=sandboxes(options),
+        factory=sandboxes(options, ATTEMPT_LIMITS),
         python=options.python,
         name="verifiers",
     )
