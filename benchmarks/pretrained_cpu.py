@@ -21,6 +21,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +85,24 @@ def requests(count: int, tokens: int, turn: int) -> list[GenerateRequest]:
     ]
 
 
+def exam(turn: int) -> list[GenerateRequest]:
+    """Sixty different tasks, one attempt each, whose prompts begin with the same examples."""
+    asked = requests(60, 64, turn)
+    examples = [*asked[0].messages[1:3]] * 3
+    return [
+        replace(
+            request,
+            task_key=f"task {row}",
+            messages=[
+                request.messages[0],
+                *examples,
+                {"role": "user", "content": f"{NAMES[row % 8]} in Oslo sold {row + 2} chairs."},
+            ],
+        )
+        for row, request in enumerate(asked)
+    ]
+
+
 class Sampling:
     """Both samplers over one model."""
 
@@ -100,6 +120,11 @@ class Sampling:
     def ours(self, turn: int) -> int:
         replies = self.engine.generate(requests(SAMPLED_ROWS, self.tokens, turn))
         return sum(reply.completion_tokens for reply in replies)
+
+    def exam(self, turn: int, *, shares: bool) -> int:
+        """Answers sixty tasks. With `shares`, what their prompts begin with is read once."""
+        self.engine._decoder._shares = shares
+        return sum(reply.completion_tokens for reply in self.engine.generate(exam(turn)))
 
     def generate(self, turn: int) -> int:
         """Returns the sampled tokens up to each row's end, as ours are counted."""
@@ -190,9 +215,14 @@ def main() -> None:
     sampling = Sampling(place, given)
     times: dict[str, list[Time]] = {}
     for turn in range(given.turns + 1):  # the first warms up
-        for name in ("generate", "ours"):
-            taken = timed(getattr(sampling, name), turn)
-            times.setdefault(f"sampling {name}", []).extend([taken] if turn else [])
+        for name, work in {
+            "sampling generate": sampling.generate,
+            "sampling ours": sampling.ours,
+            "exam, prompts read whole": partial(sampling.exam, shares=False),
+            "exam ours": partial(sampling.exam, shares=True),
+        }.items():
+            taken = timed(work, turn)
+            times.setdefault(name, []).extend([taken] if turn else [])
     batch = sampling.rows(given.turns + 1)
     for _ in range(given.turns):
         for name in ("plain TRL", "ours"):

@@ -85,6 +85,47 @@ def test_rows_that_share_a_context_or_leave_early_have_the_log_probabilities_of_
         assert record.logprobs == pytest.approx(_logprobs(model, record), abs=1e-4)
 
 
+def _with_window(vocabulary: int) -> Any:
+    """Returns a small model whose layers see the last 24 tokens only."""
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(0)
+    return MistralForCausalLM(
+        MistralConfig(
+            vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, sliding_window=24,
+            max_position_embeddings=256,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_rows_that_begin_alike_have_the_log_probabilities_of_a_plain_pass(
+    model: Any, tokenizer: Any, windowed: bool
+) -> None:
+    engine = HfEngine(_with_window(len(tokenizer)) if windowed else model, tokenizer)
+    lengths: list[int] = []
+    forward = engine._decoder._copy.forward
+
+    def counted(input_ids: Any, **others: Any) -> Any:
+        lengths.append(input_ids.numel())
+        return forward(input_ids=input_ids, **others)
+
+    engine._decoder._copy.forward = counted
+    texts = ["the quick brown fox jumps over " * 12 + tail for tail in ("a", "a dog", "fox " * 9)]
+    requests = [_nano.request(text, text, task_key=text, max_tokens=12) for text in texts]
+    engine.generate(requests)
+    records = engine.finish([request.key for request in requests])
+    prompts = [len(record.prompt_ids) for record in records if record is not None]
+    assert len(prompts) == 3 and max(prompts) > 60
+    read = sum(lengths[:2])
+    assert (read < 1.5 * max(prompts)) != windowed, "the common part is read once"
+    for record in records:
+        assert record is not None
+        expected = _logprobs(engine._decoder._model, record)
+        assert record.logprobs == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # in peft
 @pytest.mark.parametrize("bfloat16", [False, True])
 def test_an_adapter_and_trained_weights_are_sampled_with_once_they_are_read_again(

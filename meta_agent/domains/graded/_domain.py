@@ -139,7 +139,7 @@ class GradedDomain(FileTasks):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            open_at_once=16,
+            open_at_once=16 if self.facts["files"] or any(self._schemas.values()) else None,
             rows=self.rows,
             notes=self.notes,
             splits_stated=self.splits_stated,

@@ -95,7 +95,7 @@ class MathDomain(FileTasks):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            open_at_once=8,
+            open_at_once=8 if self._factory else None,
             rows=self.rows,
             notes=self.notes,
             splits_stated=self.splits_stated,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Final
 
 import torch
@@ -24,6 +24,8 @@ from transformers.cache_utils import DynamicLayer
 
 _LEAST_ROOM: Final = 64
 """The least number of tokens that a layer's room grows by."""
+_LEAST_SHARED: Final = 16
+"""A shorter common prefix of contexts is not worth a forward pass of its own."""
 
 
 class Decoder:
@@ -31,6 +33,7 @@ class Decoder:
 
     def __init__(self, model: Any, *, bfloat16: bool) -> None:
         self._model, self._bfloat16 = model, bfloat16
+        self._shares = True  # whether rows can share what they begin with
         shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
         self._copy = copy.deepcopy(model, shared).eval()
         self._linears: dict[str, _Linear] = {}
@@ -60,13 +63,32 @@ class Decoder:
             yield
 
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
-        """Reads one context (a sequence of token ids) per row.
+        """Reads one context (a sequence of token ids) per row; what all begin with is read once.
 
         Returns next-token logits `[rows, vocabulary]`, padding mask `[rows, tokens]` and cache.
         """
-        ids, mask = _left_pad(contexts, self.device)
-        logits, cache = self._forward(ids, mask, None)
+        start, cache = self._read_prefix(contexts)
+        ids, mask = _left_pad([context[start:] for context in contexts], self.device)
+        mask = torch.cat((mask.new_ones(len(contexts), start), mask), 1)
+        logits, cache = self._forward(ids, mask, cache)
         return logits, mask, cache
+
+    def _read_prefix(self, contexts: Sequence[Sequence[int]]) -> tuple[int, Any]:
+        """Returns the length of the contexts' common prefix and its cache, or 0 and None.
+
+        A row keeps at least one token. In a layer with a sliding window, the padding that follows
+        the prefix would push it out of the window, so models with such layers read all rows whole.
+        """
+        length = _common_prefix(contexts)
+        if not self._shares or length < _LEAST_SHARED:
+            return 0, None
+        ids, mask = _left_pad([contexts[0][:length]], self.device)
+        _, cache = self._forward(ids, mask, None)
+        self._shares = all(type(layer) is DynamicLayer for layer in cache.layers)
+        if not self._shares:
+            return 0, None
+        cache.batch_repeat_interleave(len(contexts))
+        return length, cache
 
     def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Reads one more token per row; returns the next token's logits `[rows, vocabulary]`."""
@@ -161,6 +183,15 @@ class _Linear(nn.Module):  # type: ignore[misc]
         down, up = self._adapter
         columns = functional.linear(x, down).flatten(0, -2)
         return torch.addmm(out.flatten(0, -2), columns, up.t()).view_as(out)
+
+
+def _common_prefix(contexts: Sequence[Sequence[int]]) -> int:
+    """Returns how many tokens all contexts begin with, less than the shortest has; 0 for one."""
+    if len(contexts) < 2:
+        return 0
+    columns = zip(*contexts, strict=False)
+    shared = sum(1 for _ in takewhile(lambda column: len({*column}) == 1, columns))
+    return min(shared, min(map(len, contexts)) - 1)
 
 
 def _left_pad(rows: Sequence[Sequence[int]], device: Any) -> tuple[Tensor, Tensor]:
