@@ -9,46 +9,47 @@ Does not cover: a refusal that names none of these parts; the scaffold sees that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from meta_agent.core.chat import ChatRequest
 
-# The first part whose word stands in the refusal is omitted from then on.
-_WORDS_OF_PART: Final = (
-    ("logprobs", ("logprob", "token_ids")),
-    ("sampling", ("temperature", "top_p")),
-    ("seed", ("seed",)),
-    ("tools", ("tool",)),
-)
+
+class _Part(NamedTuple):
+    words: tuple[str, ...]
+    """Words in a refusal that name the part."""
+    without: Mapping[str, Any]
+    """The fields of a request that hold the part, as they are without it."""
+
+
+# The first part that a refusal names is omitted from then on.
+_PARTS: Final[Mapping[str, _Part]] = {
+    "logprobs": _Part(("logprob", "token_ids"), {"logprobs": False}),
+    "sampling": _Part(("temperature", "top_p"), {"temperature": None, "top_p": None}),
+    "seed": _Part(("seed",), {"seed": None}),
+    "tools": _Part(("tool",), {"tools": ()}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Which optional parts of a request (such as tools or seed) a model server accepts."""
+    """Which optional parts of a request (such as tools or seed) a model server refuses."""
 
-    tools: bool = True
-    sampling: bool = True
-    seed: bool = True
-    logprobs: bool = True
+    refused: frozenset[str] = frozenset()
 
     def adapt(self, request: ChatRequest) -> ChatRequest:
         """Returns the request without the parts that the server refuses."""
-        return replace(
-            request,
-            tools=request.tools if self.tools else (),
-            temperature=request.temperature if self.sampling else None,
-            top_p=request.top_p if self.sampling else None,
-            seed=request.seed if self.seed else None,
-            logprobs=request.logprobs and self.logprobs,
-        )
+        for part in self.refused:
+            request = replace(request, **_PARTS[part].without)
+        return request
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
         """Returns the dialect less what the error text `refusal` names; None if that is nothing."""
         text = refusal.lower()
-        for part, words in _WORDS_OF_PART:
-            if any(word in text for word in words) and self._has(part, request):
-                return replace(self, **{part: False})
+        for name, part in _PARTS.items():
+            if any(word in text for word in part.words) and _can_omit(name, request):
+                return Dialect(self.refused | {name})
         return None
 
     def omitted(self, request: ChatRequest) -> frozenset[str]:
@@ -58,15 +59,12 @@ class Dialect:
         return frozenset(n for n in names if getattr(request, n) != getattr(adapted, n))
 
     def __and__(self, other: Dialect) -> Dialect:
-        """Returns the parts that both take."""
-        return Dialect(*(getattr(self, n) and getattr(other, n) for n in self.__slots__))
+        """Returns a dialect with the parts that both servers accept."""
+        return Dialect(self.refused | other.refused)
 
-    def _has(self, part: str, request: ChatRequest) -> bool:
-        """Returns True if the refused request had the part; tools only before the first call."""
-        if not getattr(self, part):
-            return False
-        if part == "tools":
-            return bool(request.tools) and not any("tool_calls" in m for m in request.messages)
-        if part == "sampling":
-            return request.temperature is not None or request.top_p is not None
-        return request.logprobs if part == "logprobs" else request.seed is not None
+
+def _can_omit(part: str, request: ChatRequest) -> bool:
+    """Returns True if the refused request had the part; tools only before the first call."""
+    if part == "tools":
+        return bool(request.tools) and not any("tool_calls" in m for m in request.messages)
+    return any(getattr(request, name) != empty for name, empty in _PARTS[part].without.items())

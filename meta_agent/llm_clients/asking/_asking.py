@@ -7,7 +7,7 @@ says what each gap leaves behind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec
 from meta_agent.core.errors import ConfigError, ProviderError
@@ -19,33 +19,27 @@ from meta_agent.llm_clients.asking._exchange import (
     reply_from_json,
     reply_to_json,
 )
-from meta_agent.llm_clients.asking._meter import Meter, Reservation, bound_of
+from meta_agent.llm_clients.asking._meter import Meter, bound_of
 from meta_agent.llm_clients.asking._roles import Route, Routes
 from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 from meta_agent.llm_clients.providers._failures import reworded
 
 
+@dataclass(frozen=True, slots=True)
 class Live:
     """Answers model calls by asking providers: reserves the money, retries, and records replies."""
 
-    def __init__(
-        self,
-        routes: Routes,
-        meter: Meter,
-        transcripts: Transcripts,
-        scrubber: Scrubber,
-        clock: Callable[[], float],
-    ) -> None:
-        self._routes = routes
-        self._meter = meter
-        self._transcripts = transcripts
-        self._scrubber = scrubber
-        self._clock = clock
+    routes: Routes
+    meter: Meter
+    transcripts: Transcripts
+    scrubber: Scrubber
+    clock: Callable[[], float]
+    """Returns the Unix time in seconds."""
 
     def reuse(self, recorded: Exchange) -> None:
         """Settles the cost of a recorded reply if a killed process left its reservation open."""
-        self._meter.settle_recorded(recorded)
+        self.meter.settle_recorded(recorded)
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
@@ -57,40 +51,36 @@ class Live:
         try:
             return self._ask(request, question, conversation, turn)
         except ProviderError as error:
-            text = self._scrubber.error(str(error))
-            self._transcripts.append_failure(
-                Failure(conversation, turn, question.digest, error.kind, text, self._clock())
+            text = self.scrubber.error(str(error))
+            self.transcripts.append_failure(
+                Failure(conversation, turn, question.digest, error.kind, text, self.clock())
             )
             if text == str(error):
                 raise
             raise reworded(error, text) from None  # the cause would still hold the secret
 
     def close(self) -> None:
-        self._routes.close()
+        self.routes.close()
 
     def _ask(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        route = self._routes[request.role]
+        route = self.routes[request.role]
         # What goes out is what is recorded, under the name that the server knows.
         tools = tuple(ToolSpec(**tool) for tool in question.tools)
         sent = replace(request, model=route.sent_as, messages=question.messages, tools=tools)
-        bound = bound_of(question, self._transcripts.before(conversation, turn))
-        paid: list[tuple[int, Reservation]] = []
+        bound = bound_of(question, self.transcripts.before(conversation, turn))
 
-        def attempt(number: int) -> ChatReply:
-            reservation = self._meter.reserve(request.role, bound, route.price)
+        def attempt(number: int) -> tuple[ChatReply, int, int]:
+            reservation = self.meter.reserve(request.role, bound, route.price)
             try:
-                reply = route.ask(sent, conversation, turn)
+                return route.ask(sent, conversation, turn), number, reservation
             except BaseException as error:
-                _end_unanswered(reservation, error)
+                self._end_unanswered(reservation, error)
                 raise
-            paid.append((number, reservation))
-            return reply
 
-        reply = route.retrying.call(attempt)
+        reply, attempts, reservation = route.retrying.call(attempt)
         crash_point("model:replied")
-        (number, reservation), *_ = paid
         try:
             exchange = Exchange(
                 conversation=conversation,
@@ -98,27 +88,27 @@ class Live:
                 role=request.role,
                 question=question,
                 reply=self._priced(reply, route),
-                at=self._clock(),
-                attempts=number,
-                reservation=reservation.number,
+                at=self.clock(),
+                attempts=attempts,
+                reservation=reservation,
             )
-            recorded = self._transcripts.append(exchange)
+            recorded = self.transcripts.append(exchange)
             crash_point("model:recorded")
-            reservation.settle(recorded.reply)
+            self.meter.settle(reservation, recorded.reply)
             return recorded.reply
         finally:
-            reservation.keep()  # if it was not settled, it stays reserved, and nobody waits for it
+            self.meter.keep(reservation)  # if it was not settled, nobody waits for it any more
 
     def _priced(self, reply: ChatReply, route: Route) -> ChatReply:
         """Returns the reply with its price, and without keys, which a server might have echoed."""
         usd = route.price.usd(reply.usage) if route.price else None
-        plain = reply_from_json(self._scrubber.json(reply_to_json(reply)))
+        plain = reply_from_json(self.scrubber.json(reply_to_json(reply)))
         return replace(plain, usd=usd)
 
-
-def _end_unanswered(reservation: Reservation, error: BaseException) -> None:
-    unasked = isinstance(error, ConfigError)  # a script without a line for this turn, for example
-    if unasked or (isinstance(error, ProviderError) and error.billed == "no"):
-        reservation.release()
-    else:
-        reservation.keep()
+    def _end_unanswered(self, reservation: int, error: BaseException) -> None:
+        # A script without a line for this turn is a ConfigError: nobody was asked.
+        unasked = isinstance(error, ConfigError)
+        if unasked or (isinstance(error, ProviderError) and error.billed == "no"):
+            self.meter.release(reservation)
+        else:
+            self.meter.keep(reservation)

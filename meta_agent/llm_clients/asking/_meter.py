@@ -75,69 +75,57 @@ def _bytes(value: JSON) -> int:
     return len(canonical(value).encode("utf-8", "surrogatepass"))
 
 
-class Reservation:
-    """Money and tokens reserved for one model call, until `settle`, `release` or `keep` ends it."""
-
-    def __init__(self, meter: Meter, number: int) -> None:
-        self.number = number
-        self._meter = meter
-        self._ended = False
-
-    def settle(self, reply: ChatReply) -> None:
-        """Replaces the reserved amounts by the cost and tokens of the recorded reply."""
-        try:
-            self._meter.ledger.settle(self.number, reply.usd, reply.usage.total)
-        finally:
-            self.keep()
-
-    def release(self) -> None:
-        """Frees the reserved amounts of a call that cannot have been billed."""
-        try:
-            self._meter.ledger.release(self.number)
-        finally:
-            self.keep()
-
-    def keep(self) -> None:
-        """Leaves the amounts of a failed call reserved, since the provider may have billed it."""
-        if not self._ended:
-            self._ended = True
-            self._meter.end_call()
-
-
 class Meter:
-    """Reserves and settles the money and tokens of one run's model calls. Any thread may use it."""
+    """Reserves and settles the money and tokens of one run's model calls. Any thread may use it.
+
+    Each reservation is ended by `settle`, `release` or `keep`; a further `keep` does nothing.
+    """
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
-        self.ledger = ledger
+        self._ledger = ledger
         self._run_id = run_id
-        # Guards `_under_way`: calls of this process whose reservation may still shrink or go.
-        self._changed = threading.Condition()
-        self._under_way = 0
+        self._changed = threading.Condition()  # guards the two sets below
+        self._under_way: set[int] = set()  # reservations of this process that may still shrink
         self._cut_short = set(ledger.open_reservations(run_id))
 
-    def reserve(self, role: Role, bound: Bound, price: Price | None) -> Reservation:
-        """Reserves the most that a call can cost. Waits while calls in progress may free money.
+    def reserve(self, role: Role, bound: Bound, price: Price | None) -> int:
+        """Reserves the most that a call can cost, and returns the reservation's number.
 
-        Raises BudgetError if a cap leaves too little and no call is in progress.
+        Waits while calls in progress may free money. Raises BudgetError if a cap leaves too little
+        and no call is in progress.
         """
         usd = price.worst_usd(bound.input_tokens, bound.output_tokens) if price else None
         tokens = bound.input_tokens + bound.output_tokens
         with self._changed:
             while True:
                 try:
-                    number = self.ledger.reserve(role, usd, tokens, self._run_id)
+                    number = self._ledger.reserve(role, usd, tokens, self._run_id)
                 except BudgetError:
                     if not self._under_way:
                         raise
                     self._changed.wait()
                 else:
-                    self._under_way += 1
-                    return Reservation(self, number)
+                    self._under_way.add(number)
+                    return number
 
-    def end_call(self) -> None:
-        """Counts one model call in progress as ended, and wakes the calls that wait for money."""
+    def settle(self, reservation: int, reply: ChatReply) -> None:
+        """Replaces the reserved amounts by the cost and tokens of the recorded reply."""
+        try:
+            self._ledger.settle(reservation, reply.usd, reply.usage.total)
+        finally:
+            self.keep(reservation)
+
+    def release(self, reservation: int) -> None:
+        """Frees the reserved amounts of a call that cannot have been billed."""
+        try:
+            self._ledger.release(reservation)
+        finally:
+            self.keep(reservation)
+
+    def keep(self, reservation: int) -> None:
+        """Leaves the amounts as they are, and wakes the calls that wait for them."""
         with self._changed:
-            self._under_way -= 1
+            self._under_way.discard(reservation)
             self._changed.notify_all()
 
     def settle_recorded(self, exchange: Exchange) -> None:
@@ -146,4 +134,4 @@ class Meter:
             if exchange.reservation not in self._cut_short:
                 return
             self._cut_short.remove(exchange.reservation)
-        self.ledger.settle(exchange.reservation, exchange.reply.usd, exchange.reply.usage.total)
+        self._ledger.settle(exchange.reservation, exchange.reply.usd, exchange.reply.usage.total)

@@ -19,14 +19,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
-from meta_agent.core.chat import ChatReply
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._failures import reworded
 
 Clock = Callable[[], float]
+T = TypeVar("T")
 
 # Asking again may help. `malformed` is the model's own slip as often as a proxy's; it costs tokens,
 # so it has a smaller limit of its own.
@@ -103,46 +103,38 @@ class Breaker:
             self._last_error = f"{error.kind}: {error}"[:300]
 
 
+@dataclass(frozen=True, slots=True)
 class Retrying:
     """Repeats failed model calls by a retry policy and a circuit breaker. Threads may share it."""
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        breaker: Breaker,
-        *,
-        clock: Clock = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        uniform: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        self._policy = policy
-        self._breaker = breaker
-        self._clock = clock
-        self._sleep = sleep
-        self._uniform = uniform
+    policy: RetryPolicy
+    breaker: Breaker
+    clock: Clock = field(default=time.monotonic, kw_only=True)
+    sleep: Callable[[float], None] = field(default=time.sleep, kw_only=True)
+    uniform: Callable[[float, float], float] = field(default=random.uniform, kw_only=True)
 
-    def call(self, attempt: Callable[[int], ChatReply]) -> ChatReply:
-        """Calls `attempt(1)`, `attempt(2)` and so on, and returns the first complete reply.
+    def call(self, attempt: Callable[[int], T]) -> T:
+        """Calls `attempt(1)`, `attempt(2)` and so on, and returns the first result.
 
         Raises the last ProviderError. Any other error is raised at once, without a retry.
         """
-        ends_at = self._clock() + self._policy.deadline_sec
+        ends_at = self.clock() + self.policy.deadline_sec
         for number in itertools.count(1):
-            self._breaker.require_closed()
+            self.breaker.require_closed()
             try:
                 reply = attempt(number)
             except ProviderError as error:
-                self._breaker.failed(error)
+                self.breaker.failed(error)
                 wait_sec = self._wait_sec(error, number, ends_at)
             else:
-                self._breaker.answered()
+                self.breaker.answered()
                 return reply
-            self._sleep(wait_sec)
+            self.sleep(wait_sec)
         raise AssertionError("unreachable: the last attempt raises")
 
     def _wait_sec(self, error: ProviderError, number: int, ends_at: float) -> float:
         """Returns the wait before the next attempt. Raises the error if there is none."""
-        policy, asked_sec = self._policy, error.retry_after_sec or 0.0
+        policy, asked_sec = self.policy, error.retry_after_sec or 0.0
         if error.kind not in RETRYABLE:
             raise error
         if asked_sec > policy.retry_after_cap_sec:
@@ -157,10 +149,10 @@ class Retrying:
                 error, f"{error} (gave up after {number} attempts)", hint=resume
             ) from error
         bound = min(policy.first_wait_sec * 2 ** (number - 1), policy.max_wait_sec)
-        wait_sec = self._uniform(0.0, bound)
+        wait_sec = self.uniform(0.0, bound)
         if asked_sec:  # wait longer than the server asked for, never shorter
             wait_sec = asked_sec + min(wait_sec, policy.first_wait_sec)
-        if self._clock() + wait_sec > ends_at:
+        if self.clock() + wait_sec > ends_at:
             text = f"gave up after {number} attempts: the deadline of {policy.deadline_sec:.0f} s"
             late = reworded(error, f"{error} ({text} leaves no time for another)", hint=resume)
             late.kind = "deadline"

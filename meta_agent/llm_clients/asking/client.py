@@ -70,7 +70,8 @@ class Client:
         """The model string of a role, as it is recorded: in a replay, the recorded run's."""
         self._source = source
         self._scrubber = scrubber
-        self._locks = _ConversationLocks()
+        # A conversation's exchanges come one at a time. `setdefault` is atomic.
+        self._locks: dict[str, threading.Lock] = {}
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         """Returns the reply to a request: the recorded one if there is one, else a new one.
@@ -79,7 +80,7 @@ class Client:
         """
         request = replace(request, model=self.model_of(request.role))
         question = self._question(request)
-        with self._locks.of(conversation):
+        with self._locks.setdefault(conversation, threading.Lock()):
             recorded = self.transcripts.recorded(conversation, turn)
             if recorded is not None and recorded.question.digest == question.digest:
                 self._source.reuse(recorded)
@@ -214,15 +215,3 @@ def _stated(config: RunConfig) -> dict[str, Price]:
     path = config.workspace / SETTINGS_FILE
     table = read_settings(path).get("prices", {}) if path.is_file() else {}
     return stated_prices(table, str(path))
-
-
-class _ConversationLocks:
-    """One lock for each conversation, whose exchanges come one at a time."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()  # guards the dictionary; never held while waiting
-        self._locks: dict[str, threading.Lock] = {}
-
-    def of(self, conversation: str) -> threading.Lock:
-        with self._guard:
-            return self._locks.setdefault(conversation, threading.Lock())

@@ -104,15 +104,14 @@ def resolve_endpoint(
         _require_url(url)
     variables = usual_keys(model)
     variable = next((name for name in variables if environment.get(name)), None)
-    if api_key is None and variables and variable is None and url is None:
+    if api_key is None and variable is not None:
+        return Endpoint(model, sdk, url, environment[variable], variable)
+    if api_key is None and variables and url is None:
         raise PreflightError(
             f"{model} needs a key in {' or '.join(variables)}, which is not set",
             hint=f"export {variables[0]}=..., or name a server of your own: --base-url ROLE=URL",
         )
-    if api_key is not None or variable is None:
-        key = api_key or (NO_KEY if sdk != LITELLM else None)
-        return Endpoint(model, sdk, url, key)
-    return Endpoint(model, sdk, url, environment[variable], variable)
+    return Endpoint(model, sdk, url, api_key or (None if sdk == LITELLM else NO_KEY))
 
 
 def usual_keys(model: str) -> tuple[str, ...]:
@@ -149,9 +148,8 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
             f"{endpoint.model} needs the package {error.name}, which is not installed",
             hint=f"pip install {error.name}",
         ) from error
-    key = endpoint.api_key or (None if endpoint.provider == LITELLM else NO_KEY)
     provider: Provider = provider_class(
-        base_url=endpoint.base_url, api_key=key, timeouts=timeouts or Timeouts()
+        base_url=endpoint.base_url, api_key=endpoint.api_key, timeouts=timeouts or Timeouts()
     )
     return provider
 
