@@ -10,10 +10,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, Domain, Split, Task
 from meta_agent.domains._references import reference_of
+from meta_agent.domains.formats.rows import TaskFile
 
 
 class FileTasks:
@@ -33,6 +36,36 @@ class FileTasks:
     def tasks(self, split: Split) -> Sequence[Task]:
         """Returns the tasks of one split, in the order of the file."""
         return [self.task(key) for key, row in self.rows.items() if row.split == split]
+
+
+class ReadTasks(FileTasks):
+    """A base class of domains whose task file a reader of `formats` has read."""
+
+    open_at_once: int | None = 8
+    regrade_at_most: int | None = None
+
+    def _take(self, tasks: TaskFile[Any]) -> None:
+        """Stores the rows that were read, and what their reader says about the file."""
+        self.path: Path = tasks.path
+        self.rows: Mapping[str, Any] = {row.key: row for row in tasks.rows}
+        self.refused, self.notes = tasks.refused, tasks.notes
+        self.splits_stated = tasks.splits_stated
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            open_at_once=self.open_at_once,
+            regrade_at_most=self.regrade_at_most,
+            rows=self.rows,
+            notes=self.notes,
+            splits_stated=self.splits_stated,
+            path=self.path,
+            close=self.close,
+        )
+
+    def close(self) -> None:
+        """Frees what the domain holds, such as a worker process."""
+        raise NotImplementedError
 
 
 def row_hash(row: Any) -> str:

@@ -45,7 +45,7 @@ def subjects_of(domain: GradedDomain) -> Subjects:
         noun="answer",
         columns=("gold", "empty", "echo", "everything"),
         tasks=tuple(map(subject, rows)),
-        rows_refused=domain.rows_refused,
+        rows_refused=len(domain.refused),
         extra_notes=lambda: (note,) if without else (),
         evidence=lambda outcome: (
             (f"score {outcome.detail['score']:g}",) if "score" in outcome.detail else ()

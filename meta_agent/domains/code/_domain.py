@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import (
     JSON,
     Ceilings,
@@ -24,7 +23,7 @@ from meta_agent.core.protocols import (
     Task,
     ToolResult,
 )
-from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.code._examples import has_examples, try_examples
 from meta_agent.domains.code._runner import CodeRunner
@@ -45,23 +44,19 @@ _CODE: Mapping[str, Sequence[str]] = {
 }
 
 
-class CodeDomain(FileTasks):
+class CodeDomain(ReadTasks):
     """The domain of programming problems: an answer is a Python program, graded by tests."""
 
     name = "code"
     ceilings = _CEILINGS
     sampling = _SAMPLING
+    regrade_at_most = 24  # each takes a sandbox
 
     def __init__(
         self, path: Path, runner: CodeRunner, mapping: Mapping[str, str] | None = None
     ) -> None:
-        self.path = path
         self.runner = runner
-        problems = read_code(path, mapping)
-        self.rows = {row.key: row for row in problems.rows}
-        self.splits_stated = problems.splits_stated
-        self.refused = dict(problems.refused)
-        self.notes = problems.notes
+        self._take(read_code(path, mapping))
         self.evaluator_hash = evaluator_hash(
             self,
             [row_hash(row) + row.split for row in self.rows.values()],
@@ -88,18 +83,6 @@ class CodeDomain(FileTasks):
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again, from the code that it submitted."""
         return graded(self.rows[task_key], verifier_inputs.get("code"), self.runner)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            open_at_once=8,
-            regrade_at_most=24,  # each takes a sandbox
-            rows=self.rows,
-            notes=self.notes,
-            splits_stated=self.splits_stated,
-            path=self.path,
-            close=self.close,
-        )
 
     def close(self) -> None:
         """Ends the idle sandboxes of the grader."""

@@ -31,7 +31,7 @@ from meta_agent.core.protocols import (
     Sandbox,
     Task,
 )
-from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash
+from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash
 from meta_agent.domains.formats import TaskFile
 from meta_agent.domains.formats.graded_sets import GradedRow, read_graded
 from meta_agent.domains.formats.rows import Fields
@@ -47,7 +47,7 @@ _SOURCES: Final = ("_domain.py", "_environment.py", "_judge.py", "grader_guest.p
 Rows = Callable[[Workers], TaskFile[GradedRow]]
 
 
-class GradedDomain(FileTasks):
+class GradedDomain(ReadTasks):
     """A domain whose tasks are graded by a user's own function, in a process of its own."""
 
     name = "graded"
@@ -84,18 +84,16 @@ class GradedDomain(FileTasks):
     def _load(self, rows: Rows, threshold: float | None) -> None:
         with self._workers.leased() as worker:
             self.facts = worker.facts
-        task_rows = rows(self._workers)
-        self.path, self.notes = task_rows.path, task_rows.notes
-        self.rows_refused = len(task_rows.refused)
-        self.rows = {row.key: row for row in task_rows.rows}
+        self._take(rows(self._workers))
         self.threshold = _threshold(threshold, self.facts["threshold"], self.grader)
         self.ceilings = _ceilings(self.facts["limits"], self.grader)
-        self.splits_stated = task_rows.splits_stated
         with self._workers.leased() as worker:
-            listed = [dict(row.row) for row in task_rows.rows]
+            listed = [dict(row.row) for row in self.rows.values()]
             self._schemas = dict(
                 zip(self.rows, worker.ask("schemas", 2 * GRADE_SEC, rows=listed), strict=True)
             )
+        has_state = self.facts["files"] or any(self._schemas.values())
+        self.open_at_once = 16 if has_state else None
         self._require_judge()
         nothing = self._grade(next(iter(self.rows.values())).row, {"answer": ""})
         if "rule" not in nothing:
@@ -138,16 +136,8 @@ class GradedDomain(FileTasks):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            open_at_once=16 if self.facts["files"] or any(self._schemas.values()) else None,
-            rows=self.rows,
-            notes=self.notes,
-            splits_stated=self.splits_stated,
-            path=self.path,
-            solution=self.solution,
-            judge=self.judge,
-            judge_by=self.judge_by,
-            close=self.close,
+        return dataclasses.replace(
+            super().capabilities, solution=self.solution, judge=self.judge, judge_by=self.judge_by
         )
 
     def solution(self, key: str) -> tuple[str, str] | None:

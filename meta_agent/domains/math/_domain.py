@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import (
     JSON,
@@ -24,7 +23,7 @@ from meta_agent.core.protocols import (
     Task,
     ToolResult,
 )
-from meta_agent.domains._identity import FileTasks, code_hash, evaluator_hash, row_hash
+from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash, row_hash
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.formats.math_sets import read_math
 from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
@@ -42,7 +41,7 @@ _CODE: Mapping[str, Sequence[str]] = {
 _MAX_TEXT_CHARS = 1 << 18
 
 
-class MathDomain(FileTasks):
+class MathDomain(ReadTasks):
     """A domain of math problems. If it has sandboxes, attempts have the tool `python`."""
 
     name = "math"
@@ -56,17 +55,16 @@ class MathDomain(FileTasks):
         factory: Callable[[], Sandbox] | None = None,
         mapping: Mapping[str, str] | None = None,
     ) -> None:
-        self.path = path
+        self.open_at_once = 8 if factory else None
         self.tools = ("python", "submit") if factory else ("submit",)
         self._verifier = verifier
         self._factory = factory
         problems = read_math(path, mapping)
         golds = sort_golds(problems.rows, verifier)
         problems.refused |= golds.refused
-        self.rows = {row.key: row for row in problems.rows if row.key in golds.usable}
+        problems.rows = [row for row in problems.rows if row.key in golds.usable]
         self._golds = golds.usable
-        self.splits_stated = problems.splits_stated
-        self.refused, self.notes = dict(problems.refused), problems.notes
+        self._take(problems)
         if not self.rows:
             raise ConfigError(
                 f"no row of {path} has an answer that can be graded: {'; '.join(self.notes)}",
@@ -91,17 +89,6 @@ class MathDomain(FileTasks):
     def gold(self, key: str) -> Gold:
         """Returns the gold (right) answer of a task, for trusted code only."""
         return self._golds[key]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            open_at_once=8 if self._factory else None,
-            rows=self.rows,
-            notes=self.notes,
-            splits_stated=self.splits_stated,
-            path=self.path,
-            close=self.close,
-        )
 
     def close(self) -> None:
         """Ends the process that compares answers by algebra."""
