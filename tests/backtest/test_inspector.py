@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from meta_agent.core.errors import SandboxError
 from meta_agent.core.gate import Finding
 from meta_agent.core.lab.arms import ArmRef
 from meta_agent.core.lab.inspector import Inspector, text_of
+from meta_agent.core.ledger.waiting import open_waits
 from meta_agent.core.protocols import JSON, Outcome, Rollout, Split, Task
 from meta_agent.core.rollouts import RolloutStore
 
@@ -126,6 +128,20 @@ def test_costly_graders_are_asked_a_few_times_and_once_a_submission(tmp_path: Pa
     assert asked <= 8
     assert looking.between(refs) == first
     assert len(domain.asked) == asked
+
+
+def test_grading_again_says_how_far_it_is(tmp_path: Path) -> None:
+    class Watched(Costly):
+        progress: ClassVar[list[str]] = []
+
+        def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+            (wait,) = (w for w in open_waits(time.time()) if "graded again" in w.subject)
+            self.progress.append(wait.progress)
+            return super().regrade(task_key, verifier_inputs)
+
+    between(tmp_path, None, Watched())
+    assert Watched.progress[:3] == ["", "1 graded again so far", "2 graded again so far"]
+    assert not any("graded again" in wait.subject for wait in open_waits(time.time()))
 
 
 def test_a_machine_that_fails_while_grading_again_accuses_nobody(tmp_path: Path) -> None:

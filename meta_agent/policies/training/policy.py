@@ -60,7 +60,7 @@ _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "Pr
 class Timeouts:
     """Time limits in seconds for a child process to load a policy, sample, or train one step."""
 
-    load_sec: float = 180.0
+    load_sec: float = 600.0
     generate_sec: float = 600.0
     train_step_sec: float = TRAIN_STEP_SEC
 
