@@ -135,13 +135,13 @@ def test_grading_again_says_how_far_it_is(tmp_path: Path) -> None:
         progress: ClassVar[list[str]] = []
 
         def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-            (wait,) = (w for w in open_waits(time.time()) if "graded again" in w.subject)
+            (wait,) = (w for w in open_waits(time.time() + 9) if "graded again" in w.subject)
             self.progress.append(wait.progress)
             return super().regrade(task_key, verifier_inputs)
 
     between(tmp_path, None, Watched())
     assert Watched.progress[:3] == ["", "1 graded again so far", "2 graded again so far"]
-    assert not any("graded again" in wait.subject for wait in open_waits(time.time()))
+    assert not any("graded again" in wait.subject for wait in open_waits(time.time() + 9))
 
 
 def test_a_machine_that_fails_while_grading_again_accuses_nobody(tmp_path: Path) -> None:
