@@ -43,8 +43,8 @@ def talk(
     *turns: Turn, limits: DialogueLimits = SMALL, stopping: Callable[[], bool] = lambda: False
 ) -> tuple[Dialogue, ScriptedModels]:
     models = ScriptedModels({"d": turns})
-    line = Line(models, "analyst", "m", limits, stopping)
-    return Dialogue(line, "d", "system", "opening", TOOLS), models
+    line = Line(models, "analyst", "m", limits, "r", "d", stopping=stopping)
+    return Dialogue(line, "system", "opening", TOOLS), models
 
 
 def call(name: str, **arguments: Any) -> Turn:

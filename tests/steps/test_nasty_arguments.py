@@ -16,10 +16,8 @@ from meta_agent.proposers.team._analyst import Idea, analyst_dialogue
 from meta_agent.proposers.team._author import Author
 from meta_agent.proposers.team._case import Case
 from meta_agent.proposers.team._dialogue import Line
-from meta_agent.proposers.team._fence import Fence
 from meta_agent.proposers.team._librarian import _write
 from meta_agent.proposers.team._limits import LIMITS
-from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._reviewer import Review, _decide
 from meta_agent.proposers.team._tools import Done, Tool, ToolError
 from meta_agent.proposers.workbench import open_workbench
@@ -68,11 +66,11 @@ def tools(bench: Bench) -> Iterator[list[Tool]]:
     collected = bench.collected()
     host = Host(bench.run, collected, 0)
     case = Case(brief_for(bench.run, collected, bench.reading, 0, host, None))
-    fence, line = Fence.of("r", "c"), Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"])
+    line = Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"], "r", "c")
     told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
     with open_workbench(host, 0, case.evidence) as clone:
-        author = Author(case, Idea(told, "p"), clone, fence, lambda *_: Review(True))
-        reading = analyst_dialogue(case, line, Prompts(), fence, "c").tools
+        author = Author(case, Idea(told, "p"), clone, line.fence, lambda *_: Review(True))
+        reading = analyst_dialogue(case, line).tools
         yield [*author.tools(), *reading, _decide(), _write()]
 
 

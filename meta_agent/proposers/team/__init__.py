@@ -20,7 +20,6 @@ from meta_agent.core.skills import SkillDraft
 from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue, idea_of
 from meta_agent.proposers.team._case import Case
 from meta_agent.proposers.team._dialogue import Line
-from meta_agent.proposers.team._fence import Fence
 from meta_agent.proposers.team._librarian import lesson
 from meta_agent.proposers.team._limits import LIMITS
 from meta_agent.proposers.team._prompts import Prompts
@@ -53,13 +52,8 @@ class LlmTeam:
     def propose(self, brief: Brief) -> Proposed:
         """Asks the analyst for ideas; then per idea a model makes a candidate, all in parallel."""
         case, broken = Case(brief), threading.Event()
-        dialogue = analyst_dialogue(
-            case,
-            self._line("analyst", brief, broken),
-            self._prompts,
-            *self._address(f"g{brief.generation}/analyst"),
-            brief.host.lend("analyst", 1),
-        )
+        line = self._line("analyst", f"g{brief.generation}/analyst", brief, broken)
+        dialogue = analyst_dialogue(case, line, brief.host.lend("analyst", 1))
         try:
             analysis: Analysis = dialogue.run()
         except CandidateError as error:
@@ -108,29 +102,20 @@ class LlmTeam:
 
         `prediction` compares the predicted with the measured change of the hypothesis's metric.
         """
-        fence, conversation = self._address(f"g{candidate.generation}/c{candidate.index}/librarian")
-        return lesson(
-            draft,
-            candidate,
-            verdict,
-            diff,
-            prediction=prediction,
-            line=self._line("librarian", None, threading.Event()),
-            prompts=self._prompts,
-            fence=fence,
-            conversation=conversation,
-        )
+        conversation = f"g{candidate.generation}/c{candidate.index}/librarian"
+        line = self._line("librarian", conversation, None, threading.Event())
+        return lesson(draft, candidate, verdict, diff, prediction=prediction, line=line)
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _line(self, role: Role, brief: Brief | None, broken: threading.Event) -> Line:
+    def _line(
+        self, role: Role, conversation: str, brief: Brief | None, broken: threading.Event
+    ) -> Line:
         def stopping() -> bool:
             return broken.is_set() or (brief is not None and brief.host.stopping())
 
-        return Line(self._client, role, self._model_of(role), LIMITS[role], stopping)
-
-    def _address(self, conversation: str) -> tuple[Fence, str]:
-        return Fence.of(self._run, conversation), conversation
+        access = self._client, role, self._model_of(role), LIMITS[role]
+        return Line(*access, self._run, conversation, self._prompts, stopping)
 
     def _proposer(
         self, case: Case, index: int, idea: Idea, grant: Grant, broken: threading.Event
@@ -141,13 +126,12 @@ class LlmTeam:
         def reviewed(
             hypothesis: Hypothesis, diff: str, beside: Mapping[str, str], look: int
         ) -> Review:
-            address = self._address(f"{base}/reviewer" + (str(look) if look > 1 else ""))
-            line = self._line("reviewer", brief, broken)
-            return review(case, line, self._prompts, *address, hypothesis, diff, beside)
+            conversation = f"{base}/reviewer" + (str(look) if look > 1 else "")
+            line = self._line("reviewer", conversation, brief, broken)
+            return review(case, line, hypothesis, diff, beside)
 
-        line = self._line("proposer", brief, broken)
-        address = self._run, f"{base}/proposer"
-        return Proposer(case, index, idea, line, self._prompts, *address, reviewed, grant=grant)
+        line = self._line("proposer", f"{base}/proposer", brief, broken)
+        return Proposer(case, index, idea, line, reviewed, grant=grant)
 
     def _together(self, work: list[Proposer], broken: threading.Event) -> list[Draft | Refused]:
         """Returns all drafts in order. An error of one proposer stops the others at a turn."""

@@ -18,7 +18,6 @@ from meta_agent.proposers.team._dialogue import Dialogue, Line
 from meta_agent.proposers.team._experiments import Experiments, given_inline, inline
 from meta_agent.proposers.team._fence import Fence, visible
 from meta_agent.proposers.team._file_tools import reading_tools
-from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._tools import (
     NUMBER,
     TEXT,
@@ -64,31 +63,23 @@ class Analysis:
     """For the analysts of later generations."""
 
 
-def analyst_dialogue(
-    case: Case,
-    line: Line,
-    prompts: Prompts,
-    fence: Fence,
-    conversation: str,
-    grant: Grant | None = None,
-) -> Dialogue:
+def analyst_dialogue(case: Case, line: Line, grant: Grant | None = None) -> Dialogue:
     """Returns the dialogue with the analyst, whose `run()` returns an `Analysis`.
 
     `case.brief` says how many ideas it may hold; `grant` is what its experiments may spend.
     """
-    brief = case.brief
+    brief, fence = case.brief, line.fence
     edit = inline(brief.tree)
     lent = grant or Grant()
     experiments = Experiments(brief.host, lent, fence, edit, given_inline(), case.keep)
-    opening = {**_opening(case, fence), **experiments.values()}
-    prompt = prompts.render("analyst", {**case.values(), **opening})
+    values = {**case.values(), **_opening(case, fence), **experiments.values()}
     opened = set[str]()
     submission = _Submission(case, fence, opened)
     tools = [*reading_tools(case.files, fence, opened), *experiments.tools()]
     tools += [submission.submit_tool(), submission.correct_tool()]
     if not brief.invalid:
         tools.append(_NOTHING)
-    return Dialogue(line, conversation, prompt.system, prompt.opening, tools)
+    return line.dialogue(values, tools)
 
 
 def _opening(case: Case, fence: Fence) -> Mapping[str, JSON]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meta_agent.core.harness import HarnessContract, parse_contract
 from meta_agent.core.proposals import Brief
-from meta_agent.core.protocols import TRAINING_FACTORS, Factor
+from meta_agent.core.protocols import TRAINING_FACTORS, Factor, Hypothesis
 from meta_agent.proposers.team._file_tools import Files
 
 EVIDENCE = "evidence"
@@ -94,6 +94,18 @@ class Case:
             "ceilings": _ceilings(brief),
             "tools": tuple(brief.situation.tools) if brief.situation else (),
         }
+
+
+def lines_on(hypothesis: Hypothesis) -> list[str]:
+    """Returns a hypothesis as lines of a prompt: its statement first, then the rest by name."""
+    predicted = f"{hypothesis.metric} {hypothesis.direction} by {hypothesis.expected_delta:.4g}"
+    return [
+        hypothesis.statement,
+        f"factor: {hypothesis.factor}",
+        f"predicted: {predicted}",
+        *(f"at risk: {risk}" for risk in hypothesis.risks),
+        *(f"evidence: {line}" for line in hypothesis.evidence),
+    ]
 
 
 def skills_in(opened: Iterable[str]) -> tuple[str, ...]:

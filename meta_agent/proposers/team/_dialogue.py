@@ -21,23 +21,13 @@ from meta_agent.core.errors import CandidateError, Interrupted, ProviderError
 from meta_agent.core.protocols import JSON, Message, Role
 from meta_agent.proposers.team import _limits
 from meta_agent.proposers.team._compact import compact, in_a_line
-from meta_agent.proposers.team._fence import visible
+from meta_agent.proposers.team._fence import Fence, visible
 from meta_agent.proposers.team._limits import DialogueLimits
+from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._secrets import refuse_in_words
 from meta_agent.proposers.team._tools import Done, Tool, ToolError
 
 _WARN_AT = (10, 5, 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A role's access to its model: client, model name, limits, and a function that says stop."""
-
-    client: ModelClient
-    role: Role
-    model: str
-    limits: DialogueLimits
-    stopping: Callable[[], bool] = lambda: False
 
 
 @dataclass(slots=True)
@@ -58,12 +48,37 @@ class Spend:
         return {"turns": self.turns, "tokens": self.tokens, "usd": self.usd}
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A role's access to its model for one conversation, with what its prompts are made from."""
+
+    client: ModelClient
+    role: Role
+    model: str
+    limits: DialogueLimits
+    run: str
+    conversation: str
+    prompts: Prompts = field(default_factory=Prompts)
+    stopping: Callable[[], bool] = lambda: False
+
+    @property
+    def fence(self) -> Fence:
+        """Returns the marks around untrusted text in this conversation."""
+        return Fence.of(self.run, self.conversation)
+
+    def dialogue(
+        self, values: Mapping[str, Any], tools: Sequence[Tool], spend: Spend | None = None
+    ) -> Dialogue:
+        """Returns the dialogue that begins with the role's prompt, filled with `values`."""
+        system, opening = self.prompts.render(self.role, values)
+        return Dialogue(self, system, opening, tools, spend or Spend())
+
+
 @dataclass(slots=True)
 class Dialogue:
     """A conversation with one model that calls tools, until a tool ends it with a result."""
 
     line: Line
-    conversation: str
     system: str
     opening: str
     tools: Sequence[Tool]
@@ -120,7 +135,7 @@ class Dialogue:
 
     def _call(self, request: ChatRequest, turn: int) -> ChatReply:
         try:
-            return self.line.client.chat(request, conversation=self.conversation, turn=turn)
+            return self.line.client.chat(request, conversation=self.line.conversation, turn=turn)
         except ProviderError as error:
             if error.kind == "context":
                 raise _overflow(str(error)) from error

@@ -13,10 +13,9 @@ from dataclasses import replace
 from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.protocols import Candidate, Verdict
 from meta_agent.core.skills import SkillDraft
-from meta_agent.proposers.team._dialogue import Dialogue, Line
+from meta_agent.proposers.team._dialogue import Line
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._limits import DIFF_CHARS
-from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._tools import (
     TEXT,
     Arguments,
@@ -42,18 +41,11 @@ def lesson(
     *,
     prediction: str,
     line: Line,
-    prompts: Prompts,
-    fence: Fence,
-    conversation: str,
 ) -> SkillDraft:
     """Returns a skill (lesson) reworded by a model; unchanged if the model's reply is unusable."""
-    prompt = prompts.render(
-        "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
-    )
+    values = _values(draft, candidate, verdict, diff, prediction, line.fence)
     try:
-        words: Mapping[str, str] = Dialogue(
-            line, conversation, prompt.system, prompt.opening, [_write()]
-        ).run()
+        words: Mapping[str, str] = line.dialogue(values, [_write()]).run()
     except CandidateError:
         return draft
     except ProviderError as error:

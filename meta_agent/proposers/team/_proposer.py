@@ -14,11 +14,9 @@ from meta_agent.core.lab.fair import fairly
 from meta_agent.core.proposals import Draft, Grant, Refused
 from meta_agent.proposers.team._analyst import Idea
 from meta_agent.proposers.team._author import Author, Finished, Reviewing
-from meta_agent.proposers.team._case import Case
-from meta_agent.proposers.team._dialogue import Dialogue, Line, Spend
+from meta_agent.proposers.team._case import Case, lines_on
+from meta_agent.proposers.team._dialogue import Line, Spend
 from meta_agent.proposers.team._experiments import UNPAID
-from meta_agent.proposers.team._fence import Fence
-from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.workbench import Workbench, open_workbench
 
 _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"})
@@ -32,9 +30,6 @@ class Proposer:
     index: int
     idea: Idea
     line: Line
-    prompts: Prompts
-    run: str
-    conversation: str
     review: Reviewing
     edits: Mapping[str, bytes | None] = field(default_factory=dict)
     """What an earlier round had changed (None: removed), where a person asks for a revision."""
@@ -64,28 +59,17 @@ class Proposer:
         return Draft(self.index, hypothesis, finished.subject, message, tip, pack, spend)
 
     def _work(self, bench: Workbench) -> Finished:
-        fence = Fence.of(self.run, self.conversation)
-        author = Author(self.case, self.idea, bench, fence, self.review, self.grant)
-        opening = self._opening(fence, author.experiments.values())
-        prompt = self.prompts.render("proposer", {**self.case.values(), **opening})
-        dialogue = Dialogue(
-            self.line,
-            self.conversation,
-            prompt.system,
-            prompt.opening,
-            author.tools(),
-            spend=self._spend,
-        )
+        author = Author(self.case, self.idea, bench, self.line.fence, self.review, self.grant)
+        values = {**self.case.values(), **self._opening(author.experiments.values())}
+        dialogue = self.line.dialogue(values, author.tools(), self._spend)
         try:
             finished: Finished = dialogue.run()
         except CandidateError as error:
             raise _first_cause(error, author, bench) from error
         return finished
 
-    def _opening(
-        self, fence: Fence, experiments: Mapping[str, object] = UNPAID
-    ) -> Mapping[str, object]:
-        hypothesis = self.idea.hypothesis
+    def _opening(self, experiments: Mapping[str, object] = UNPAID) -> Mapping[str, object]:
+        hypothesis, fence = self.idea.hypothesis, self.line.fence
         return {
             "hypothesis": hypothesis,
             "idea": fence.wrap("the analyst's hypothesis and plan", _words(self.idea)),
@@ -97,14 +81,8 @@ class Proposer:
 
 
 def _words(idea: Idea) -> str:
-    hypothesis = idea.hypothesis
-    lines = [f"hypothesis: {hypothesis.statement}", f"factor: {hypothesis.factor}"]
-    lines += [
-        f"predicted: {hypothesis.metric} {hypothesis.direction} by {hypothesis.expected_delta:.4g}"
-    ]
-    lines += [f"at risk: {risk}" for risk in hypothesis.risks]
-    lines += [f"evidence: {line}" for line in hypothesis.evidence]
-    return "\n".join([*lines, "", "plan:", idea.plan])
+    statement, *lines = lines_on(idea.hypothesis)
+    return "\n".join([f"hypothesis: {statement}", *lines, "", "plan:", idea.plan])
 
 
 def _first_cause(error: CandidateError, author: Author, bench: Workbench) -> CandidateError:

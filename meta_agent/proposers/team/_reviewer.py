@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.protocols import Hypothesis
-from meta_agent.proposers.team._case import Case
-from meta_agent.proposers.team._dialogue import Dialogue, Line
-from meta_agent.proposers.team._fence import Fence, clip
+from meta_agent.proposers.team._case import Case, lines_on
+from meta_agent.proposers.team._dialogue import Line
+from meta_agent.proposers.team._fence import clip
 from meta_agent.proposers.team._file_tools import reading_tools
 from meta_agent.proposers.team._limits import DIFF_CHARS
-from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._tools import TEXTS, Arguments, Done, Tool, ToolError, lines_of, tool
 
 
@@ -29,43 +28,27 @@ class Review:
 
 
 def review(
-    case: Case,
-    line: Line,
-    prompts: Prompts,
-    fence: Fence,
-    conversation: str,
-    hypothesis: Hypothesis,
-    diff: str,
-    beside: Mapping[str, str],
+    case: Case, line: Line, hypothesis: Hypothesis, diff: str, beside: Mapping[str, str]
 ) -> Review:
     """Returns a model's decision on a candidate's diff. Raises CandidateError if it makes none.
 
     `beside` maps titles to texts that the model also gets: test results and the changed files.
     """
+    fence = line.fence
     pages = (fence.wrap(name, text) for name, text in beside.items())
     values = {
         **case.values(),
-        "hypothesis": fence.wrap("the hypothesis", _words(hypothesis)),
+        "hypothesis": fence.wrap("the hypothesis", "\n".join(lines_on(hypothesis))),
         "diff": fence.wrap("the diff against the version", clip(diff, DIFF_CHARS)),
         "beside": "\n\n".join(pages),
     }
-    prompt = prompts.render("reviewer", values)
     tools = [*reading_tools(case.files, fence), _decide()]
     try:
-        answer: Review = Dialogue(line, conversation, prompt.system, prompt.opening, tools).run()
+        answer: Review = line.dialogue(values, tools).run()
     except CandidateError as error:
         message = f"the reviewer came to no decision: {error}"
         raise CandidateError(message, reason="not_reviewed") from error
     return answer
-
-
-def _words(hypothesis: Hypothesis) -> str:
-    lines = [hypothesis.statement, f"factor: {hypothesis.factor}"]
-    lines += [
-        f"predicted: {hypothesis.metric} {hypothesis.direction} by {hypothesis.expected_delta:.4g}"
-    ]
-    lines += [f"at risk: {risk}" for risk in hypothesis.risks]
-    return "\n".join([*lines, *(f"evidence: {line}" for line in hypothesis.evidence)])
 
 
 def _decide() -> Tool:
