@@ -73,7 +73,7 @@ def edited(source: str, *operations: Operation) -> str:
     for operation in operations:
         surgery = Surgery(PythonFile("agent.py", source))
         operation(surgery)
-        source = surgery.text or source
+        source = surgery.text
     return source
 
 
@@ -181,5 +181,5 @@ def test_a_place_is_the_one_that_python_means_whatever_ends_the_lines(newline: s
     assert len(nodes) > 10
     for node in nodes:
         assert file.source_of(node) == (ast.get_source_segment(file.text, node) or "")
-    assert file.with_constant("LIMIT", 3) == file.text.replace("LIMIT = 1", "LIMIT = 3")
-    assert file.without_function("f") == newline.join([lines[0], lines[-1]])
+    assert file.with_constant("LIMIT", 3).text == file.text.replace("LIMIT = 1", "LIMIT = 3")
+    assert file.without_function("f").text == newline.join([lines[0], lines[-1]])

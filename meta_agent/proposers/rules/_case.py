@@ -148,8 +148,7 @@ class Case:
 
     def set_constant(self, constant: Constant, value: Any) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that gives a constant another value."""
-        text = self.file(constant.path).with_constant(constant.name, value)
-        return {} if text is None else {constant.path: text}
+        return {constant.path: self.file(constant.path).with_constant(constant.name, value).text}
 
     # --- the recipe -----------------------------------------------------------------------------
 

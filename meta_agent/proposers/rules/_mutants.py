@@ -51,7 +51,7 @@ def mutants(file: PythonFile) -> Iterator[Mutant]:
             edits[-1][1].remove(node)
         for after, edit in edits:
             text = edit.text
-            if text is not None and text not in texts and parses(file.path, text):
+            if text not in texts and parses(file.path, text):
                 texts.add(text)
                 yield Mutant(file.path, text, node.lineno, whole.source(node), after)
 

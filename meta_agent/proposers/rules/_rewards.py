@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._source import PythonFile, renewed
+from meta_agent.proposers.rules._rule import Diagnosis, Rule, rule
+from meta_agent.proposers.rules._source import PythonFile
 
 WEIGHTS = "WEIGHTS"
 
@@ -49,23 +50,23 @@ class RewardFile:
 
     def reweighted(self, component: str, weight: float) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that gives a reward component another weight."""
-        text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
-        return {} if text is None else {self.file.path: text}
+        file = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
+        return {file.path: file.text}
 
     def without(self, component: str) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that removes a component or sets its weight to 0."""
-        if self.table is None or self.file.without_entry(self.table, component) is None:
+        file = self.file if self.table is None else self.file.without_entry(self.table, component)
+        if file == self.file:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)
-        file = renewed(self.file, self.file.without_entry(self.table, component))
-        file = renewed(file, file.without_entry(WEIGHTS, component))
+        file = file.without_entry(WEIGHTS, component)
         if function is not None and file.uses(function) == 0:
-            file = renewed(file, file.without_function(function))
-        return {self.file.path: file.text}
+            file = file.without_function(function)
+        return {file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """Returns this reward file after an edit, which maps paths to new texts."""
-        return RewardFile(renewed(self.file, edits.get(self.file.path)))
+        """Returns this reward file after an edit of it, which maps its path to its new text."""
+        return RewardFile(self.file.with_text(edits[self.file.path]))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that adds a reward component for single attempts.
@@ -74,22 +75,24 @@ class RewardFile:
         """
         if self.file.function(component) is not None or component in self.weights:
             return {}
-        file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
+        file = self.file.with_entry(WEIGHTS, component, repr(weight))
+        if file == self.file:
+            return {}
         if self.table is not None:
             first = self._line_of(self.table)
-            file = renewed(file, file.with_entry(self.table, component, component))
-            text = _before_line(file.text, first, function)
+            file = file.with_entry(self.table, component, component)
+            file = file.with_block(first, function.strip("\n") + "\n\n\n")
         else:
-            text = _wrapped(file.text, component, function)
-        return {self.file.path: text} if file.text != self.file.text else {}
+            file = _wrapped(file, component, function)
+        return {file.path: file.text}
 
     def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that adds a reward by comparison within a group.
 
         `function` is the source of the function `reward_group`.
         """
-        file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
-        return {self.file.path: f"{file.text.rstrip()}\n\n\n{function.strip()}\n"}
+        file = self.file.with_entry(WEIGHTS, component, repr(weight))
+        return {file.path: file.with_end(function).text}
 
     def _line_of(self, table: str) -> int:
         """Returns the line of the table: functions that it names must stand above it."""
@@ -100,22 +103,31 @@ class RewardFile:
         return len(self.file.text.splitlines()) + 1
 
 
-def reward_file(case: Case) -> RewardFile | None:
-    """Returns the harness's file with `reward` and `WEIGHTS` (component to weight), or None."""
-    files = (f for f in case.python("reward") if f.function("reward") and f.dict_node(WEIGHTS))
-    return next(map(RewardFile, files), None)
+def reward_rule(
+    name: str, *, repairs: bool = False
+) -> Callable[[Callable[[Case, RewardFile], Diagnosis | None]], Rule]:
+    """Returns a decorator like `rule`, for a function that edits the harness's reward file.
+
+    The rule is silent if no file has both `reward` and `WEIGHTS` (component to weight).
+    """
+
+    def rule_of(diagnose: Callable[[Case, RewardFile], Diagnosis | None]) -> Rule:
+        def with_file(case: Case) -> Diagnosis | None:
+            files = case.python("reward")
+            fitting = (f for f in files if f.function("reward") and f.dict_node(WEIGHTS))
+            file = next(fitting, None)
+            return None if file is None else diagnose(case, RewardFile(file))
+
+        return rule(name, "reward", repairs=repairs)(with_file)
+
+    return rule_of
 
 
-def _before_line(text: str, line: int, block: str) -> str:
-    lines = text.splitlines(keepends=True)
-    return "".join([*lines[: line - 1], block.strip("\n") + "\n\n\n", *lines[line - 1 :]])
-
-
-def _wrapped(text: str, component: str, function: str) -> str:
+def _wrapped(file: PythonFile, component: str, function: str) -> PythonFile:
     """Adds the component, if there is no table, around the function that is there."""
     before = f"_reward_without_{component}"
-    return (
-        f"{text.rstrip()}\n\n\n{function.strip()}\n\n\n{before} = reward\n\n\n"
+    wrapper = (
         f"def reward(rollout):\n"
         f'    return {{**{before}(rollout), "{component}": {component}(rollout)}}\n'
     )
+    return file.with_end(function).with_end(f"{before} = reward").with_end(wrapper)

@@ -1,8 +1,8 @@
 """Edits to real source text: find a node by its syntax and change only it. Nothing is run.
 
 Promises: comments, spacing and everything that is not named stay as they are. Code that does not
-have the expected shape is left alone: functions return None. Of two edits that overlap, the outer
-one counts. A block that would be empty gets a `pass`.
+have the expected shape is left alone: an edit of it returns the same file. Of two edits that
+overlap, the outer one counts. A block that would be empty gets a `pass`.
 
 Does not cover: names built at run time, or a constant that is assigned twice.
 """
@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class PythonFile:
-    """One Python file of a harness, with methods that return edited texts."""
+    """One Python file of a harness, with methods that return edited copies."""
 
     path: str
     text: str
@@ -84,16 +84,19 @@ class PythonFile:
 
     # --- edits ----------------------------------------------------------------------------------
 
-    def with_constant(self, name: str, value: Any) -> str | None:
-        """Returns the file's text with another value of the module-level `name`, or None."""
-        node = self.assignments.get(name)
-        return None if node is None else self.cut(*self.span(node), literal(value))
+    def with_text(self, text: str) -> PythonFile:
+        return PythonFile(self.path, text)
 
-    def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """Returns the file's text with the source `value` at `key` of the dict `name`, or None."""
+    def with_constant(self, name: str, value: Any) -> PythonFile:
+        """Returns the file with another value of the module-level `name`."""
+        node = self.assignments.get(name)
+        return self if node is None else self.cut(*self.span(node), literal(value))
+
+    def with_entry(self, name: str, key: str, value: str) -> PythonFile:
+        """Returns the file with the source `value` at `key` of the dict `name`."""
         node = self.dict_node(name)
         if node is None:
-            return None
+            return self
         for at, old in zip(node.keys, node.values, strict=True):
             if isinstance(at, ast.Constant) and at.value == key:
                 return self.cut(*self.span(old), value)
@@ -103,12 +106,12 @@ class PythonFile:
         end = self.span(node.values[-1])[1]
         return self.cut(end, end, f", {entry}")
 
-    def without_entry(self, name: str, key: str) -> str | None:
-        """Returns the file's text less one key of the dict `name`; None if it cannot be removed."""
+    def without_entry(self, name: str, key: str) -> PythonFile:
+        """Returns the file less one key of the dict `name`, whose keys must all be constants."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
-            return None
+            return self
         at = keys.index(key)
         if len(keys) == 1:
             return self.cut(*self.span(node), "{}")
@@ -116,21 +119,38 @@ class PythonFile:
         ends = [self.span(value)[1] for value in node.values]
         return self.cut(starts[0], starts[1]) if at == 0 else self.cut(ends[at - 1], ends[at])
 
-    def with_function(self, name: str, source: str) -> str | None:
-        node = self.function(name)
-        return None if node is None else self.cut(*self.span(node), source.strip("\n"))
+    def with_function(self, name: str, source: str) -> PythonFile:
+        """Returns the file with a function's new source, less functions that only its old one used.
 
-    def without_function(self, name: str) -> str | None:
-        """Returns the file's text less a module-level function, or None if there is none."""
+        All functions are those of the module.
+        """
+        node = self.function(name)
+        edited = self if node is None else self.cut(*self.span(node), source.strip("\n"))
+        for function in self.functions():
+            if function.name != name and edited.uses(function.name) == 0 < self.uses(function.name):
+                edited = edited.without_function(function.name)
+        return edited
+
+    def without_function(self, name: str) -> PythonFile:
+        """Returns the file less a module-level function."""
         node = self.function(name)
         if node is None:
-            return None
+            return self
         lines = self._raw.splitlines(keepends=True)
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
         last = node.end_lineno or node.lineno
         while last < len(lines) and not lines[last].strip():
             last += 1
-        return b"".join(lines[:first] + lines[last:]).decode()
+        return self.with_text(b"".join(lines[:first] + lines[last:]).decode())
+
+    def with_block(self, line: int, block: str) -> PythonFile:
+        """Returns the file with `block` above its line `line`, counted from 1."""
+        lines = self.text.splitlines(keepends=True)
+        return self.with_text("".join([*lines[: line - 1], block, *lines[line - 1 :]]))
+
+    def with_end(self, block: str) -> PythonFile:
+        """Returns the file with `block` below all else."""
+        return self.with_text(f"{self.text.rstrip()}\n\n\n{block.strip()}\n")
 
     # --- places, in bytes -----------------------------------------------------------------------
 
@@ -146,8 +166,8 @@ class PythonFile:
         start = self._line_starts[node.lineno - 1] + node.col_offset
         return start, self._line_starts[node.end_lineno - 1] + node.end_col_offset
 
-    def cut(self, start: int, end: int, put: str = "") -> str:
-        return (self._raw[:start] + put.encode() + self._raw[end:]).decode()
+    def cut(self, start: int, end: int, put: str = "") -> PythonFile:
+        return self.with_text((self._raw[:start] + put.encode() + self._raw[end:]).decode())
 
     @cached_property
     def _raw(self) -> bytes:
@@ -159,7 +179,7 @@ class PythonFile:
 
 
 class Surgery:
-    """Collects edits of a Python file; `text` is the text with all of them, or None without any."""
+    """Collects edits of a Python file; `text` is the file's text with all of them."""
 
     def __init__(self, file: PythonFile) -> None:
         self.file = file
@@ -223,14 +243,14 @@ class Surgery:
         self.edits[end, end] = f"\n{' ' * after.col_offset}{text}"
 
     @property
-    def text(self) -> str | None:
+    def text(self) -> str:
         edits = {**self.edits, **self._removals()}
         raw, parts, at = self.file.text.encode(), [], 0
         for (start, end), put in sorted(edits.items(), key=lambda e: (e[0][0], -e[0][1])):
             if start >= at:  # else it lies inside of what an outer edit replaced
                 parts += [raw[at:start], put.encode()]
                 at = end
-        return b"".join([*parts, raw[at:]]).decode() if edits else None
+        return b"".join([*parts, raw[at:]]).decode()
 
     def _removals(self) -> dict[tuple[int, int], str]:
         edits = {}
@@ -260,20 +280,6 @@ def literal(value: Any) -> str:
         comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{comma})"
     return repr(value)
-
-
-def renewed(file: PythonFile, text: str | None) -> PythonFile:
-    """Returns a copy of the file with a new text, or the same file if `text` is None."""
-    return file if text is None else PythonFile(file.path, text)
-
-
-def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """Returns the file with a function's new source, less functions that only its old one used."""
-    edited = renewed(file, file.with_function(name, source))
-    for function in file.functions():
-        if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):
-            edited = renewed(edited, edited.without_function(function.name))
-    return edited
 
 
 def parses(path: str, text: str) -> bool:

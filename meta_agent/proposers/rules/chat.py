@@ -18,14 +18,13 @@ from typing import Final
 
 from meta_agent.core.protocols import Message, Rollout
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._rewards import reward_file
+from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
 from meta_agent.proposers.rules._rule import Diagnosis, Rule, clamp, rule
 from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
 
 _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
-_REPLY: Final = r"(MAX_)?(NEW_|REPLY_|COMPLETION_)?TOKENS(_LIMIT|_MAX)?"
 SENTENCES: Final = 3  # that are left out in one generation, each in an idea of its own
 _DEAD: Final = 0.5
 _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
@@ -104,8 +103,8 @@ def _inserted(case: Case, messages: Sequence[Message]) -> dict[str, str]:
             if isinstance(node, ast.List) and len(node.elts) > 1 and _is_system(node.elts[0]):
                 system = node.elts[0]
                 surgery.replace(system, f"{file.source_of(system)}, *{_EXAMPLES}")
-        if surgery.text is not None and _EXAMPLES not in file.assignments:
-            edits[file.path] = _with_constant(surgery.text, messages)
+        if surgery.text != file.text and _EXAMPLES not in file.assignments:
+            edits[file.path] = _with_constant(file.with_text(surgery.text), messages).text
     return edits
 
 
@@ -115,21 +114,17 @@ def _is_system(node: ast.expr) -> bool:
     )
 
 
-def _with_constant(text: str, messages: Sequence[Message]) -> str:
-    """Returns the text with the examples as a constant, above the first function or class."""
+def _with_constant(file: PythonFile, messages: Sequence[Message]) -> PythonFile:
+    """Returns the file with the examples as a constant, above the first function or class."""
     rows = "".join(
         f'    {{"role": "{m["role"]}", "content": {literal(m["content"])}}},\n' for m in messages
     )
-    return _above_first_definition(text, f"{_EXAMPLES} = [\n{rows}]\n")
-
-
-def _above_first_definition(text: str, block: str) -> str:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    nodes = [node for node in PythonFile("", text).tree.body if isinstance(node, kinds)]
-    lines = text.splitlines(keepends=True)
-    decorators = [d.lineno for node in nodes[:1] for d in node.decorator_list]
-    first = min([len(lines) + 1, *(node.lineno for node in nodes[:1]), *decorators])
-    return "".join([*lines[: first - 1], block, "\n\n", *lines[first - 1 :]])
+    definition = next((node for node in file.tree.body if isinstance(node, kinds)), None)
+    first = len(file.text.splitlines()) + 1
+    if definition is not None:
+        first = min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
+    return file.with_block(first, f"{_EXAMPLES} = [\n{rows}]\n\n\n")
 
 
 def sentence_rules(case: Case) -> list[Rule]:
@@ -169,14 +164,14 @@ def _left_out(path: str, name: str, sentence: str) -> Rule:
         prompt = file.assignments[name]
         assert isinstance(prompt, ast.Constant)
         rest = re.sub(r"\n{3,}", "\n\n", str(prompt.value).replace(sentence, "", 1))
-        text = file.with_constant(name, "\n".join(line.rstrip() for line in rest.split("\n")))
+        rest = "\n".join(line.rstrip() for line in rest.split("\n"))
         return Diagnosis(
             strength=clamp(0.12 + case.failing / 10),
             change=f"{name} no longer says {' '.join(sentence.split())[:60]!r}",
             effect="the policy is distracted less",
             because=f"attempts fail {case.failing:.0%} of the time under this prompt",
             delta=0.02,
-            edits={} if text is None else {path: text},
+            edits={path: file.with_constant(name, rest).text},
             evidence=case.lines("clean_success"),
             risk="the sentence prevented a mistake",
         )
@@ -186,34 +181,6 @@ def _left_out(path: str, name: str, sentence: str) -> Rule:
 
 
 # --- replies ------------------------------------------------------------------------------------
-
-
-@rule("shorter-replies", "scaffold")
-def shorter_replies(case: Case) -> Diagnosis | None:
-    """Suggests a lower limit of tokens per reply if solved attempts need only a fraction of it."""
-    limit = case.constant("scaffold", _REPLY, int)
-    needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
-    if limit is None or len(needs) < 4:
-        return None
-    new = max(32, 2 ** (2 * max(needs) - 1).bit_length())
-    if new > limit.value // 2:
-        return None
-    return Diagnosis(
-        strength=clamp(0.12 + case.failing / 10),
-        change=f"{limit.name} falls from {limit.value} to {new}",
-        effect="attempts that ramble end sooner, and the same tokens pay for more attempts",
-        because=f"solved attempts take at most about {max(needs)} tokens a reply",
-        delta=0.01,
-        edits=case.set_constant(limit, new),
-        evidence=case.lines("behaviour.cut_replies", "behaviour.stop.length"),
-        risk="harder tasks need longer replies",
-    )
-
-
-def _longest_reply(attempt: Rollout) -> int:
-    """Returns about how many tokens the longest reply took: no more than its bytes in threes."""
-    replies = (m for m in attempt.messages if m.get("role") == "assistant")
-    return max((len(str(m.get("content") or "").encode()) // 3 + 1 for m in replies), default=0)
 
 
 @rule("read-fenced-answer", "scaffold")
@@ -233,8 +200,8 @@ def read_fenced_answer(case: Case) -> Diagnosis | None:
                     for keyword in node.keywords:
                         words = file.source_of(keyword.value)
                         surgery.replace(keyword.value, f"unfenced({words})")
-        if surgery.text is not None and not file.function("unfenced"):
-            edits[file.path] = f"{surgery.text.rstrip()}\n\n\n{_UNFENCED.strip()}\n"
+        if surgery.text != file.text and not file.function("unfenced"):
+            edits[file.path] = file.with_text(surgery.text).with_end(_UNFENCED).text
     return Diagnosis(
         strength=clamp(0.3 + share / 2),
         change="what stands in the last fence of a reply is handed in",
@@ -266,12 +233,11 @@ def unfenced(text):
 # --- pay ----------------------------------------------------------------------------------------
 
 
-@rule("pay-parts", "reward")
-def pay_parts(case: Case) -> Diagnosis | None:
+@reward_rule("pay-parts")
+def pay_parts(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests a partial reward for near misses if in many groups no attempt is solved."""
-    rewards, dead = reward_file(case), case.value("signal.dead_unsolved_ratio")
-    key = _telling_detail(case.attempts)
-    if rewards is None or key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
+    dead, key = case.value("signal.dead_unsolved_ratio"), _telling_detail(case.attempts)
+    if key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
         return None
     return Diagnosis(
         strength=clamp(0.2 + dead / 2),
@@ -305,13 +271,12 @@ def parts(rollout):
 '''
 
 
-@rule("drop-length-bonus", "reward")
-def drop_length_bonus(case: Case) -> Diagnosis | None:
+@reward_rule("drop-length-bonus")
+def drop_length_bonus(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests removing a reward component that correlates with the length of failed replies."""
-    rewards = reward_file(case)
-    for name, weight in rewards.weights.items() if rewards else ():
+    for name, weight in rewards.weights.items():
         follows = _by_length(case.attempts, name) if weight else 0.0
-        if rewards and abs(follows) > _BY_LENGTH:
+        if abs(follows) > _BY_LENGTH:
             return Diagnosis(
                 strength=clamp(0.3 + abs(follows) / 4),
                 change=f"the component {name} is removed from the reward",

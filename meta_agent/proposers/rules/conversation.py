@@ -13,7 +13,7 @@ from typing import Any, Final
 from meta_agent.proposers.rules import _wiring
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, Rule, clamp, rule
-from meta_agent.proposers.rules._source import PythonFile, Surgery, renewed
+from meta_agent.proposers.rules._source import PythonFile, Surgery
 
 _NOISE: Final = 0.02
 _CERTAIN: Final = 0.5  # a clean scaffold shows nothing of the kind
@@ -61,30 +61,26 @@ def _excess(case: Case, metric: str) -> float:
 
 
 def _edits(case: Case, operation: Callable[[Surgery], None]) -> dict[str, str]:
-    edits = _task_switches(case) if operation is _wiring.show_task else {}
+    edits: dict[str, str] = {}
     for file in case.python("scaffold"):
-        surgery = Surgery(renewed(file, edits.get(file.path)))
+        surgery = Surgery(_opened(file) if operation is _wiring.show_task else file)
         operation(surgery)
-        if surgery.text is not None:
+        if surgery.text != file.text:
             edits[file.path] = surgery.text
     return edits
 
 
-def _task_switches(case: Case) -> dict[str, str]:
-    """Returns edits of switches and limits that hold back what the task gives."""
-    edits: dict[str, str] = {}
-    for file in case.python("scaffold"):
-        new = file
-        for constant in file.constants():
-            value: Any = constant.value
-            if constant.name.isupper() and _guards_task(file, constant.name):
-                if value is False:
-                    new = renewed(new, new.with_constant(constant.name, True))
-                elif type(value) is int and value >= 0:
-                    new = renewed(new, new.with_constant(constant.name, max(2 * value, value + 3)))
-        if new.text != file.text:
-            edits[file.path] = new.text
-    return edits
+def _opened(file: PythonFile) -> PythonFile:
+    """Returns the file with no switch off and no limit low that holds back what the task gives."""
+    opened = file
+    for constant in file.constants():
+        value: Any = constant.value
+        if constant.name.isupper() and _guards_task(file, constant.name):
+            if value is False:
+                opened = opened.with_constant(constant.name, True)
+            elif type(value) is int and value >= 0:
+                opened = opened.with_constant(constant.name, max(2 * value, value + 3))
+    return opened
 
 
 def _guards_task(file: PythonFile, name: str) -> bool:

@@ -12,8 +12,8 @@ from typing import Final
 
 from meta_agent.core.protocols import Rollout
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._rewards import RewardFile, reward_file
-from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
+from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
+from meta_agent.proposers.rules._rule import Diagnosis, clamp
 from meta_agent.readers.evidence import role_of
 
 _FOLLOWS: Final = "signal.reward_follows"
@@ -66,11 +66,11 @@ def reward_group(rollouts):
 """
 
 
-@rule("pay-shorter-of-group", "reward")
-def pay_shorter_of_group(case: Case) -> Diagnosis | None:
+@reward_rule("pay-shorter-of-group")
+def pay_shorter_of_group(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests rewarding shorter solved attempts within a group if rewards in groups are equal."""
-    rewards, dead = reward_file(case), case.value("signal.dead_solved_ratio")
-    if rewards is None or dead < 0.3 or rewards.file.function("reward_group"):
+    dead = case.value("signal.dead_solved_ratio")
+    if dead < 0.3 or rewards.file.function("reward_group"):
         return None
     unequal = _unequal_lengths(case.attempts)
     if unequal < 0.5 or "shorter" in rewards.weights:
@@ -103,12 +103,11 @@ def _unequal_lengths(attempts: Sequence[Rollout]) -> float:
 # --- components that mislead --------------------------------------------------------------------
 
 
-@rule("drop-hackable-bonus", "reward", repairs=True)
-def drop_hackable_bonus(case: Case) -> Diagnosis | None:
+@reward_rule("drop-hackable-bonus", repairs=True)
+def drop_hackable_bonus(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests removing a reward component that pays for something else than solving."""
-    rewards = reward_file(case)
-    worst = rewards and _worst_component(case, rewards)
-    if rewards is None or not worst:
+    worst = _worst_component(case, rewards)
+    if worst is None:
         return None
     gain, component = worst
     misordered = case.over("signal.misordered", "order_violations")
@@ -126,12 +125,11 @@ def drop_hackable_bonus(case: Case) -> Diagnosis | None:
     )  # fmt: skip
 
 
-@rule("drop-length-penalty", "reward")
-def drop_length_penalty(case: Case) -> Diagnosis | None:
+@reward_rule("drop-length-penalty")
+def drop_length_penalty(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests removing a reward component that pays for short attempts, whatever their outcome."""
-    rewards = reward_file(case)
-    component = rewards and _length_component(case, rewards)
-    if rewards is None or not component:
+    component = _length_component(case, rewards)
+    if not component:
         return None
     names = ("signal.reward_turns_corr_within", "signal.reward_turns_corr")
     hurry, turns = -min(0.0, case.value(*names)), case.value("behaviour.turns_mean")
@@ -190,13 +188,12 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 # --- pay for the outcome ------------------------------------------------------------------------
 
 
-@rule("outcome-first", "reward", repairs=True)
-def outcome_first(case: Case) -> Diagnosis | None:
+@reward_rule("outcome-first", repairs=True)
+def outcome_first(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests a dominant reward for solving if unsolved attempts earn as much as solved ones."""
-    rewards = reward_file(case)
     wrong = case.over("signal.misordered", "order_violations")
-    outcome = rewards and _outcome_component(case, rewards)
-    if rewards is None or not outcome:
+    outcome = _outcome_component(case, rewards)
+    if not outcome:
         return None
     now = rewards.weights[outcome]
     needed = round(max(1.0, 2 * (sum(map(abs, rewards.weights.values())) - abs(now))), 3)
@@ -216,12 +213,12 @@ def outcome_first(case: Case) -> Diagnosis | None:
     )
 
 
-@rule("pay-outcome", "reward", repairs=True)
-def pay_outcome(case: Case) -> Diagnosis | None:
+@reward_rule("pay-outcome", repairs=True)
+def pay_outcome(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests paying mostly for the grader's outcome if the reward hardly depends on it."""
-    rewards, short, pays = reward_file(case), case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
+    short, pays = case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
     broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
-    if rewards is None or (short <= _SLACK and broken < 0.02 and pays <= _WORTH):
+    if short <= _SLACK and broken < 0.02 and pays <= _WORTH:
         return None
     dropped = [name for name, w in rewards.weights.items() if w and not _harmless(case, name)]
     rest = sum(abs(w) for name, w in rewards.weights.items() if name not in dropped)
@@ -274,11 +271,11 @@ def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
 # --- components that lack -----------------------------------------------------------------------
 
 
-@rule("punish-leak", "reward", repairs=True)
-def punish_leak(case: Case) -> Diagnosis | None:
+@reward_rule("punish-leak", repairs=True)
+def punish_leak(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests a penalty for flagged attempts if there are some and no component punishes them."""
-    rewards, flagged = reward_file(case), case.flagged
-    if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
+    flagged = case.flagged
+    if flagged <= 0 or _punishes_flags(case, rewards):
         return None
     weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
     return Diagnosis(
@@ -294,13 +291,13 @@ def punish_leak(case: Case) -> Diagnosis | None:
     )
 
 
-@rule("reward-testing", "reward")
-def reward_testing(case: Case) -> Diagnosis | None:
+@reward_rule("reward-testing")
+def reward_testing(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests a small reward for running the tests after the last edit, if few attempts do."""
-    rewards, tests = reward_file(case), _test_tools(case)
+    tests = _test_tools(case)
     names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
     rate = case.value(*names, default=1.0)
-    if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
+    if not tests or rate > 0.75 or "tool_events" in rewards.file.text:
         return None
     source = _source(_TESTED_LAST, tests, _tools_for(case, "edit") or ["edit"])
     return Diagnosis(
@@ -316,12 +313,12 @@ def reward_testing(case: Case) -> Diagnosis | None:
     )
 
 
-@rule("reward-progress", "reward")
-def reward_progress(case: Case) -> Diagnosis | None:
+@reward_rule("reward-progress")
+def reward_progress(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests rewarding attempts whose last test run passed, if many groups have no solution."""
-    rewards, tests = reward_file(case), _test_tools(case)
+    tests = _test_tools(case)
     dead = case.value("signal.dead_unsolved_ratio")
-    if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:
+    if not tests or dead < 0.2 or "result" in rewards.file.text:
         return None
     return Diagnosis(
         strength=clamp(0.8 * dead),

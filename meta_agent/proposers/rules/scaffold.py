@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from meta_agent.core.protocols import Rollout
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.proposers.rules._source import Constant
@@ -24,11 +25,11 @@ _RETRY: Final = "behaviour.retry_after_fail"
 @rule("more-turns", "scaffold")
 def more_turns(case: Case) -> Diagnosis | None:
     """Suggests a higher limit of turns if attempts are cut off or give up early because of it."""
-    limit = case.constant("scaffold", _TURNS, int)
+    ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
+    limit = _limit(case, _TURNS, ceiling)
     cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
     cut = max(0.0, cut - case.over("conversation.ended_early"))
-    ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
-    if limit is None or (ceiling is not None and limit.value >= ceiling):
+    if limit is None:
         return None
     # Training under a tight limit leaves few attempts that hit it: they submit a failing answer.
     gave_up = case.short(_RETRY, 1.0)
@@ -41,7 +42,7 @@ def more_turns(case: Case) -> Diagnosis | None:
     if hurry >= 0.2:
         because += f", and {gave_up:.0%} of failed tests are not followed up"
     return _longer(
-        case, limit, new if ceiling is None else min(new, ceiling), max(3 * cut, hurry),
+        case, limit, min(new, ceiling or new), max(3 * cut, hurry),
         effect="attempts that are cut off or hurry now get to their end, and more are solved",
         because=because, delta=max(cut / 3, hurry / 10), metrics=(_RETRY, "behaviour.turns_mean"),
         risk="longer rollouts cost more a step",
@@ -67,19 +68,53 @@ def longer_observations(case: Case) -> Diagnosis | None:
 @rule("longer-replies", "scaffold")
 def longer_replies(case: Case) -> Diagnosis | None:
     """Suggests a higher limit of tokens per reply if replies are cut off."""
-    limit = case.constant("scaffold", _REPLY, int)
-    cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
     ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
-    if limit is None or cut < 0.01 or (ceiling is not None and limit.value >= ceiling):
+    limit = _limit(case, _REPLY, ceiling)
+    cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
+    if limit is None or cut < 0.01:
         return None
     new = limit.value * (2 if cut < _MANY else 4)
     return _longer(
-        case, limit, new if ceiling is None else min(new, ceiling), 3 * cut,
+        case, limit, min(new, ceiling or new), 3 * cut,
         effect="actions are no longer cut in the middle",
         because=f"{cut:.1%} of replies or attempts end in the middle of a reply",
         delta=cut / 3, metrics=("behaviour.cut_replies", "behaviour.stop.length"),
         risk="rambling replies",
     )  # fmt: skip
+
+
+@rule("shorter-replies", "scaffold")
+def shorter_replies(case: Case) -> Diagnosis | None:
+    """Suggests a lower limit of tokens per reply if solved attempts need only a fraction of it."""
+    limit = case.constant("scaffold", _REPLY, int)
+    needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
+    if limit is None or len(needs) < 4:
+        return None
+    new = max(32, 2 ** (2 * max(needs) - 1).bit_length())
+    if new > limit.value // 2:
+        return None
+    return Diagnosis(
+        strength=clamp(0.12 + case.failing / 10),
+        change=f"{limit.name} falls from {limit.value} to {new}",
+        effect="attempts that ramble end sooner, and the same tokens pay for more attempts",
+        because=f"solved attempts take at most about {max(needs)} tokens a reply",
+        delta=0.01,
+        edits=case.set_constant(limit, new),
+        evidence=case.lines("behaviour.cut_replies", "behaviour.stop.length"),
+        risk="harder tasks need longer replies",
+    )
+
+
+def _longest_reply(attempt: Rollout) -> int:
+    """Returns about how many tokens the longest reply took: no more than its bytes in threes."""
+    replies = (m for m in attempt.messages if m.get("role") == "assistant")
+    return max((len(str(m.get("content") or "").encode()) // 3 + 1 for m in replies), default=0)
+
+
+def _limit(case: Case, pattern: str, ceiling: int | None) -> Constant | None:
+    """Returns the scaffold's limit of that name if it can grow below the evaluator's ceiling."""
+    limit = case.constant("scaffold", pattern, int)
+    return limit if limit and (ceiling is None or limit.value < ceiling) else None
 
 
 def _longer(

@@ -6,10 +6,9 @@ import ast
 import re
 from typing import Final
 
-from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
-from meta_agent.proposers.rules._source import Constant, PythonFile, rewritten
+from meta_agent.proposers.rules._source import Constant, PythonFile
 
 _SPREAD = r"(MIN_)?(SPREAD|STD|VARIANCE|RANGE|REWARD_STD|REWARD_SPREAD)(_MIN|_FLOOR|_THRESHOLD)?"
 _TINY = 1e-6
@@ -162,17 +161,12 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
     file = case.defining("data", "order")
     if file is None or case.dead < 0.25 or "solved" in file.text:
         return None
-    return Diagnosis(
-        strength=clamp(0.45 * case.dead),
+    return _middling_first(
+        case, file, _INFORMATIVE, 0.45,
         change="tasks that were always or never solved come last",
-        effect="more groups of a step carry a gradient",
-        because=f"{case.dead:.1%} of groups are dead and {file.path} ignores what was solved",
-        metric=_DEAD,
-        delta=-case.dead / 4,
-        edits=_rewritten(file, "order", _INFORMATIVE),
-        evidence=case.lines(_DEAD_MEASURED),
+        because=f"{file.path} ignores what was solved",
         risk="tasks that were hopeless once are given up",
-    )
+    )  # fmt: skip
 
 
 @rule("pace-by-kind", "data")
@@ -184,16 +178,29 @@ def pace_by_kind(case: Case) -> Diagnosis | None:
     file, kinds = case.defining("data", "order"), case.situation.task_kinds
     if file is None or kinds < 2 or case.dead < 0.25 or "labels" in file.text:
         return None
-    return Diagnosis(
-        strength=clamp(0.5 * case.dead),
+    return _middling_first(
+        case, file, _PACED, 0.5,
         change="kinds of tasks that are solved about half of the time come first",
+        because=f"the tasks are of {kinds} kinds",
+        risk="kinds that were hopeless once are given up",
+    )  # fmt: skip
+
+
+def _middling_first(
+    case: Case, file: PythonFile, order: str, weight: float, *,
+    change: str, because: str, risk: str,
+) -> Diagnosis:  # fmt: skip
+    """Returns the diagnosis whose change is: another `order`, since many groups are dead."""
+    return Diagnosis(
+        strength=clamp(weight * case.dead),
+        change=change,
         effect="more groups of a step carry a gradient",
-        because=f"{case.dead:.1%} of groups are dead and the tasks are of {kinds} kinds",
+        because=f"{case.dead:.1%} of groups are dead and {because}",
         metric=_DEAD,
         delta=-case.dead / 4,
-        edits=_rewritten(file, "order", _PACED),
+        edits=_rewritten(file, "order", order),
         evidence=case.lines(_DEAD_MEASURED),
-        risk="kinds that were hopeless once are given up",
+        risk=risk,
     )
 
 
@@ -238,19 +245,17 @@ def _leaves_out(file: PythonFile) -> bool:
 
 
 def _rewritten(file: PythonFile, function: str, source: str) -> dict[str, str]:
-    text = rewritten(file, function, source).text
-    return {file.path: _with_import(text, "hashlib") if "hashlib" in source else text}
+    file = file.with_function(function, source)
+    return {file.path: (_with_import(file, "hashlib") if "hashlib" in source else file).text}
 
 
-def _with_import(text: str, module: str) -> str:
-    """Returns the text with an import, below the docstring and imports from the future."""
-    tree = parse_python(text)
+def _with_import(file: PythonFile, module: str) -> PythonFile:
+    """Returns the file with an import, below the docstring and imports from the future."""
+    tree = file.tree
     imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     if any(isinstance(n, ast.Import) and any(a.name == module for a in n.names) for n in imports):
-        return text
-    lines, documented = text.splitlines(keepends=True), ast.get_docstring(tree) is not None
-    at = (tree.body[0].end_lineno or 0) if documented else 0
+        return file
+    at = (tree.body[0].end_lineno or 0) if ast.get_docstring(tree) is not None else 0
     after_future = [n.end_lineno or 0 for n in imports if getattr(n, "module", "") == "__future__"]
     at = max([at, *after_future])
-    lead = "\n" if at else ""
-    return "".join([*lines[:at], f"{lead}import {module}\n", *([] if at else ["\n"]), *lines[at:]])
+    return file.with_block(at + 1, f"\nimport {module}\n" if at else f"import {module}\n\n")
