@@ -16,7 +16,7 @@ from meta_agent.core.loop.records import Collected, Judged, Tested, failure, sto
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import rolled_out_untrained
 from meta_agent.core.loop.verbs.test import test
-from meta_agent.core.protocols import Candidate, VerdictKind
+from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 
 
 class Trial(NamedTuple):
@@ -60,6 +60,18 @@ def try_ideas(
         else:
             trial.ideas.append(candidate)
     return trial
+
+
+def undecided(reason: str, cells: Sequence[str] | None = None) -> Judged:
+    """Returns the verdict INCONCLUSIVE on a candidate that no claim was made about.
+
+    `cells` names the measured cells that the reason rests on; None if it rests on none.
+    """
+    evidence: JSON = {"judge": "checks", "findings": []}
+    if cells is not None:
+        evidence = {"judge": "bundle", "inputs": {"cells": list(cells)}}
+    kind = VerdictKind.INCONCLUSIVE
+    return Judged(Verdict(kind, (reason,), screened_out=True, evidence=evidence))
 
 
 def _with_conduct(run: Run, collected: Collected, tested: Tested) -> Tested:

@@ -52,7 +52,8 @@ from meta_agent.core.loop.verbs.collect import collect, measured, read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import test
-from meta_agent.core.protocols import Candidate, Factor, HarnessTree, Verdict, VerdictKind
+from meta_agent.core.protocols import Candidate, Factor, HarnessTree, VerdictKind
+from meta_agent.strategies._trials import undecided
 from meta_agent.strategies.full import Full, examined, hand_over, say_what_can_be_proven
 from meta_agent.strategies.search import move_lead, with_diagnostics
 
@@ -150,15 +151,6 @@ def children(nodes: Sequence[Node], parent: Node) -> list[Node]:
     return [node for node in nodes if node.parent == parent.number and node.kind != "start"]
 
 
-def ancestors(nodes: Sequence[Node], node: Node) -> frozenset[int]:
-    """Returns the numbers of a node, its parent, that one's parent and so on, up to the start."""
-    numbers = {node.number}
-    while node.kind != "start":
-        node = nodes[node.parent]
-        numbers.add(node.number)
-    return frozenset(numbers)
-
-
 def drawn(luck: Random, nodes: Sequence[Node], weight: Callable[[Node], float]) -> Node | None:
     """Returns a node drawn at random in proportion to `weight`, or None if all weights are 0."""
     weights = [weight(node) for node in nodes]
@@ -179,6 +171,15 @@ def cross(nodes: Sequence[Node], first: Node, second: Node) -> Move | None:
 
 
 # --- the search ----------------------------------------------------------------------------------
+
+
+class _Origin(NamedTuple):
+    """Where a new node comes from: the node below it and the move, as `Node` stores them."""
+
+    parent: Node
+    kind: Kind
+    trial: int
+    other: int | None = None
 
 
 class _Forest:
@@ -266,7 +267,7 @@ class _Forest:
         proposed = propose(run, collected, visible, trial)
         again = partial(revise, run, collected, visible)
         for candidate in to_test(run, collected, reading, proposed, again):
-            self._try(test(run, collected, candidate), node, "idea", trial)
+            self._try(test(run, collected, candidate), _Origin(node, "idea", trial))
         return bool(proposed)
 
     def _repair(self, failed: Node, move: Move, trial: int) -> bool:
@@ -277,12 +278,13 @@ class _Forest:
         revised = revise(self._run, collected, self._way.shows(reading), candidate, feedback)
         if revised is None:
             return False
-        tested = test(self._run, collected, revised)
-        self._try(tested, self._nodes[failed.parent], move.kind, trial, failed.number)
+        origin = _Origin(self._nodes[failed.parent], move.kind, trial, failed.number)
+        self._try(test(self._run, collected, revised), origin)
         return True
 
     def _remix(self, node: Node, move: Move, trial: int) -> bool:
         """Merges the members of two nodes, or a node's members without one of them."""
+        origin = _Origin(node, move.kind, trial, move.other)
         try:
             if move.kind == "cross":
                 assert move.other is not None
@@ -296,38 +298,35 @@ class _Forest:
                 name = f"{node.version.id} without {move.without.removeprefix(f'{self._run.id}/')}"
         except CandidateError as error:
             self._run.note(f"no {move.kind}: {error}")
-            self._fail(node, node.members, move.kind, "merge.conflict", trial, move.other)
+            self._fail(origin, node.members, "merge.conflict")
         else:
-            self._measure(node, Mix(name, members, mix.commit), move.kind, trial, move.other)
+            self._measure(origin, Mix(name, members, mix.commit))
         return True
 
-    def _try(
-        self, tested: Tested, parent: Node, kind: Kind, trial: int, other: int | None = None
-    ) -> None:
+    def _try(self, tested: Tested, origin: _Origin) -> None:
         """Measures a candidate on top of a node, unless a check stops it."""
-        run, candidate = self._run, tested.candidate
+        run, candidate, parent = self._run, tested.candidate, origin.parent
         members = (*parent.members, candidate)
         if tested.watches and not tested.vetoed:
             self._watch(tested)
         elif tested.vetoed:
             self._stop(candidate, stopped(tested.findings))
-            self._fail(parent, members, kind, _first_veto(tested), trial, other)
+            self._fail(origin, members, _first_veto(tested))
         elif not search_pays(run, f"{candidate.id}/cell", one_cell(run.plan, self._tree(parent))):
             self._pending[candidate.id] = candidate, "never tried: the search's budget was spent"
         else:
             commit = mixed(run, parent.version.commit, ALL, [candidate]).commit
-            self._measure(parent, Mix(short(run, candidate), members, commit), kind, trial, other)
+            self._measure(origin, Mix(short(run, candidate), members, commit))
 
-    def _measure(
-        self, parent: Node, mix: Mix, kind: Kind, trial: int, other: int | None = None
-    ) -> None:
+    def _measure(self, origin: _Origin, mix: Mix) -> None:
+        parent, kind, trial, other = origin
         in_hand = self._of.get(parent.number)
         base = in_hand.collected if in_hand else measured(self._run, parent.version)
         (cell,) = measure(self._run, base, trial, [mix])
         if kind in ("idea", "repair"):
             self._settle(mix.members[-1], parent, cell)
         if not cell.valid:
-            self._fail(parent, mix.members, kind, cell.vetoes[0].code, trial, other)
+            self._fail(origin, mix.members, cell.vetoes[0].code)
             return
         number = len(self._nodes)
         if cell.flawless:
@@ -347,15 +346,8 @@ class _Forest:
             )
         )
 
-    def _fail(
-        self,
-        parent: Node,
-        members: Sequence[Candidate],
-        kind: Kind,
-        failure: str,
-        trial: int,
-        other: int | None,
-    ) -> None:
+    def _fail(self, origin: _Origin, members: Sequence[Candidate], failure: str) -> None:
+        parent, kind, trial, other = origin
         node = Node(len(self._nodes), parent.version, parent.number, kind, tuple(members), other)
         repairable = frozenset(self._run.plan.factors if kind in ("idea", "repair") else ())
         self._nodes.append(node._replace(failure=failure, trial=trial, open=repairable))
@@ -401,7 +393,7 @@ class _Forest:
         ids = {member.id for member in best.members}
         for candidate, reason in self._pending.values():
             if candidate.id not in ids:
-                self._stop(candidate, _left_out(reason))
+                self._stop(candidate, undecided(reason, []))
         mix = with_diagnostics(run, Mix(ALL, best.members, best.version.commit), self._admitted)
         version = best.version
         if mix.commit != self._first.commit:
@@ -423,9 +415,3 @@ class _Forest:
 
 def _first_veto(tested: Tested) -> str:
     return next(f.code for f in tested.findings if f.severity == "veto")
-
-
-def _left_out(reason: str) -> Judged:
-    evidence = {"judge": "bundle", "inputs": {"cells": []}}
-    kind = VerdictKind.INCONCLUSIVE
-    return Judged(Verdict(kind, (reason,), screened_out=True, evidence=evidence))

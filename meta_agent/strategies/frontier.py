@@ -48,7 +48,7 @@ def productivity(nodes: Sequence[Node], node: Node) -> float:
 
 
 def distance(node: Node, other: Node) -> float:
-    """Returns, of the tasks that one of two nodes solves, the share that the other does not."""
+    """Returns the share of the tasks solved by either node that only one of the two solves."""
     either = node.solved | other.solved
     return len(node.solved ^ other.solved) / len(either) if either else 0.0
 

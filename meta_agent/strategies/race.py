@@ -52,7 +52,8 @@ from meta_agent.core.loop.verbs.collect import read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import keeps_contract, test
-from meta_agent.core.protocols import JSON, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, VerdictKind
+from meta_agent.strategies._trials import undecided
 
 SEARCH: Final = "search"
 
@@ -137,15 +138,7 @@ class _Course:
         """Returns all attempts made with one version of the search, in the form of `collect`."""
         run, version = self._run, self._stands[number].version
         tree = run.repo.tree(version.commit)
-        evaluations = [evaluation for _, evaluation in self._bought[number]]
-        sums = (
-            sum(getattr(evaluation, name) for evaluation in evaluations)
-            for name in ("planned", "solved", "clean")
-        )
-        planned, solved, clean = sums
-        whole = Evaluated(
-            [evaluation.shard for evaluation in evaluations], planned, solved, clean, 0, planned
-        )
+        whole = _together([evaluation for _, evaluation in self._bought[number]])
         return Collected(version, tree, run.lab.train(tree, seed=0, steps=0), whole)
 
     def buy_until_decided(self, number: int) -> JSON:
@@ -173,7 +166,7 @@ class _Course:
         for member in self._joined:
             candidate = member.tested.candidate
             if candidate.id not in members:
-                judged = _undecided("another edit took its place on the tip, or it was taken back")
+                judged = undecided("another edit took its place on the tip, or it was taken back")
                 conclude(self._run, member.collected, candidate, judged, member.reading)
 
     def repeat_start(self) -> None:
@@ -192,11 +185,11 @@ class _Course:
         if tested.vetoed:
             return stopped(tested.findings)
         if self.race.over:
-            return _undecided("the race's attempts are used up")
+            return undecided("the race's attempts are used up")
         try:
             stand = self._on_tip(member)
         except CandidateError as error:
-            return _undecided(f"does not fit what is on the tip: {error}")
+            return undecided(f"does not fit what is on the tip: {error}")
         if tested.watches:
             return self._admit_diagnostic(member, stand)
         if broken := self._contract_vetoes(member, stand):
@@ -225,7 +218,7 @@ class _Course:
             self.race.forget(number)
             return stopped((*objections, *member.tested.findings))
         if self.race.tip != number:
-            return _undecided(_words(record, self.race.attempts(number)))
+            return undecided(_words(record, self.race.attempts(number)))
         self._gains[number] = record.get("gain", 0.0) if record else 0.0
         self._join(member, stand, number)
         return None
@@ -331,14 +324,8 @@ class _Course:
 
     def _ref(self, number: int, evaluations: list[Evaluated]) -> ArmRef:
         run, version = self._run, self._stands[number].version
-        whole = Evaluated(
-            [evaluation.shard for evaluation in evaluations],
-            sum(evaluation.planned for evaluation in evaluations),
-            0,
-            0,
-            0,
-        )
-        return run.lab.arm_of(version.id, run.repo.tree(version.commit), {0: whole})
+        tree, whole = run.repo.tree(version.commit), _together(evaluations)
+        return run.lab.arm_of(version.id, tree, {0: whole})
 
     def _common(self, below: int, above: int) -> tuple[ArmRef, ArmRef] | None:
         """Returns two versions on the attempts that both have: whole passes over the search tasks.
@@ -398,14 +385,16 @@ class _Course:
         return sum(self._gains.get(at, 0.0) for at in self.race.trail)
 
 
+def _together(evaluations: Sequence[Evaluated]) -> Evaluated:
+    """Returns several evaluations of one version as one."""
+    shards = [evaluation.shard for evaluation in evaluations]
+    names = ("planned", "solved", "clean")
+    planned, solved, clean = (sum(getattr(e, name) for e in evaluations) for name in names)
+    return Evaluated(shards, planned, solved, clean, 0, planned)
+
+
 def _words(record: JSON, attempts: int) -> str:
     if record is None:
         return f"undecided after {attempts} attempts, when the race's attempts were used up"
     chance = f"a gain above 2 points has a chance of {record['worth']:.2f}"
     return f"{record['word']} after {attempts} attempts: {chance}"
-
-
-def _undecided(reason: str) -> Judged:
-    evidence: JSON = {"judge": "checks", "findings": []}
-    kind = VerdictKind.INCONCLUSIVE
-    return Judged(Verdict(kind, (reason,), screened_out=True, evidence=evidence))

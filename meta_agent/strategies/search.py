@@ -65,7 +65,7 @@ from meta_agent.core.loop.verbs.continued import confirm, continue_version, from
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.strategies._trials import Trial, try_ideas
+from meta_agent.strategies._trials import Trial, try_ideas, undecided
 
 Shows = Callable[[Reading], Reading]
 
@@ -102,8 +102,9 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
             raise
         run.note(f"the search ends: {reached}")
         tip = _return_home(run, tip, reads)
+    untried = undecided("never tried: it clashed with stronger ideas, or no bundle had room for it")
     for candidate in tip.waiting:
-        conclude(run, reads[max(reads)].collected, candidate, _untried(), reads[max(reads)].reading)
+        conclude(run, reads[max(reads)].collected, candidate, untried, reads[max(reads)].reading)
     return Found(tip.version, tip.members, reads)
 
 
@@ -205,17 +206,7 @@ def _judge_dropped(cell: Cell, base: Collected, *, taken: bool) -> Judged:
     points = f"{100 * (cell.clean - base.evaluated.clean_success):+.1f} points on the search split"
     verb = "given up for what does better in its place" if taken else "no better"
     reason = f"{verb}: {cell.mix.name}, {points}, training seed 0"
-    evidence: JSON = {"judge": "bundle", "inputs": {"cells": [cell.mix.name]}}
-    return Judged(_inconclusive(reason, evidence))
-
-
-def _untried() -> Judged:
-    reason = "never tried: it clashed with stronger ideas, or no bundle had room for it"
-    return Judged(_inconclusive(reason, {"judge": "checks", "findings": []}))
-
-
-def _inconclusive(reason: str, evidence: JSON) -> Verdict:
-    return Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)
+    return undecided(reason, [cell.mix.name])
 
 
 # --- the cells -----------------------------------------------------------------------------------
@@ -391,7 +382,7 @@ def _return_home(run: Run, tip: Tip, reads: dict[int, Read]) -> Tip:
         return tip
     version, members = tip.home
     reason = "dropped: no better by itself, and neither was what was tried on top of it"
-    judged = Judged(_inconclusive(reason, {"judge": "checks", "findings": []}))
+    judged = undecided(reason)
     detour = [member for member in tip.members if member not in members]
     for member in (member for member in detour if member.factor != "diagnostics"):
         collected, reading = reads[member.generation]

@@ -29,9 +29,7 @@ from typing import Final
 from meta_agent.core import registry
 from meta_agent.core.loop.records import Strategy
 from meta_agent.core.registry import Registry
-from meta_agent.strategies._by_score import ScoreOnly
-from meta_agent.strategies._scores_shown import ScoresShown
-from meta_agent.strategies._static import Static
+from meta_agent.strategies._baselines import ScoreOnly, ScoresShown, Static
 from meta_agent.strategies.archive import Archive
 from meta_agent.strategies.bilevel import Bilevel
 from meta_agent.strategies.frontier import Frontier

@@ -16,7 +16,7 @@ from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.protocols import FACTORS, Candidate, Factor, HarnessTree, Hypothesis
 from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.strategies import archive, bilevel, frontier, pareto, tree
-from meta_agent.strategies.branching import Move, Node, ancestors
+from meta_agent.strategies.branching import Move, Node
 from meta_agent.strategies.specialists import Specialists
 from meta_agent.strategies.strategies import STRATEGIES
 from meta_agent.studies.search_facts import search_facts
@@ -376,8 +376,3 @@ def test_a_frozen_policys_result_is_examined_once(bench: Bench) -> None:
     assert in_it(bench, handed) == {"one"} and handed.standing == "proven"
     (claim,) = outcomes(bench, "live")
     assert claim["split"] == "confirm" and outcomes(bench, "drift")
-
-
-def test_a_lineage_ends_at_the_start() -> None:
-    nodes = grown({"solves": "a"}, {"solves": "a", "parent": 1}, {"solves": "a"})
-    assert ancestors(nodes, nodes[2]) == {0, 1, 2}

@@ -26,7 +26,7 @@ from meta_agent.core.protocols import RolloutFailure
 from meta_agent.domains.nano.sources import sources
 from meta_agent.reports import Display, open_display, reduce
 from meta_agent.skills import SkillLibrary
-from meta_agent.strategies._by_score import ScoreOnly
+from meta_agent.strategies._baselines import ScoreOnly
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, carry_out, declare, human_condition
 from meta_agent.studies.conditions_results import (

@@ -20,9 +20,7 @@ from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.records import HandedOver, Judged, Reading
 from meta_agent.core.loop.verbs.promote import promote
 from meta_agent.core.protocols import HarnessTree, Verdict, VerdictKind
-from meta_agent.strategies._by_score import ScoreOnly
-from meta_agent.strategies._scores_shown import ScoresShown
-from meta_agent.strategies._static import Static
+from meta_agent.strategies._baselines import ScoreOnly, ScoresShown, Static
 from meta_agent.strategies.strategies import STRATEGIES
 from tests.steps._bench import Bench
 from tests.steps._ideas import A_STEP, Idea, having, in_it, outcomes, prepare, solving

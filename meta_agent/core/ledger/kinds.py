@@ -313,7 +313,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",)),
     "attribution": Wrote("claim/attribution", (f"{_V}/attribute",)),
     "ref": Wrote("claim/ref", (f"{_V}/promote",), Commit),
-    "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_by_score"), Merge, in_views=True),
+    "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_baselines"), Merge, in_views=True),
     "verdict": Wrote("gN/cK/verdict", (f"{_V}/learn", f"{_V}/members"), Verdict, in_views=True),
     "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), in_views=True),
     "handover": Wrote("handover", ("core/loop/finish",), in_views=True),

@@ -1,6 +1,14 @@
-"""`score-only`: keeps a change if the score on the search split went up, and drops it otherwise.
+"""The baselines that the search of `full` has to beat.
 
-This is how autoresearch works, so the gate is compared with it. It uses one training seed, the
+`no-diagnostics` is the same loop, but its proposer sees scores and nothing else. The difference to
+`full` shows what the evidence below the score is worth.
+
+`static` searches nothing and spends the whole budget on one training of the first harness. It hands
+over the checkpoint with the highest clean success on the search split. That favours the baseline,
+because the vault counts clean success, too. A frozen policy is measured without training.
+
+`score-only` keeps a change if the score on the search split went up, and drops it otherwise. This
+is how autoresearch works, so the gate is compared with it. It uses one training seed, the
 tasks that the proposer saw, and raw success; it has no validity detectors and no statistics. A
 candidate that does not run is rejected. The search ends when the budget is spent or the proposer
 has no idea left.
@@ -9,6 +17,8 @@ Not covered: proof. Its verdicts prove nothing, so no skill is learnt from them.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from meta_agent.core.errors import BudgetError, CandidateError
 from meta_agent.core.evidence import Evidence
@@ -21,6 +31,7 @@ from meta_agent.core.loop.records import (
     Collected,
     HandedOver,
     Judged,
+    Reading,
     Tested,
     Version,
     failure,
@@ -32,7 +43,45 @@ from meta_agent.core.loop.verbs.collect import collect, read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test
+from meta_agent.core.loop.verbs.train_on import one_long
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.strategies.full import Full
+
+_SHOWN: Final = ("score.", "tasks_")
+
+
+class ScoresShown(Full):
+    """The default search, but its proposer sees only how many tasks were solved, and not why."""
+
+    def shows(self, reading: Reading) -> Reading:
+        return Reading(_scores(reading.evidence), findings=(), behind=False)
+
+
+def _scores(evidence: Evidence) -> Evidence:
+    changes = {
+        name: value
+        for name, value in evidence.version.items()
+        if name.removeprefix("change.").startswith(_SHOWN)
+    }
+    return Evidence(
+        score=evidence.score,
+        signal={},
+        behaviour={},
+        version=changes,
+        alerts=tuple(alert for alert in evidence.alerts if alert.layer == "score"),
+        per_task=evidence.per_task,
+        evaluator_hashes=evidence.evaluator_hashes,
+        tasks_hash=evidence.tasks_hash,
+        comparability=evidence.comparability,
+    )
+
+
+class Static:
+    """The baseline without a search: trains the first harness for as long as the budget lasts."""
+
+    def carry_out(self, run: Run, first: Version) -> HandedOver:
+        trained = one_long(run, first) if run.plan.trains else None
+        return HandedOver(first, trained, "start", "nothing was searched for")
 
 
 class ScoreOnly:
