@@ -60,25 +60,16 @@ def file_name(attempt: PastAttempt) -> str:
 
 def calibration_page(past: Sequence[PastAttempt]) -> str:
     """Returns the page `calibration.md`: a table of hypotheses' predicted and measured changes."""
-    scored = [
-        attempt
-        for attempt in past
-        if attempt.hypothesis is not None and attempt.realised is not None
-    ]
-    if not scored:
+    rows = [_row(*prediction) for prediction in _scored(past)]
+    if not rows:
         return "# Calibration\n\nNo prediction has been scored yet.\n"
-    rows = [_row(attempt) for attempt in scored]
     head = ["| candidate | metric | predicted | realised | verdict |", "|---|---|---|---|---|"]
     return "\n".join(["# Calibration", "", calibration_line(past), "", *head, *rows, ""])
 
 
 def calibration_line(past: Sequence[PastAttempt]) -> str:
     """Returns one or two sentences on how well hypotheses predicted the measured changes."""
-    pairs = [
-        (attempt.hypothesis, attempt.realised)
-        for attempt in past
-        if attempt.hypothesis is not None and attempt.realised is not None
-    ]
+    pairs = [(hypothesis, realised) for _, hypothesis, realised in _scored(past)]
     if not pairs:
         return "No prediction has been scored yet."
     right = sum(_right(hypothesis, realised) for hypothesis, realised in pairs)
@@ -86,20 +77,27 @@ def calibration_line(past: Sequence[PastAttempt]) -> str:
     scores = [
         (hypothesis, moved) for hypothesis, moved in pairs if hypothesis.metric == "clean_success"
     ]
-    return f"{head} {_means('of clean success', scores)}".strip()
+    return f"{head} {_means(scores)}" if scores else head
 
 
-def _means(what: str, pairs: Sequence[tuple[Hypothesis, float]]) -> str:
-    """Compares predicted with realised moves, both counted in the predicted direction."""
-    if not pairs:
-        return ""
+def _scored(past: Sequence[PastAttempt]) -> list[tuple[PastAttempt, Hypothesis, float]]:
+    """Returns the attempts whose prediction was measured, each with hypothesis and change."""
+    return [
+        (attempt, attempt.hypothesis, attempt.realised)
+        for attempt in past
+        if attempt.hypothesis is not None and attempt.realised is not None
+    ]
+
+
+def _means(pairs: Sequence[tuple[Hypothesis, float]]) -> str:
+    """Compares predicted with realised moves of clean success, in the predicted direction."""
     predicted = sum(abs(hypothesis.expected_delta) for hypothesis, _ in pairs) / len(pairs)
     came = sum(
         moved if hypothesis.direction == "up" else -moved for hypothesis, moved in pairs
     ) / len(pairs)
     return (
-        f"The {len(pairs)} {what} predicted {number(predicted)} on average; {number(came)} came "
-        "in that direction."
+        f"The {len(pairs)} of clean success predicted {number(predicted)} on average; "
+        f"{number(came)} came in that direction."
     )
 
 
@@ -107,14 +105,7 @@ def _right(hypothesis: Hypothesis, realised: float) -> bool:
     return realised > 0 if hypothesis.direction == "up" else realised < 0
 
 
-def _row(attempt: PastAttempt) -> str:
-    assert attempt.hypothesis is not None and attempt.realised is not None
-    hypothesis = attempt.hypothesis
-    cells = [
-        attempt.name,
-        hypothesis.metric,
-        number(hypothesis.expected_delta),
-        number(attempt.realised),
-        attempt.verdict,
-    ]
+def _row(attempt: PastAttempt, hypothesis: Hypothesis, realised: float) -> str:
+    predicted = number(hypothesis.expected_delta)
+    cells = [attempt.name, hypothesis.metric, predicted, number(realised), attempt.verdict]
     return f"| {' | '.join(cells)} |"

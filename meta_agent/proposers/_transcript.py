@@ -92,7 +92,7 @@ def _messages(rollout: Rollout) -> Iterator[str]:
 
 
 def _deltas(rollout: Rollout) -> Iterator[str]:
-    """By call: what it no longer showed, what it showed in that place, and results not as given."""
+    """Yields lines on each call that dropped or replaced messages, or altered a tool's result."""
     changes = {view.turn: view for view in rollout.views}
     results: list[str] = []
     for call in exchanges(rollout):

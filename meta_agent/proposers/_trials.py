@@ -101,7 +101,7 @@ def _neighbours(tree: HarnessTree, tried: set[str]) -> list[Mutant]:
 
 @lru_cache(maxsize=64)
 def _mutants(path: str, text: str) -> tuple[Mutant, ...]:
-    """Most proposals are for the version that the last was for."""
+    """Returns the mutants of a file, cached: most proposals are for the last one's version."""
     return tuple(mutants(PythonFile(path, text)))
 
 

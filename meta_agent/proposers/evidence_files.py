@@ -217,7 +217,7 @@ def _before(untrained: Evidence, trained: Evidence) -> str:
 
 
 def _moves(old: Mapping[str, float], new: Mapping[str, float]) -> list[tuple[str, float, float]]:
-    """Metrics of both readings, those first that moved most."""
+    """Returns the metrics in both readings with both values, those first that moved most."""
 
     def size(move: tuple[str, float, float]) -> float:
         _, was, now = move

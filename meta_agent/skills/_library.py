@@ -9,13 +9,13 @@ keeps the first folder. Writers of different lessons write different folders.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import JSON, Candidate, Verdict
+from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import PREFIX, Skill, SkillDraft
 from meta_agent.skills._distil import distil
 from meta_agent.skills._format import UnreadableError, parse, render
@@ -33,6 +33,8 @@ OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 class SkillLibrary:
     """The skills in a folder, of any origin, together with those that ship with meta-agent."""
+
+    distil = staticmethod(distil)
 
     def __init__(self, path: Path, shipped: Path | None = None) -> None:
         self.path, self._shipped = path, shipped
@@ -52,19 +54,6 @@ class SkillLibrary:
     def offered(self, domain: str) -> list[Skill]:
         """Returns the skills (lessons) that a run on the domain may use."""
         return [skill for skill in self.all() if in_scope(skill, domain)]
-
-    def distil(
-        self,
-        candidate: Candidate,
-        verdict: Verdict,
-        diff: str,
-        evidence: Mapping[str, JSON],
-        *,
-        domain: str,
-        trusted_text: bool,
-    ) -> SkillDraft | None:
-        """Returns the lesson of a verdict as a skill, or None if the verdict settles nothing."""
-        return distil(candidate, verdict, diff, evidence, domain=domain, trusted_text=trusted_text)
 
     def skill(self, name: str) -> Skill:
         """Returns the skill called `name`, or the only one whose name begins so.

@@ -15,7 +15,7 @@ from meta_agent.core.proposals import Grant
 from meta_agent.core.protocols import JSON, Hypothesis
 from meta_agent.proposers.team._case import Case, skills_in
 from meta_agent.proposers.team._dialogue import Dialogue, Line
-from meta_agent.proposers.team._experiments import Experiments, given_inline, inline
+from meta_agent.proposers.team._experiments import INLINE, Experiments, inline
 from meta_agent.proposers.team._fence import Fence, visible
 from meta_agent.proposers.team._file_tools import reading_tools
 from meta_agent.proposers.team._tools import (
@@ -71,7 +71,7 @@ def analyst_dialogue(case: Case, line: Line, grant: Grant | None = None) -> Dial
     brief, fence = case.brief, line.fence
     edit = inline(brief.tree)
     lent = grant or Grant()
-    experiments = Experiments(brief.host, lent, fence, edit, given_inline(), case.keep)
+    experiments = Experiments(brief.host, lent, fence, edit, INLINE, case.keep)
     values = {**case.values(), **_opening(case, fence), **experiments.values()}
     opened = set[str]()
     submission = _Submission(case, fence, opened)
@@ -142,7 +142,7 @@ def _hypothesis_schema(case: Case) -> JSON:
 
 @dataclass(slots=True)
 class _Submission:
-    """What was handed over so far: a quotation that does not stand is corrected by itself."""
+    """The hypotheses handed over so far. A wrong quotation is corrected by a call of its own."""
 
     case: Case
     fence: Fence
@@ -235,7 +235,7 @@ _NOTHING = tool(
 
 
 def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
-    """Copies of what was handed over, checked in all but their quotations."""
+    """Returns copies of the hypotheses in a call, checked in all but their quotations."""
     hypotheses = arguments.get("hypotheses")
     if not isinstance(hypotheses, list) or not hypotheses:
         raise ToolError("'hypotheses' must be a list with at least one object")
@@ -274,7 +274,7 @@ def idea_of(case: Case, row: JSON) -> Idea:
 
 
 def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | None:
-    """Returns the number of the hypothesis that is said to mask this one."""
+    """Validates `masked_by` of a row: the number of the hypothesis to apply first, or None."""
     if row.get("masked_by") is None:
         return None
     other = whole_of(row, "masked_by", default=number)
@@ -288,7 +288,7 @@ def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | N
 def _masked(
     case: Case, rows: Sequence[Mapping[str, JSON]], row: Mapping[str, JSON], number: int
 ) -> tuple[str, ...]:
-    """Returns the label of a pair, for whoever carries out, reviews or reads it later."""
+    """Returns the risk that names the hypothesis which masks this one, or nothing."""
     other = _mask(rows, row, number)
     if other is None:
         return ()

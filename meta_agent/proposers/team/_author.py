@@ -23,13 +23,7 @@ from meta_agent.proposers.team._analyst import Idea, move
 from meta_agent.proposers.team._case import EVIDENCE, Case, skills_in
 from meta_agent.proposers.team._experiments import Experiments, draft_of, edited
 from meta_agent.proposers.team._fence import Fence, clip, visible
-from meta_agent.proposers.team._file_tools import (
-    SEARCH,
-    SEARCH_ARGUMENTS,
-    SEARCH_OPTIONAL,
-    Files,
-    searched,
-)
+from meta_agent.proposers.team._file_tools import Files, search_tool
 from meta_agent.proposers.team._reviewer import Review
 from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path
 from meta_agent.proposers.team._steady import Steady
@@ -95,7 +89,7 @@ class Author:
             tool("shell", _SHELL, {"command": TEXT}, self._shell),
             tool("view", _VIEW, {"path": TEXT, **lines}, self._view, optional=tuple(lines)),
             tool("edit", _EDIT, _EDIT_ARGUMENTS, self._edit, optional=("old", "new", "content")),
-            tool("search", SEARCH, SEARCH_ARGUMENTS, self._search, optional=SEARCH_OPTIONAL),
+            search_tool(self._searchable, self.fence),
             tool("run_contract_tests", _TESTS, {}, lambda _: self._verdict(self._contract())),
             tool("run_replay_backtest", _REPLAY, {}, lambda _: self._verdict(self._replay())),
             *self.experiments.tools(),
@@ -144,9 +138,10 @@ class Author:
         except GuestError as error:
             raise ToolError(f"{path!r} cannot be read: {self._plain(str(error))}") from error
 
-    def _search(self, arguments: Arguments) -> str:
+    def _searchable(self) -> Files:
+        """Returns the clone's present files and the evidence."""
         evidence = {p: d for p, d in self.case.files.files.items() if p.startswith(EVIDENCE + "/")}
-        return searched(Files({**self.bench.files(), **evidence}), self.fence, arguments)
+        return Files({**self.bench.files(), **evidence})
 
     def _edit(self, arguments: Arguments) -> str:
         path = text_of(arguments, "path").strip().removeprefix("./")

@@ -35,18 +35,21 @@ FILE_CHARS: Final = 200_000
 UNPAID: Final[Mapping[str, object]] = {"experiments": "", "trains_edits": False}
 """What a prompt says where nothing was lent."""
 _FILES: Final = 20
-_EDITS: Final[JSON] = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": _FILES,
-    "description": "changes of the harness: in a file the text `old`, which must occur once, "
-    "becomes `new`, or `content` is the whole file. One factor, or two that mask each other",
-    "items": {
-        "type": "object",
-        "properties": {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT},
-        "required": ["path"],
-    },
+INLINE: Final[Mapping[str, JSON]] = {
+    "edits": {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": _FILES,
+        "description": "changes of the harness: in a file the text `old`, which must occur once, "
+        "becomes `new`, or `content` is the whole file. One factor, or two that mask each other",
+        "items": {
+            "type": "object",
+            "properties": {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT},
+            "required": ["path"],
+        },
+    }
 }
+"""The arguments of a tool call that holds its edit as a list of changes to harness files."""
 
 
 @dataclass(slots=True)
@@ -209,11 +212,6 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
     if count != 1:
         raise ToolError(f"`old` occurs {count} times in {path}; it must occur exactly once")
     return text.replace(old, new)
-
-
-def given_inline() -> Mapping[str, JSON]:
-    """Returns the JSON schema of a tool's argument `edits`: a list of changes to harness files."""
-    return {"edits": _EDITS}
 
 
 _TRY = (

@@ -10,13 +10,11 @@ model could keep a regular expression busy for ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Final
 
-from meta_agent.core.protocols import JSON
 from meta_agent.proposers.team._fence import Fence, clip
 from meta_agent.proposers.team._limits import LINE_CHARS, PAGE_LINES, RESULT_CHARS, SEARCH_HITS
 from meta_agent.proposers.team._secrets import refuse_in_path
@@ -38,13 +36,7 @@ _COUNTED = 5_000
 """Hits beyond those shown are counted so far."""
 
 _UNDER = "a folder, or how paths begin: evidence/rollouts/search-"
-SEARCH = "Finds lines that hold a text (plain, either case; `a|b` finds either), as path:line."
-SEARCH_ARGUMENTS: Final[Mapping[str, JSON]] = {
-    "text": TEXT,
-    "under": {**TEXT, "description": _UNDER},
-    "count_only": {"type": "boolean", "description": "only how many lines, in how many files"},
-}
-SEARCH_OPTIONAL = ("under", "count_only")
+_SEARCH = "Finds lines that hold a text (plain, either case; `a|b` finds either), as path:line."
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class Files:
         return "\n".join(rows)
 
     def _below(self, under: str) -> list[str]:
-        """Paths that begin so, in order: a folder, a file, or the beginning of names."""
+        """Returns the paths that begin with `under`, in order; it may end inside a name."""
         prefix = under.strip().removeprefix("./").lstrip("/")
         return sorted(path for path in self.files if path.startswith(prefix))
 
@@ -190,18 +182,19 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
             read,
             optional=("start_line", "lines"),
         ),
-        tool(
-            "search",
-            SEARCH,
-            SEARCH_ARGUMENTS,
-            lambda arguments: searched(files, fence, arguments),
-            optional=SEARCH_OPTIONAL,
-        ),
+        search_tool(lambda: files, fence),
     ]
 
 
-def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
-    """Runs a model's call of the tool `search`; returns its result, marked as untrusted data."""
-    text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
-    look = files.count if arguments.get("count_only") else files.search
-    return fence.wrap(f"lines with {text!r}", look(text, under))
+def search_tool(files_of: Callable[[], Files], fence: Fence) -> Tool:
+    """Returns the tool `search`, which searches what `files_of` returns at each call."""
+
+    def search(arguments: Arguments) -> str:
+        files = files_of()
+        text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
+        look = files.count if arguments.get("count_only") else files.search
+        return fence.wrap(f"lines with {text!r}", look(text, under))
+
+    count_only = {"type": "boolean", "description": "only how many lines, in how many files"}
+    arguments = {"text": TEXT, "under": {**TEXT, "description": _UNDER}, "count_only": count_only}
+    return tool("search", _SEARCH, arguments, search, optional=("under", "count_only"))
