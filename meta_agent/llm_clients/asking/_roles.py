@@ -20,18 +20,21 @@ from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.asking._scripted import Script
 from meta_agent.llm_clients.asking.prices import Price, price_of
+from meta_agent.llm_clients.providers._anthropic_form import thinking_refusal
 from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._endpoints import (
+    LITELLM,
     Endpoint,
     endpoint_for,
     open_endpoint,
-    refusal_of_effort,
     resolve_endpoint,
 )
 from meta_agent.llm_clients.providers._failures import reworded
+from meta_agent.llm_clients.providers._openai_form import REASONS, model_name
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")
 _SCRIPTED: Final = "scripted:"
+_NO_KEY_NAMED: Final = "no key: name its variable with --key-env"
 _PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 
@@ -72,7 +75,14 @@ def effort_refusal(config: RunConfig, max_tokens: int) -> str:
 
     `max_tokens` is the token limit of a reply.
     """
-    return refusal_of_effort(endpoint_for("policy", config), max_tokens)
+    endpoint = endpoint_for("policy", config)
+    if endpoint.provider == LITELLM:
+        return "litellm would leave the effort out and say nothing"
+    if endpoint.provider == "anthropic":
+        return thinking_refusal(endpoint.model.removeprefix("anthropic/"), max_tokens)
+    if endpoint.base_url is None and not REASONS.match(model_name(endpoint.model)):
+        return "this model does not think before it replies"
+    return ""
 
 
 def unasked(config: RunConfig) -> list[str]:
@@ -191,7 +201,9 @@ class Routes:
         if account not in self._accounts:
             self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
         provider, breaker = self._accounts[account]
-        who = f"the {role}'s model {model} at {endpoint.place} ({endpoint.key_words})"
+        place = endpoint.base_url or endpoint.model.partition("/")[0]
+        key = f"key from {endpoint.key_name}" if endpoint.key_name else _NO_KEY_NAMED
+        who = f"the {role}'s model {model} at {place} ({key})"
         silent_sec = self._timeouts.connect_sec + self._timeouts.silent_sec
 
         def ask(request: ChatRequest, _conversation: str, _turn: int) -> ChatReply:

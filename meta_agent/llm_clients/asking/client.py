@@ -20,23 +20,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.config import RunConfig
-from meta_agent.core.errors import ConfigError
+from meta_agent.core.errors import ConfigError, IntegrityError
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.protocols import ROLES, Role
+from meta_agent.core.ledger.kinds import Clock
+from meta_agent.core.protocols import JSON, ROLES, Role
 from meta_agent.core.workspace import SETTINGS_FILE, read_settings
 from meta_agent.llm_clients.asking._asking import Live
 from meta_agent.llm_clients.asking._digest import Question, parameters, tools_json
-from meta_agent.llm_clients.asking._manifest import (
-    clock_of,
-    manifest_of,
-    snapshot_of,
-    write_manifest,
-)
 from meta_agent.llm_clients.asking._meter import Meter
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._replay import Recording as Recording
@@ -51,27 +46,21 @@ from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
 from meta_agent.llm_clients.asking._roles import unasked as unasked
 from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.prices import Price, stated_prices
-from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.llm_clients.asking.transcripts import SCHEMA_VERSION, Transcripts
 from meta_agent.llm_clients.providers._connection import Timeouts
 
 
+@dataclass(eq=False)
 class Client:
     """Asks the models of one run, records the replies and pays for them. Any thread may use it."""
 
-    def __init__(
-        self,
-        source: Live | Replay,
-        transcripts: Transcripts,
-        scrubber: Scrubber,
-        model_of: Callable[[Role], str],
-    ) -> None:
-        self.transcripts = transcripts
-        self.model_of = model_of
-        """The model string of a role, as it is recorded: in a replay, the recorded run's."""
-        self._source = source
-        self._scrubber = scrubber
-        # A conversation's exchanges come one at a time. `setdefault` is atomic.
-        self._locks: dict[str, threading.Lock] = {}
+    source: Live | Replay
+    transcripts: Transcripts
+    scrubber: Scrubber
+    model_of: Callable[[Role], str]
+    """The model string of a role, as it is recorded: in a replay, the recorded run's."""
+    # A conversation's exchanges come one at a time. `setdefault` of this dictionary is atomic.
+    _locks: dict[str, threading.Lock] = field(default_factory=dict, init=False)
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         """Returns the reply to a request: the recorded one if there is one, else a new one.
@@ -83,23 +72,23 @@ class Client:
         with self._locks.setdefault(conversation, threading.Lock()):
             recorded = self.transcripts.recorded(conversation, turn)
             if recorded is not None and recorded.question.digest == question.digest:
-                self._source.reuse(recorded)
+                self.source.reuse(recorded)
                 return replace(recorded.reply, replayed=True)
-            return self._source.answer(request, question, conversation, turn)
+            return self.source.answer(request, question, conversation, turn)
 
     @property
     def replaying(self) -> bool:
         """Returns True if all replies come from a recorded run, so that no model is asked."""
-        return isinstance(self._source, Replay)
+        return isinstance(self.source, Replay)
 
     @property
     def drifted(self) -> int:
         """Returns how many replies were replayed although the recorded request is not the same."""
-        return self._source.drifted if isinstance(self._source, Replay) else 0
+        return self.source.drifted if isinstance(self.source, Replay) else 0
 
     def close(self) -> None:
         """Closes the connections to providers. Calls in progress in other threads fail."""
-        self._source.close()
+        self.source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +97,7 @@ class Client:
         self.close()
 
     def _question(self, request: ChatRequest) -> Question:
-        clean = self._scrubber.json
+        clean = self.scrubber.json
         messages = [clean(dict(message)) for message in request.messages]
         return Question(parameters(request), messages, clean(tools_json(request.tools)))
 
@@ -151,7 +140,7 @@ def open_client(
         scrubber = Scrubber.of(config.key_env.values(), environment)
         return _replaying(config, recording, run_id, transcripts, scrubber)
     manifest = transcripts.manifest() or {}
-    prices = prices_of(config, _stated(config), snapshot_of(manifest), environment)
+    prices = prices_of(config, _stated(config), _snapshot(manifest), environment)
     require_prices(config, prices)
     with ExitStack() as opened:
         routes = Routes(
@@ -166,9 +155,16 @@ def open_client(
         _set_caps(config, ledger, run_id)
         if prices:
             if started_at is None:
-                started_at = clock_of(ledger, run_id, manifest, clock)
-            latest = manifest_of(config, run_id, started_at, prices, labels or {}, manifest)
-            write_manifest(transcripts, latest)
+                started_at = _started_at(ledger, run_id, manifest, clock)
+            latest: dict[str, JSON] = {
+                "run_id": run_id,
+                "clock": started_at,
+                "settings": config.hashed,
+                "models": {role: config.model_of(role) for role in prices},
+                "prices": {role: price and price.to_json() for role, price in prices.items()},
+                "labels": {**manifest.get("labels", {}), **(labels or {})},
+            }
+            _write_manifest(transcripts, latest)
         scrubber = Scrubber.of(config.key_env.values(), environment, routes.keys)
         live = Live(routes, Meter(ledger, run_id), transcripts, scrubber, clock)
         opened.pop_all()
@@ -199,7 +195,7 @@ def _replaying(
             hint="a replay takes the run id from the recording",
         )
     if transcripts.root != recording.transcripts.root:
-        write_manifest(transcripts, recording.transcripts.manifest() or {})
+        _write_manifest(transcripts, recording.transcripts.manifest() or {})
     replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
     return Client(replay, transcripts, scrubber, recording.model_of)
 
@@ -215,3 +211,36 @@ def _stated(config: RunConfig) -> dict[str, Price]:
     path = config.workspace / SETTINGS_FILE
     table = read_settings(path).get("prices", {}) if path.is_file() else {}
     return stated_prices(table, str(path))
+
+
+# --- the manifest: enough to replay a run, and to charge the same prices when it resumes ---------
+# It holds no key, no address of a server and no path of the workspace.
+
+
+def _snapshot(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
+    """Returns the price of each role's model at the run's start; None if it was unknown then."""
+    prices = manifest.get("prices", {})
+    return {role: Price.from_json(price) if price else None for role, price in prices.items()}
+
+
+def _started_at(
+    ledger: Ledger, run_id: str, manifest: Mapping[str, JSON], clock: Callable[[], float]
+) -> int:
+    """Returns when a run began, from its ledger or its manifest; `clock()` if neither has it."""
+    step = ledger.step(f"{run_id}/clock")
+    if step is not None and step.is_done:
+        return step.outcome_as(Clock)["at"]
+    return int(manifest.get("clock", clock()))
+
+
+def _write_manifest(transcripts: Transcripts, manifest: Mapping[str, JSON]) -> None:
+    """Writes a run's manifest if it has changed. Raises IntegrityError over that of another run."""
+    earlier = transcripts.manifest()
+    if earlier is not None and earlier["run_id"] != manifest["run_id"]:
+        raise IntegrityError(
+            f"{transcripts.root} records the run {earlier['run_id']}, not {manifest['run_id']}",
+            hint="give another workspace: --workspace DIR",
+        )
+    manifest = {**manifest, "schema_version": SCHEMA_VERSION}
+    if earlier != manifest:
+        transcripts.write_manifest(manifest)

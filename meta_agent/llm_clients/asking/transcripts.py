@@ -158,7 +158,14 @@ class _Conversation:
         data += line.encode() + b"\n"
         _make(self._path.parent)
         fresh = not self._path.exists()
-        _write(self._path, self._sound_bytes, data)
+        with _naming_the_file(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.truncate(self._sound_bytes)  # drops what a crash left behind
+                file.seek(self._sound_bytes)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
         if fresh:
             sync(self._path.parent)
         self._sound_bytes += len(data)
@@ -239,18 +246,6 @@ def _damaged(path: Path, what: str) -> IntegrityError:
         f"{path} is damaged: {what}",
         hint="restore it from a copy; without the file its exchanges are asked, and paid, again",
     )
-
-
-def _write(path: Path, offset: int, data: bytes) -> None:
-    """Writes at an offset, drops what was behind it, and syncs."""
-    with _naming_the_file(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.truncate(offset)
-            file.seek(offset)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 @contextmanager

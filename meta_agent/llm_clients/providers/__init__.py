@@ -1,1 +1,1 @@
-"""Each provider is one SDK behind the same Protocol; `ways_in` opens them."""
+"""Each provider is one SDK behind the same Protocol; `_endpoints` opens them."""

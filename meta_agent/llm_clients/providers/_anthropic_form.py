@@ -14,7 +14,7 @@ Does not cover: images and documents, and tools that the provider runs itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from meta_agent.core.chat import ChatRequest, ChatStop, Effort
@@ -191,7 +191,7 @@ class Events:
         blocks = [self._closed(index) for index in sorted(self._blocks)]
         cut = reply.stop in ("length", "refusal")
         if not cut and any("thinking" in block["type"] for block in blocks):
-            reply.provider_blocks = {OURS: [_returned(block) for block in blocks if _counts(block)]}
+            reply.provider_blocks = {OURS: list(_returned(blocks))}
         reply.usage = self._final_usage()
         return reply
 
@@ -254,18 +254,14 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _counts(block: Mapping[str, Any]) -> bool:
-    """Returns True if the block has to go back with the next request."""
-    if block["type"] == "text":
-        return bool(block["text"].strip())
-    return block["type"] == "tool_use" or block["type"] in _FIELDS
-
-
-def _returned(block: Mapping[str, Any]) -> Block:
-    """Returns a block as it must go back, without the fields that only replies carry."""
-    if block["type"] == "tool_use":
-        return _tool_use(block["id"], block["name"], block["arguments"])
-    return {name: block[name] for name in _FIELDS[block["type"]]}
+def _returned(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
+    """Yields the blocks that the next request has to repeat, without fields of replies alone."""
+    for block in blocks:
+        kind = block["type"]
+        if kind == "tool_use":
+            yield _tool_use(block["id"], block["name"], block["arguments"])
+        elif kind in _FIELDS and (kind != "text" or block["text"].strip()):
+            yield {name: block[name] for name in _FIELDS[kind]}
 
 
 def _stop(reason: Any) -> ChatStop:

@@ -27,9 +27,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.keys import MAKERS, Maker
-from meta_agent.llm_clients.providers._anthropic_form import thinking_refusal
 from meta_agent.llm_clients.providers._connection import Timeouts
-from meta_agent.llm_clients.providers._openai_form import REASONS, model_name
 
 NO_KEY: Final = "none"
 LITELLM: Final = "litellm"
@@ -49,18 +47,6 @@ class Endpoint:
     api_key: str | None = field(repr=False)
     key_name: str = field(default="", compare=False)
     """The variable that holds the key."""
-
-    @property
-    def key_words(self) -> str:
-        """Returns a phrase for messages, such as `key from NAME`, with the API key's variable."""
-        if self.key_name:
-            return f"key from {self.key_name}"
-        return "no key: name its variable with --key-env"
-
-    @property
-    def place(self) -> str:
-        """Returns the server's URL, or the provider's name if the settings have no URL."""
-        return self.base_url or self.model.partition("/")[0]
 
 
 def endpoint_for(
@@ -168,21 +154,6 @@ def sdk_of(model: str, base_url: str | None) -> str:
     if _has_own_sdk(model):
         return maker
     return LITELLM if base_url is None else "openai"
-
-
-def refusal_of_effort(endpoint: Endpoint, max_tokens: int) -> str:
-    """Returns the reason why a model takes no reasoning effort, or "" if it does.
-
-    `max_tokens` is the token limit of a reply.
-    """
-    name = model_name(endpoint.model)
-    if endpoint.provider == LITELLM:
-        return "litellm would leave the effort out and say nothing"
-    if endpoint.provider == "anthropic":
-        return thinking_refusal(endpoint.model.removeprefix("anthropic/"), max_tokens)
-    if endpoint.base_url is None and not REASONS.match(name):
-        return "this model does not think before it replies"
-    return ""
 
 
 def _has_own_sdk(model: str) -> bool:
