@@ -12,23 +12,23 @@ from meta_agent.domains.math import MathDomain
 
 
 def _wrong(row: MathRow) -> str:
-    """Returns another answer of the same kind."""
+    """Returns a wrong answer that looks like the gold answer."""
     plain = row.gold.replace(",", "")
     return str(int(plain) + 1) if plain.lstrip("-").isdecimal() else f"{row.gold} + 1"
 
 
 def _last_wrong(row: MathRow) -> str:
-    """Takes the right answer back. Graders that take any box, or the first, fall for it."""
+    """Returns a reply that takes the right answer back, for graders that read any box."""
     return rf"It is \boxed{{{row.gold}}}. No: \boxed{{{_wrong(row)}}}"
 
 
 def _list(row: MathRow) -> str:
-    """Puts two answers into one box, the right one among them."""
+    """Returns a reply with the right and a wrong answer in one box."""
     return rf"\boxed{{{row.gold}, {_wrong(row)}}}"
 
 
 def _mentioned(row: MathRow) -> str:
-    """Names the right answer in the text, and gives a wrong one as the answer."""
+    """Returns a reply that mentions the right answer, but ends in a wrong one."""
     return f"{row.gold} {row.gold}\n#### {_wrong(row)}"
 
 

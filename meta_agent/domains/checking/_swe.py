@@ -59,7 +59,7 @@ def _cheat(domain: RealSwe, key: str, name: str) -> Outcome:
 
 
 def _same_places(domain: RealSwe) -> tuple[str, ...]:
-    """Returns a note on places that tasks of different splits mend alike, if there are any."""
+    """Returns a note if tasks of different splits fix the same place of a file alike."""
     splits: dict[tuple[str, str], set[str]] = {}
     for row in domain.rows.values():
         try:

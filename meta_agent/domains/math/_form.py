@@ -96,7 +96,7 @@ def lists_more(value: str) -> bool:
 def restates(answer: str, gold: str, problem: str) -> bool:
     """Returns whether an answer only repeats an expression of the problem, in any order.
 
-    Plain numbers, and answers whose parts the gold has too, never do.
+    Returns False for a plain number, and if all parts of the answer stand in the gold answer.
     """
     content = _content(answer)
     if literal(answer) is not None or content.total() < 2 or content <= _content(gold):

@@ -1,7 +1,7 @@
-"""The host's handle on math-verify: a worker in a process sandbox that can be killed at any time.
+"""Compares answers by math-verify, in a worker process that can be killed at any time.
 
-Answers are parsed there and nowhere else: without network, with read-only files and bounded memory,
-as far as the kernel allows. The worker is a process sandbox even where code runs in Docker, because
+LaTeX is parsed in that worker alone: without network, with read-only files and bounded memory, as
+far as the kernel allows. The worker is a process sandbox even where code runs in Docker, because
 the libraries are on this machine and not in the image. `check` returns one verdict per question, or
 raises `SandboxError` for infrastructure. A comparison that runs out of time is not equal.
 """
@@ -59,7 +59,7 @@ class Verifier:
             self._drop()
 
     def _batch(self, questions: Sequence[Question], *, is_retry: bool = False) -> list[Comparison]:
-        """Asks all at once. After a worker died, each question is asked alone."""
+        """Sends all questions at once. If the worker dies, a new one gets them one at a time."""
         try:
             return self._ask(questions)
         except SandboxError as error:
@@ -129,7 +129,7 @@ def library_versions() -> dict[str, str]:
 
 
 def _library_paths() -> list[str]:
-    """Returns where the packages lie, because a sandbox's Python does not look there itself."""
+    """Returns the folders of the packages, which a sandbox's Python does not search itself."""
     specs = [util.find_spec(name) for name in ("math_verify", "sympy", "mpmath", "antlr4")]
     return sorted({str(Path(s.origin).parent.parent) for s in specs if s and s.origin})
 

@@ -1,8 +1,8 @@
-"""Runs math-verify inside a sandbox: one forked child per comparison, ended by the kernel in time.
+"""Runs math-verify inside a sandbox: one forked child per comparison, with the kernel's time limit.
 
-A child inherits the imported libraries, which take a second to load, and nothing else. It keeps one
-descriptor, the pipe of its verdict. A hang or damage to the interpreter therefore ends with it.
-math-verify parses and walks through sets, pairs and equations; numbers are compared exactly.
+A child inherits the imported libraries, which take a second to load. The pipe of its verdict is its
+only descriptor. So a hang or a damaged interpreter affects one comparison. math-verify parses, and
+compares sets, pairs and equations part by part; numbers are compared exactly.
 
 Does not cover: a text that makes the library execute code could forge its own verdict. Only the
 LaTeX parser reads answers; the library's expression parser, which calls `eval`, is never used.
@@ -78,7 +78,7 @@ def is_complex(text: str) -> bool:
 
 
 def parse(text: str, is_real: bool) -> Any:
-    """Returns the tree of a LaTeX text, with nothing worked out. Raises if there is none."""
+    """Returns a LaTeX text as a sympy tree that is not evaluated. Raises if it does not parse."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 

@@ -113,7 +113,7 @@ def _draw(seed: int, name: str) -> str:
 
 
 def _functions(path: str, source: bytes) -> Iterator[FunctionUnderTest]:
-    """Yields top-level functions and methods that decide something."""
+    """Yields top-level functions and methods that branch, loop or compare."""
     tree = parsed(source)
     bodies = [("", tree.body)] if tree else []
     for prefix, body in bodies:

@@ -190,7 +190,7 @@ class Bench:
     def _exec(
         self, tree: Tree, program: str, order: dict[str, JSON], cpu_sec: int
     ) -> ExecResult | str:
-        """Runs a program of ours beside a tree; returns how it was killed, if it was."""
+        """Runs our own program beside a tree. Returns how the sandbox was killed, if it was."""
         sandbox = staged(self.row(), tree, self.factory)
         try:
             return sandbox.exec(
@@ -209,7 +209,7 @@ class Bench:
             sandbox.close()
 
     def row(self) -> SweRow:
-        """Returns a task without content that tells the grader only where and how to run tests."""
+        """Returns a task row that says where and how tests run, and is empty otherwise."""
         source = SourceSpec(
             archive="-",
             pythonpath=self.package.pythonpath,

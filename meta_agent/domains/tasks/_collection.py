@@ -169,7 +169,7 @@ class Search:
         return True
 
     def _repetition(self, draft: Draft, measured: Measured) -> str:
-        """Says why a task is too much like an accepted one; empty if it is not."""
+        """Returns why a task is too similar to an accepted one; empty if it is not."""
         issue = f"issue {measured['issue']}"
         lines = semantic_key(draft.bench.package.name, draft.patch, "")
         if issue in self._topics or lines in self._topics:

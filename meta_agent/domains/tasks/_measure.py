@@ -35,7 +35,7 @@ _ENDINGS = {
 
 
 class Stable(NamedTuple):
-    """The tests that always passed, always failed, or varied over repeated runs of one tree."""
+    """The tests that always passed, always failed, or varied, over repeated runs."""
 
     passing: frozenset[str]  # passed every time
     failing: frozenset[str]  # failed every time, or were absent

@@ -150,7 +150,7 @@ def _measure_commits(search: Search, fixes: Iterator[Fix | str]) -> None:
 
 
 def _bench_of(bench: Bench, fix: Fix) -> Bench:
-    """Returns a bench of the parent's tree; named by the commit, since a version spans many."""
+    """Returns a bench with the parent commit's files. Many commits share a version: it has none."""
     package = bench.package.at(fix.before, fix.commit.parent)
     package = dataclasses.replace(package, name=bench.package.name, version="")
     return dataclasses.replace(bench, package=package)
@@ -158,7 +158,7 @@ def _bench_of(bench: Bench, fix: Fix) -> Bench:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Runs a commit's tests on the tree with the fix, then on the tree without."""
+    """Runs a commit's tests on the files with the fix, then on the files without it."""
 
     bench: Bench
     fix: Fix
@@ -194,7 +194,7 @@ class _Trial:
         return measured | comparison.issue(failures, self.fix.added_lines, every=True)
 
     def _only_in_fix(self, failures: Mapping[str, Failure]) -> set[str]:
-        """Returns names that failures complain of and that only the fix has, or changed."""
+        """Returns the names in failures that the fix adds, or whose signature it changes."""
         before = b"\n".join(text for path, text in self.fix.before.items() if path.endswith(".py"))
         old = set(re.findall(r"\w+", before.decode("utf-8", "replace")))
         added = "\n".join(self.fix.added_lines)
@@ -205,7 +205,7 @@ class _Trial:
         return names | redefined.intersection(_TOO_MANY.findall(messages))
 
     def _failing_with_fix(self, after: Tree, files: Sequence[str], stable: Stable) -> Measured:
-        """Returns another reason if most of what the commit touches fails with the fix too."""
+        """Returns a refusal if most tests that the commit touches fail with the fix too."""
         touched = [path for path in files if path in self.fix.tests]
         failing = sorted(test for test in stable.failing if test.split("::")[0] in touched)
         passing = [test for test in stable.passing if test.split("::")[0] in touched]
@@ -214,7 +214,7 @@ class _Trial:
         return {"refused": _FAIL_FIXED, "why": self._reason(after, touched, failing[:_MANY])}
 
     def _reason(self, tree: Tree, files: Sequence[str], only: Sequence[str] = ()) -> str:
-        """Says why tests fail, or do not run, on a tree."""
+        """Runs tests on a tree and returns the first reason why they fail or do not run."""
         probe = self.bench.probe(tree, tests=files, only=only or None)
         reasons = sorted(
             f"{failure.kind}: {failure.message}" for failure in probe.failures.values()

@@ -163,7 +163,7 @@ def built_files(
 
 
 def _packed(tree: Mapping[str, bytes], top: str) -> bytes:
-    """Returns an archive of the files that depends on nothing else."""
+    """Returns an archive whose bytes depend on the files and the name of their folder alone."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed,
@@ -177,7 +177,7 @@ def _packed(tree: Mapping[str, bytes], top: str) -> bytes:
 
 
 def _identity(tree: Tree, label: str) -> tuple[str, str]:
-    """Returns name and version as the metadata states them; else the label and nothing."""
+    """Returns name and version from the metadata; without metadata, a name made of `label`."""
     head = tree.get("PKG-INFO", b"").decode("utf-8", "replace").split("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version): (\S.*)$", head, re.MULTILINE))
     try:
@@ -192,7 +192,7 @@ def _identity(tree: Tree, label: str) -> tuple[str, str]:
 
 
 def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, ...]:
-    """Returns the files of modules and packages; of namespace packages if there are no others."""
+    """Returns the files of modules and packages. Namespace packages count if no others exist."""
     prefix = "" if root == "." else f"{root}/"
     paths = sorted(
         path

@@ -105,7 +105,7 @@ def synthesize(
 
 
 def _read_sound(search: Search) -> Sound:
-    """Runs the sound tree repeatedly, and once more with its calls traced."""
+    """Runs the tests repeatedly on the unchanged package, and once more with calls traced."""
     bench, journal = search.bench, search.journal
 
     def suite() -> JSON:
@@ -141,7 +141,7 @@ def _read_sound(search: Search) -> Sound:
 
 @dataclass(frozen=True, slots=True)
 class _Planting:
-    """Measures faults in order until there are enough tasks."""
+    """Plants faults and measures them until there are enough tasks."""
 
     search: Search
     sound: Sound
@@ -156,7 +156,7 @@ class _Planting:
         return search.full or search.tried >= search.plan.count * TRIES_PER_TASK
 
     def plant(self) -> None:
-        """Takes faults of the rules, few of one function."""
+        """Plants faults by rule, at most `PER_FUNCTION` accepted ones in a function."""
         accepted: Counter[str] = Counter()
 
         def useful() -> Iterator[Fault]:
@@ -175,7 +175,7 @@ class _Planting:
         self.search.advice = EXHAUSTED
 
     def ask(self, author: Author) -> None:
-        """Takes faults of a model, which is asked about one function after the other."""
+        """Plants faults that a model writes for one function after the other."""
 
         def authored(place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)
@@ -193,7 +193,7 @@ class _Planting:
         search.advice = EXHAUSTED
 
     def _planted(self) -> list[Fault]:
-        """Returns the edits of functions that stable tests call, as the seed orders them."""
+        """Returns the rules' edits of functions that stable tests call, in the seed's order."""
         tree = self._package.tree
         copies = Counter(tree.values())
         planted = [

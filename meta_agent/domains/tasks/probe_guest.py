@@ -4,7 +4,7 @@ The grader's runner (`domains/swe/pytest_guest.py`, whose text comes with the or
 or fail. This runner uses its parts and adds where and how a test failed, with which parameters, and
 which functions of the package the test called.
 
-Does not cover: distrust. The grader's own runner measures again what becomes FAIL_TO_PASS.
+Does not cover: tests that forge their results. The grader's own runner runs them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VALUE_CHARS = 300
 
 
 def main() -> None:
-    """Reads the order, runs pytest, writes the report and leaves."""
+    """Reads the order from standard input, runs pytest and writes the report."""
     order = json.loads(sys.stdin.buffer.readline())
     runner: Any = types.ModuleType("runner")
     exec(order["runner"], vars(runner))  # noqa: S102 - the grader's runner, sent by the host
@@ -101,7 +101,7 @@ class Watcher:
         }
 
     def report(self) -> dict[str, Any]:
-        """Returns what the host reads."""
+        """Returns the results, failures, calls and collection errors as JSON for the host."""
         return {
             "broken": self.broken,
             "results": {test: self._status(phases) for test, phases in self._phases.items()},
@@ -125,7 +125,7 @@ def _expression(value: Any) -> str:
 
 
 def _install_hook() -> None:
-    """Gives the watcher its hookwrapper; here, so that this file imports without pytest."""
+    """Adds the watcher's hook wrapper, which needs pytest; the rest of this file does not."""
     import pytest
 
     @pytest.hookimpl(hookwrapper=True)
