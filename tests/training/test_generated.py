@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from meta_agent.core.capabilities import Capabilities
-from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.capabilities import Capabilities, Generators
+from meta_agent.core.errors import CandidateError, ConfigError, Interrupted
+from meta_agent.core.harness import HarnessSession
 from meta_agent.core.harness.recipe import parse_recipe
 from meta_agent.core.lab.units import Apparatus
-from meta_agent.core.protocols import SPLITS
+from meta_agent.core.protocols import SPLITS, Split, Task
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.task_splits import Limited, Limits, WithGenerated
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.math_tasks import owner_of, semantic_key
+from meta_agent.policies.training import PolicyChild
 from meta_agent.policies.training.events.planned import training_tasks
 from tests.evolve.conftest import Cli
+from tests.training import test_run, test_seals
 
 DECLARED = "sums:steps=2:size=64"
 
@@ -117,6 +122,47 @@ def test_a_training_uses_them_and_no_measurement_does(tmp_path: Path) -> None:
     assert True in keys.pop("train") and set().union(*keys.values()) == {False}
     words = " ".join(done.stderr.split())
     assert f"generate = '{MANY}' makes 2048 further training tasks" in words
+
+
+class Held(NanoSwe):
+    """The tasks of nano-swe's vault, as training tasks."""
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        held = super().tasks("vault") if split == "train" else ()
+        return [replace(task, split="train") for task in held]
+
+
+class Generating(NanoSwe):
+    """nano-swe with a generator, in whose place the vault stands. It has few tasks of its own."""
+
+    capabilities = Capabilities(generators=Generators(lambda _: Held()))
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return list(super().tasks(split))[:8]
+
+
+@pytest.mark.train
+def test_a_killed_or_stopped_training_on_them_ends_on_the_same_bits(
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(test_run, "NanoSwe", lambda: WithGenerated(Generating(), "any"))
+    whole = test_seals.train(child, session, nano_policy, tmp_path / "whole", seal_every=0)
+    assert any(rollout.task_key.startswith("nano-swe/vault/") for rollout in whole.rollouts)
+    test_seals.killed(session, nano_policy, tmp_path / "out", 2)
+    went_on = test_seals.train(child, session, nano_policy, tmp_path / "out")
+    test_seals.same(whole, went_on)
+    stop = test_seals.Stop(2, 1)
+    with pytest.raises(Interrupted):
+        test_seals.train(
+            child, session, nano_policy, tmp_path / "stopped",
+            on_metrics=stop.on_metrics, stopping=stop,
+        )  # fmt: skip
+    went_on = test_seals.train(child, session, nano_policy, tmp_path / "stopped")
+    test_seals.same(whole, went_on)
 
 
 def test_tasks_that_the_suite_cannot_make_are_refused_before_anything_trains(
