@@ -150,7 +150,11 @@ class Replay:
         try:
             recorded = self._find(request, conversation, turn, question)
         except ProviderError as error:
-            self._record_failure(error, question, conversation, turn)
+            if self._copy is not None:
+                at = float(self._recording.clock)
+                self._copy.append_failure(
+                    Failure(conversation, turn, question.digest, error.kind, str(error), at)
+                )
             raise
         if self._copy is not None:
             self._copy.append(replace(recorded, question=question, reservation=None))
@@ -173,7 +177,11 @@ class Replay:
             raise self._missing(conversation, turn)
         if self._exact:
             self._refuse_as_recorded(request, recorded)
-            raise _differing(recorded, question)
+            where = first_difference(recorded.question, question)
+            raise IntegrityError(
+                f"turn {turn} of {conversation} is not the recorded question: {where}",
+                hint="to use the recorded replies all the same: --replay-match position",
+            )
         with self._drift_lock:
             self.drifted += 1
         return recorded
@@ -200,15 +208,6 @@ class Replay:
         failures = (failure for name in names for failure in transcripts.failures(name))
         return list({f.message: f for f in failures if f.kind == "refused"}.values())
 
-    def _record_failure(
-        self, error: ProviderError, question: Question, conversation: str, turn: int
-    ) -> None:
-        if self._copy is not None:
-            at = float(self._recording.clock)
-            self._copy.append_failure(
-                Failure(conversation, turn, question.digest, error.kind, str(error), at)
-            )
-
     def _missing(self, conversation: str, turn: int) -> IntegrityError:
         transcripts = self._recording.transcripts
         turns = len(transcripts.read(conversation))
@@ -220,11 +219,3 @@ class Replay:
             f"{what}" + (f" (there is {near[0]})" if near else ""),
             hint=f"the recorded run took another way before this turn; see {transcripts.root}",
         )
-
-
-def _differing(recorded: Exchange, question: Question) -> IntegrityError:
-    where = first_difference(recorded.question, question)
-    return IntegrityError(
-        f"turn {recorded.turn} of {recorded.conversation} is not the recorded question: {where}",
-        hint="to use the recorded replies all the same: --replay-match position",
-    )

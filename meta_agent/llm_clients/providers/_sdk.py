@@ -92,13 +92,14 @@ class SdkProvider(ABC):
 
     def _failure(self, error: Exception, _began: bool) -> ProviderError | None:
         """Returns the ProviderError for an HTTP status or error event; None for other errors."""
-        if not isinstance(error, self.sdk.APIError) or is_transport(error):
+        body = getattr(error, "body", None)
+        if isinstance(error, self.sdk.APIStatusError):
+            answer = error.response
+            if answer.status_code >= 300:
+                text = answer.text if answer.is_closed else str(error)
+                return of_status(answer.status_code, text, answer.headers)
+            # Anthropic's SDK reports an error event as a status error with the whole event.
+            body = body.get("error") if isinstance(body, Mapping) else None
+        elif not isinstance(error, self.sdk.APIError) or is_transport(error):
             return None
-        answer = getattr(error, "response", None)
-        # Anthropic's SDK reports an error event with the status of its stream, which is below 300.
-        if answer is not None and answer.status_code >= 300:
-            text = answer.text if answer.is_closed else str(error)
-            return of_status(answer.status_code, text, answer.headers)
-        body = error.body if isinstance(error.body, Mapping) else {}
-        fields = body["error"] if isinstance(body.get("error"), Mapping) else body
-        return of_event(fields or {"message": str(error)})
+        return of_event(body if isinstance(body, Mapping) else {"message": str(error)})
