@@ -221,7 +221,9 @@ class Workbench:
         if ran.exit_code != 0:
             stderr = ran.stderr.decode("utf-8", "replace").strip()[-300:]
             raise CandidateError(
-                f"git {argv[0]} failed in the sandbox: {stderr}", reason="git_failed"
+                f"git {argv[0]} failed on the proposed change, in its sandbox: {stderr}",
+                reason="git_failed",
+                hint="the idea is dropped; meta-agent why CANDIDATE shows what it changed",
             )
         return ran
 

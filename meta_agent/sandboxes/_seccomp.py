@@ -81,7 +81,7 @@ _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 def seccomp_profile(*, tracing: bool) -> str:
     """Returns the list of allowed system calls as JSON; `tracing` adds ptrace.
 
-    It is empty on a processor type for which there is no list.
+    Returns "" on a processor type for which there is no list; Docker's own list then applies.
     """
     if platform.machine() not in MACHINES:
         return ""

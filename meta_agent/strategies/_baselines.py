@@ -169,6 +169,8 @@ def _score(arm: Arm) -> float:
 
 
 def _merge(run: Run, version: Version, candidate: Candidate) -> Version:
+    """Returns the search's next version, a merge of a candidate. Only `promote` moves `main`."""
+
     def merge() -> JSON:
         commit = run.repo.merge(onto=version.commit, **merge_terms(run, candidate))
         return {

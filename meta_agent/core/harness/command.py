@@ -95,7 +95,11 @@ class CommandSession(HarnessSession):
         Round(self, items, serve).run(ask_open=ask_open)
 
     def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
-        """Runs the command on one item (task) in a new sandbox; `ask` sends a call to the host."""
+        """Runs the command on one item (task) in a new sandbox, and tells the host how it ended.
+
+        `ask` sends a call to the host: the end of the attempt, also if the command failed, or the
+        loss of the sandbox, for which the attempt is not to blame.
+        """
         departure: Departure | None = ask({"kind": HostCall.LEAVE})
         if departure is None:
             return

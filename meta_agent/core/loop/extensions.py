@@ -51,7 +51,10 @@ class EvidenceReader(Protocol):
         ...
 
     def gap(self, evidence: Evidence, baseline: Evidence | None) -> Record | None:
-        """Returns how clean success changed and which metrics explain it, or None if it did not."""
+        """Returns how clean success changed since `baseline`, and which metrics changed with it.
+
+        Returns None without a comparable baseline, or if the change is within noise.
+        """
         ...
 
     def probe(

@@ -156,9 +156,10 @@ class Rendering:
         return ParsedReply(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
 
     def reply_ids(self, messages: Sequence[Message], reply: Message, tools: Tools) -> list[int]:
-        """Returns the ids of a given reply as the chat template writes it, up to its stop token.
+        """Returns the ids of a given reply as the chat template writes it, with its stop token.
 
-        Raises ValueError if the template writes the reply elsewhere, or without a stop token.
+        Raises ValueError if the template does not write the reply after what it writes for
+        `messages`, or writes no stop token.
         """
         plain = [_plain(message) for message in messages]
         head = self._template.render(plain, tools)

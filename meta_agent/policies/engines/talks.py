@@ -48,7 +48,10 @@ class Talks(Protocol):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply that sampled token ids make; the last may be a stop token."""
+        """Adds sampled token ids to the conversation, and returns the reply that they make.
+
+        The reply has no stop token; `ids` may end with one.
+        """
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:

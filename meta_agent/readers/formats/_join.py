@@ -61,7 +61,10 @@ class Patches:
     marks: set[str] = field(default_factory=set)
 
     def repeats(self, rollout: Rollout) -> bool:
-        """Returns True for a prediction whose trajectory was read; remembers trajectories."""
+        """Returns True for a prediction that repeats a trajectory read before: same task and patch.
+
+        Call it for every rollout, in order: it remembers each trajectory, and returns False for it.
+        """
         kind = origin(rollout).get("format")
         patch = rollout.verifier_inputs.get("patch", "")
         if rollout.domain != "swe" or kind == REPORTS.name:

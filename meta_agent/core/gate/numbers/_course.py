@@ -116,7 +116,10 @@ class Collapse(NamedTuple):
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the mean gain of uncollapsed runs that leaves `least` over all training runs."""
+        """Returns the mean gain that runs without collapse need, so that all runs gain `least`.
+
+        A collapsed run counts as a loss of `level`.
+        """
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
