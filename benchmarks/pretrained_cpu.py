@@ -215,12 +215,13 @@ def main() -> None:
     sampling = Sampling(place, given)
     times: dict[str, list[Time]] = {}
     for turn in range(given.turns + 1):  # the first warms up
-        for name, work in {
+        works: dict[str, Callable[[int], int]] = {
             "sampling generate": sampling.generate,
             "sampling ours": sampling.ours,
             "exam, prompts read whole": partial(sampling.exam, shares=False),
             "exam ours": partial(sampling.exam, shares=True),
-        }.items():
+        }
+        for name, work in works.items():
             taken = timed(work, turn)
             times.setdefault(name, []).extend([taken] if turn else [])
     batch = sampling.rows(given.turns + 1)
