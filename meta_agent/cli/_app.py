@@ -17,7 +17,6 @@ import typer
 from meta_agent.cli import (
     _bring,
     _compare,
-    _demo,
     _history,
     _machine,
     _mcp,
@@ -45,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 _MEMBERS: Final = (
-    (_bring.init, _run.evolve, _run.train, _compare.compare, _demo.demo),
+    (_bring.init, _run.evolve, _run.train, _compare.compare, _run.demo),
     (
         *(_review.status, _review.report, _review.why, _history.show, _history.diff),
         *(_review.log, _people.view, _review.verify),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import WAYS, takes
+from meta_agent.cli._flags import ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, WAYS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
@@ -19,36 +19,12 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
 
 
 @takes(
-    "domain",
-    "tasks",
-    *("grade", "threshold", "map", "python"),
-    "generations",
-    "candidates",
-    "budget",
-    "seed",
-    *("train_steps", "stop_unhealthy"),
-    "lora_rank",
-    "precision",
-    *("tokens_per_pass", "limits"),
-    "max_staleness",
-    "train_gpus",
-    "checkpoint_every",
-    *("engines", "gpus_per_engine", "context_tokens"),
-    "samples",
-    "profile",
-    "harness",
-    "policy",
-    "meta_model",
-    "models",
-    "base_urls",
-    "key_env",
-    "max_usd",
-    "max_tokens",
-    "sandbox",
-    "allow_unsafe_process",
-    "concurrency",
-    "threads",
-    "jobs",
+    *TASK_FLAGS,
+    *("generations", "candidates", "budget", "seed", "train_steps", "stop_unhealthy"),
+    *TRAINING_FLAGS,
+    *("samples", "profile", "harness", "policy", "meta_model"),
+    *ROLE_FLAGS,
+    *("sandbox", "allow_unsafe_process", "concurrency", "threads", "jobs"),
 )
 def compare(
     config: RunConfig,

@@ -245,6 +245,17 @@ FLAGS: Final[dict[str, Flag]] = {
 }
 
 
+TASK_FLAGS: Final = ("domain", "tasks", "grade", "threshold", "map", "python")
+"""Where the tasks come from and how they are graded."""
+TRAINING_FLAGS: Final = (
+    *("lora_rank", "precision", "tokens_per_pass", "limits", "max_staleness", "train_gpus"),
+    *("checkpoint_every", "engines", "gpus_per_engine", "context_tokens"),
+)
+"""How one training of a policy is carried out."""
+ROLE_FLAGS: Final = ("models", "base_urls", "key_env", "max_usd", "max_tokens")
+"""What may differ from role to role: the model, its server, and its caps."""
+
+
 class Grouped(TyperCommand):
     """A command whose help shows one list per group of options."""
 
@@ -261,6 +272,11 @@ class Grouped(TyperCommand):
 
 
 PANELS: Final = ("Run", "Look", "Take over", "Tasks and models", "Maintain")
+
+
+def command_group(name: str, about: str) -> typer.Typer:
+    """Returns an empty group of commands, such as `meta-agent tasks`."""
+    return typer.Typer(name=name, help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 class Paneled(TyperGroup):
@@ -326,7 +342,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     from meta_agent.core.config import ALL_ROLES
 
     fields = dict(flags)
-    for field in ("models", "base_urls", "key_env", "max_usd", "max_tokens"):
+    for field in ROLE_FLAGS:
         if field in fields:
             fields[field] = _by_role(field, fields[field] or ())
     for field in ("max_usd", "max_tokens"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meta_agent.cli._flags import takes
+from meta_agent.cli._flags import command_group, takes
 from meta_agent.cli._options import EngineOption, JsonOption, WorkspaceOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
-sandbox_app = typer.Typer(
-    name="sandbox",
-    help="Build images of sandboxes, or remove old sandboxes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-models_app = typer.Typer(
-    name="models",
-    help="Fetch and list pretrained models.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+sandbox_app = command_group("sandbox", "Build images of sandboxes, or remove old sandboxes.")
+models_app = command_group("models", "Fetch and list pretrained models.")
 
 
 @takes(

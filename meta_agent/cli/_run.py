@@ -1,14 +1,15 @@
-"""Commands that run the loop or a training: evolve, train."""
+"""Commands that run the loop or a training, or play a recorded run back: evolve, train, demo."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, takes
+from meta_agent.cli._flags import FLAGS, ROLE_FLAGS, TASK_FLAGS, TRAINING_FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 from meta_agent.core.errors import ConfigError
@@ -51,37 +52,16 @@ def evolve(
         _show_forecast(config, planned_for, as_json)
         return
     result = _work(lambda display: library.run(config, display))
-
     emit(as_json, result.to_json, lambda: painted(run_sections.summary(result.state)))
 
 
 @takes(
-    "domain",
-    "tasks",
-    "grade",
-    "threshold",
-    "map",
-    "python",
-    "seed",
-    "train_steps",
-    "warmup",
-    "lora_rank",
-    "precision",
-    *("tokens_per_pass", "limits"),
-    "max_staleness",
-    "train_gpus",
-    "checkpoint_every",
-    *("engines", "gpus_per_engine", "context_tokens"),
-    "policy",
-    "profile",
-    "harness",
-    "sandbox",
-    "allow_unsafe_process",
-    "threads",
-    *("models", "base_urls", "key_env", "max_usd", "max_tokens"),
-    "log",
-    "notify",
-    "workspace",
+    *TASK_FLAGS,
+    *("seed", "train_steps", "warmup"),
+    *TRAINING_FLAGS,
+    *("policy", "profile", "harness", "sandbox", "allow_unsafe_process", "threads"),
+    *ROLE_FLAGS,
+    *("log", "notify", "workspace"),
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
     """Train once with the workspace's promoted harness, without the loop."""
@@ -91,6 +71,28 @@ def train(config: RunConfig, as_json: JsonOption = False) -> None:
     from meta_agent.reports.terminal.text import facts
 
     emit(as_json, lambda: result, lambda: facts(result))
+
+
+def demo(
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, max=3600, help="Length of the playback.")
+    ] = 40.0,
+    recording: Annotated[
+        str, typer.Option("--recording", help="Which run: nano-swe or smollm2.")
+    ] = "nano-swe",
+    as_json: JsonOption = False,
+) -> None:
+    """Play a recorded run on the real screens, without a model, a key or training."""
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.reports import run_sections
+    from meta_agent.reports.terminal.paint import painted
+    from meta_agent.studies.demo import play, recording_folder, unpacked
+
+    with stdout_for_data():
+        place = unpacked(Path(recording_folder(recording)), recording)
+        with _display() as display, Ledger.open(place.ledger_file, owner_lock=False) as ledger:
+            state = play(ledger, display, seconds)
+    emit(as_json, state.to_json, lambda: painted(run_sections.summary(state)))
 
 
 def _work(work: Callable[[Display], Any]) -> Any:

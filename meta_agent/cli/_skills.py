@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, resolve_flags, takes
+from meta_agent.cli._flags import FLAGS, command_group, resolve_flags, takes
 from meta_agent.cli._options import JsonOption, WorkspaceOption
 from meta_agent.cli._output import emit, stdout_for_data
 
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
     from meta_agent.core.skills import Skill
     from meta_agent.skills import SkillLibrary
 
-skills_app = typer.Typer(
-    name="skills",
-    help="Show, try and share skills.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+skills_app = command_group("skills", "Show, try and share skills.")
 
 LibraryOption = Annotated[
     Path | None,
@@ -69,7 +65,7 @@ def show(
         **_row(place, skill),
         "metadata": dict(skill.metadata),
         "body": skill.body,
-        "trials": [{**_plain(trial), "words": trial.words} for trial in own_trials],
+        "trials": [{**asdict(trial), "words": trial.words} for trial in own_trials],
     }
     emit(as_json, lambda: document, lambda: skill_page(document), paged=True)
 
@@ -111,7 +107,7 @@ def trial(
         standing = record(place, outcome)
     document = {
         "schema_version": 1,
-        **_plain(outcome),
+        **asdict(outcome),
         "before": skill.status,
         "standing": standing,
     }
@@ -159,9 +155,3 @@ def _row(place: SkillLibrary, skill: Skill) -> dict[str, Any]:
         "path": str(skill.path),
         "warnings": list(skill.warnings),
     }
-
-
-def _plain(trial: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(trial)

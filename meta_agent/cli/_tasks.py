@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meta_agent.cli._flags import takes
+from meta_agent.cli._flags import command_group, resolve_flags, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.domains.tasks import Author, Made
 
-tasks_app = typer.Typer(
-    name="tasks",
-    help="Check task files and make new ones.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+tasks_app = command_group("tasks", "Check task files and make new ones.")
 
 OutOption = Annotated[Path, typer.Option("--out", help="The task file to write (JSON lines).")]
 CountOption = Annotated[int, typer.Option(min=1, help="Stop at this many tasks.")]
@@ -214,7 +209,6 @@ def tasks_synth(
 
 @contextmanager
 def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author | None]:
-    from meta_agent.cli._flags import resolve_flags
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.settings import flag_of
 

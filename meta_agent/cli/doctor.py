@@ -1,13 +1,12 @@
 """`meta-agent doctor`: does this machine have what a run needs?
 
-One row per need. A failing row names its fix; a warning costs something but stops nothing. Rows
-are measured, not guessed: the process sandbox is asked to reach a port of ours, the disk is asked
-for its space. Key *names* are shown, never values.
+Each need is a row. A failing row names its fix; a warning costs something but stops nothing. Rows
+rest on trials: the process sandbox tries to reach a port of ours, and free disk space is measured.
+Names of keys are shown, never their values.
 
-Nobody is contacted unless `live` is asked for; then servers named by a base URL are asked for their
-list of models, without a key, and a Ray cluster for its nodes. Does not cover: whether a key works
-or a model answers, which would cost money; and whether a node has the same code, which is looked at
-when it joins.
+No server is contacted unless `live` is set. Then each server of a base URL is asked for its list of
+models, without a key, and a Ray cluster for its nodes. Not covered: whether a key works or a model
+answers, which would cost money; whether a node has the same code, which is checked when it joins.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
 def _guarded(
     name: str, check: Callable[[RunConfig], Iterator[Row]], config: RunConfig
 ) -> Iterator[Row]:
-    """A check that cannot be made is a failing row, not the end of the others."""
+    """Yields a check's rows. If the check itself fails, it yields one failing row instead."""
     try:
         yield from check(config)
     except MetaAgentError as error:
@@ -135,7 +134,7 @@ def _git(config: RunConfig) -> Iterator[Row]:
 
 
 def _training(config: RunConfig) -> Iterator[Row]:
-    """By package metadata: importing torch would take seconds."""
+    """Checks the packages for training, by their metadata: importing torch would take seconds."""
     local = config.policy == "nano" or config.policy.startswith("hf:")
     needed = ("trl", "torch", "transformers", "accelerate", *(("peft",) * bool(config.lora_rank)))
     missing = [name for name in needed if _version(name) is None]
@@ -152,7 +151,7 @@ def _training(config: RunConfig) -> Iterator[Row]:
 
 
 def _devices(config: RunConfig) -> Iterator[Row]:
-    """What a training would be held by; a build of torch for CPUs leaves a GPU idle, in silence."""
+    """Checks which devices a training would use. Warns if torch cannot use a GPU that is here."""
     from meta_agent.policies.training.devices import devices
     from meta_agent.policies.training.memory import gib
 
@@ -176,7 +175,7 @@ def _devices(config: RunConfig) -> Iterator[Row]:
 
 
 def _fits(config: RunConfig) -> Iterator[Row]:
-    """By the files of the model: nothing is loaded, and a model of the hub is not fetched."""
+    """Estimates a training's memory from the model's files. Loads and downloads nothing."""
     from meta_agent.composition.inputs import load_run_domain
     from meta_agent.composition.placing import placing
     from meta_agent.policies.training.memory import by_part, gib
@@ -232,7 +231,7 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
 
 
 def _start(config: RunConfig) -> Iterator[Row]:
-    """Asks what `evolve` asks before it starts, so that both agree. Flags may be left out."""
+    """Makes the checks that `evolve` makes before it starts. Missing flags are only a warning."""
     from meta_agent.composition.preflight import refusal
 
     if refused := refusal(config, contacts=True):
@@ -243,7 +242,7 @@ def _start(config: RunConfig) -> Iterator[Row]:
 
 
 def _engine(engine: EngineStatus) -> Row:
-    """What is old is named: fences are only as good as what holds them."""
+    """Returns the row of the Docker engine, which names versions that are too old to be safe."""
     parts = [f"Docker {engine.version}", f"runc {engine.runc or 'of unknown version'}"]
     summary = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
     old = [part for part, oldest in zip(parts, (_OLDEST_ENGINE, _OLDEST_RUNC), strict=True)
@@ -255,7 +254,7 @@ def _engine(engine: EngineStatus) -> Row:
 
 
 def _podman(engine: EngineStatus, missing: Level) -> Row:
-    """Really starts one: what podman says of itself is not yet a container that runs."""
+    """Starts a podman container, because an engine that answers may still run none."""
     from meta_agent.core.protocols import SandboxLimits
     from meta_agent.sandboxes import open_sandbox
 
@@ -276,7 +275,7 @@ def _podman(engine: EngineStatus, missing: Level) -> Row:
 
 
 def _service(backend: str) -> Row:
-    """Really starts a sandbox at the service: nothing else shows that the login works."""
+    """Starts a sandbox at the service, because nothing else shows that the login works."""
     from meta_agent.sandboxes import backend_fences
 
     try:
@@ -292,14 +291,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _needs_docker(config: RunConfig) -> bool:
-    """Where a language model writes the code, or acts on real code, a process will not do."""
+    """Returns True if a process sandbox is too weak: a model writes code or works on real code."""
     by_llm = config.meta_model != "rules" or config.own_tasks
     unasked = config.sandbox == "auto" and by_llm and not config.allow_unsafe_process
     return unasked or config.sandbox == "docker"
 
 
 def _tasks(config: RunConfig) -> Iterator[Row]:
-    """Reads a task file; whether its tasks are sound takes sandboxes (`meta-agent tasks check`)."""
+    """Reads the task file. It tries no task, as `meta-agent tasks check` does that in sandboxes."""
     from meta_agent.composition.inputs import load_run_domain
     from meta_agent.composition.preflight import require_supported
     from meta_agent.core.protocols import SPLITS
@@ -323,7 +322,7 @@ def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
 
 
 def _process_sandbox(*, required: bool) -> Row:
-    """Really starts one, and lets it try to reach this process over the loopback network."""
+    """Starts a process sandbox and lets it try to reach this process over the loopback network."""
     try:
         reached, as_root = _tried_sandbox()
     except MetaAgentError as error:
@@ -339,7 +338,7 @@ def _process_sandbox(*, required: bool) -> Row:
 
 
 def _tried_sandbox() -> tuple[bool, bool]:
-    """Whether what runs in it reaches us, and whether it is root."""
+    """Returns whether code in a process sandbox reaches this process, and whether it is root."""
     from meta_agent.core.protocols import SandboxLimits
     from meta_agent.sandboxes import open_sandbox
 
@@ -388,7 +387,7 @@ def _keys(config: RunConfig) -> Iterator[Row]:
 
 
 def _models(config: RunConfig) -> Iterator[Row]:
-    """Each model that these settings would ask, with where its key comes from."""
+    """Yields a row for each model that these settings would ask, with the source of its key."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
     for account in accounts(config):
@@ -407,7 +406,7 @@ def _models(config: RunConfig) -> Iterator[Row]:
 
 
 def _litellm(config: RunConfig) -> Iterator[Row]:
-    """By finding it, not by importing it: that takes seconds."""
+    """Checks that LiteLLM is installed. It is not imported, as that takes seconds."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
     needing = [account.model for account in accounts(config) if account.via == "litellm"]
@@ -421,7 +420,7 @@ def _litellm(config: RunConfig) -> Iterator[Row]:
 
 
 def _executor(config: RunConfig) -> Iterator[Row]:
-    """By metadata alone: who joins a cluster is looked at when a run begins."""
+    """Checks that Ray is installed if the executor needs it. It contacts no cluster."""
     version = _version("ray")
     if config.executor == "local":
         at_once = f"{config.jobs or 'as many as fit'} at a time"
@@ -445,7 +444,7 @@ def _vllm(config: RunConfig) -> Iterator[Row]:
 
 
 def _servers(config: RunConfig) -> Iterator[Row]:
-    """Whether something listens: every HTTP answer counts, a refusal for want of a key too."""
+    """Checks that each model server answers. Every HTTP status counts, a refused key too."""
     from meta_agent.llm_clients.asking.accounts import accounts
 
     for url in dict.fromkeys(account.base_url for account in accounts(config) if account.base_url):
@@ -457,7 +456,7 @@ def _servers(config: RunConfig) -> Iterator[Row]:
 
 
 def _nodes(config: RunConfig) -> Iterator[Row]:
-    """What room each node of a cluster has; a cluster of this machine alone is not started."""
+    """Yields how many units fit on each node of a cluster. It starts no local cluster."""
     from meta_agent.composition.placing import gpus_of, threads_of
     from meta_agent.executors.cluster import room_of
 
@@ -473,7 +472,7 @@ def _nodes(config: RunConfig) -> Iterator[Row]:
 
 
 def _status_of(base_url: str) -> int:
-    """The status of the list of models. No key goes along."""
+    """Returns the HTTP status of a server's list of models, asked for without a key."""
     try:
         with urllib.request.urlopen(
             f"{base_url.rstrip('/')}/models", timeout=_PATIENCE_SEC
@@ -484,7 +483,7 @@ def _status_of(base_url: str) -> int:
 
 
 def _real_thing(config: RunConfig) -> Iterator[Row]:
-    """The command that leaves the laboratory, with the first key that is here."""
+    """Suggests a run with real models, for the first API key in the environment."""
     from meta_agent.llm_clients.keys import keys_found
 
     model = next((_REAL_MODELS[name] for name in keys_found() if name in _REAL_MODELS), None)

@@ -48,12 +48,14 @@ def search_facts(state: RunState) -> Rows:
     """Yields (name, text) rows: the run's final tests, its harness and weights, how to get them."""
     yield from _claims(state)
     product = state.product
-    where = f" --workspace {state.workspace}" if state.workspace else ""
     if product["harness_commit"]:
-        adopt = f"meta-agent adopt --into CLONE{where}"
+        adopt = f"meta-agent adopt --into CLONE{state.workspace_flag}"
         yield "harness", f"{product['harness']} at {str(product['harness_commit'])[:12]} ({adopt})"
     if product["weights"]:
-        yield "weights", f"{product['weights']} (meta-agent adopt --model DIR{where})"
+        yield (
+            "weights",
+            f"{product['weights']} (meta-agent adopt --model DIR{state.workspace_flag})",
+        )
 
 
 def card_facts(state: RunState) -> Rows:

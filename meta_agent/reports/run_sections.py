@@ -198,12 +198,11 @@ def _sentence_rows(state: RunState) -> list[tuple[str, Cell]]:
 
 def _notices(state: RunState) -> list[Block]:
     replayed = " · ".join(f"{name} {value}" for name, value in replay_facts(state))
-    where = f" --workspace {state.workspace}" if state.workspace else ""
     questions = [
         Words(
             f"waits for a person: {decision.asks}",
             "notice",
-            command=f"meta-agent approve {decision.subject}{where}",
+            command=f"meta-agent approve {decision.subject}{state.workspace_flag}",
         )
         for decision in state.waiting
     ]
@@ -229,8 +228,7 @@ def _parked(state: RunState) -> str:
     if not state.waiting:
         return "parked; every decision is recorded: the same evolve command goes on"
     subjects = " ".join(decision.subject for decision in state.waiting)
-    where = f" --workspace {state.workspace}" if state.workspace else ""
-    return f"parked, waits for a person: meta-agent approve {subjects}{where}"
+    return f"parked, waits for a person: meta-agent approve {subjects}{state.workspace_flag}"
 
 
 def _claims(state: RunState) -> Facts:
@@ -463,11 +461,10 @@ def _settings(state: RunState) -> Section:
 
 
 def _next_commands(state: RunState) -> Section:
-    where = f" --workspace {state.workspace}" if state.workspace else ""
-    commands = [f"meta-agent report --html report.html{where}"]
+    commands = [f"meta-agent report --html report.html{state.workspace_flag}"]
     if state.candidates:
         last = list(state.candidates.values())[-1].short_id
-        commands += [f"meta-agent {verb} {last}{where}" for verb in ("why", "diff")]
+        commands += [f"meta-agent {verb} {last}{state.workspace_flag}" for verb in ("why", "diff")]
     if state.workspace:
         commands.append(f"git -C {state.workspace}/harness_repo log --graph --notes")
     return Section([Words(command, "dim") for command in commands])

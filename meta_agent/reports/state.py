@@ -94,6 +94,11 @@ class RunState:
         return str(self.config.get("domain", ""))
 
     @property
+    def workspace_flag(self) -> str:
+        """Returns the flag that a suggested command needs to find this run, with a space before."""
+        return f" --workspace {self.workspace}" if self.workspace else ""
+
+    @property
     def wall_sec(self) -> float:
         """Returns the seconds from the first start to the last record, pauses included."""
         return max(0.0, (self.finished_at or self.last_at) - self.started_at)

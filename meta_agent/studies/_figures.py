@@ -118,7 +118,7 @@ def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -
 
 
 def _versus(results: Sequence[Result], other: Sequence[Result]) -> JSON:
-    """The difference by seed and task, over seeds that both conditions have finished."""
+    """Returns how two conditions differ, over the seeds that both have finished; None if none."""
     theirs = {run.seed: run for run in other}
     pairs = [(run, theirs[run.seed]) for run in results if run.seed in theirs]
     pairs = [(x, y) for x, y in pairs if _with_outcome(_gaps(x.clean, y.clean))]
@@ -144,12 +144,15 @@ def _gaps(ours: Cells, theirs: Cells) -> Cells:
 
 
 def _gap_at(ours: Result, theirs: Result, end: int) -> float:
-    """The difference had each lost attempt gone against the first (0), or for it (1)."""
+    """Returns the difference if each lost attempt counts against `ours` (`end` 0) or for it (1)."""
     return fmean(_filled(ours.clean, end)) - fmean(_filled(theirs.clean, 1 - end))
 
 
 def _table(rows: Sequence[Cells], by: Sequence[Cells] | None = None) -> list[list[float]]:
-    """Rows on the tasks that are known in all of them (in all of `by`, where that is given)."""
+    """Returns the rows, cut to the tasks that have an outcome in all rows (or in all of `by`).
+
+    With fewer than two such tasks, each row is its mean over its own known tasks.
+    """
     columns = list(zip(*(by or rows), strict=True))
     whole = [at for at, column in enumerate(columns) if None not in column]
     if len(whole) < 2:

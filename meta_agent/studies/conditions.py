@@ -1,18 +1,16 @@
 """Conditions at equal budget: runs that differ in how they search and in nothing else.
 
-What is compared is declared before the first run and kept in `comparison.json`: conditions,
-seeds, the cap on attempts, all settings. The same folder with another declaration is refused. Each
-(condition, seed) is an ordinary run in a workspace of its own; its seed decides the planted faults,
-every random number and so the tasks' outcomes as far as conditions agree, and they are compared
-seed by seed.
-Repeating a comparison goes on where it ended.
+The first command declares what is compared, in `comparison.json`: conditions, seeds, the cap on
+attempts, and all settings. The same folder refuses another declaration. Repeating a command resumes
+its comparison.
 
-On a small set of tasks a condition uses it as its own search does in `evolve`: `Comparison.splits`
-says how. The vault is the same for all of them.
+Each condition with each seed is an ordinary run in a workspace of its own. The seed decides the
+planted faults and all random numbers, so conditions are compared seed by seed. The vault is the
+same for all of them; `Comparison.splits` says how each uses the other tasks.
 
 A condition that tries single ideas (`strategies.tries_single_ideas`) goes on until its budget is
-spent; the others stop after the generations that were asked for, or earlier at the cap. A condition
-`human:FOLDER` is a harness written by a person, which gets the whole budget as one training.
+spent. The others stop after `--generations`, or earlier at the cap. A condition `human:FOLDER` is a
+harness written by a person, which gets the whole budget as one training.
 
 Not covered: what the results mean (`conditions_results`).
 """
@@ -27,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from meta_agent.composition.draining import draining
 from meta_agent.composition.inputs import load_run_domain, open_or_create
@@ -83,10 +81,8 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
     return f"{HUMAN}{place}"
 
 
-class Evolve(Protocol):
-    """A function that carries out one run from its settings and returns the run's state."""
-
-    def __call__(self, config: RunConfig, display: Display, stop: threading.Event) -> object: ...
+Evolve = Callable[[RunConfig, Display, threading.Event], object]
+"""A function that carries out one run from its settings and returns the run's state."""
 
 
 class ConditionRun(NamedTuple):
@@ -214,7 +210,7 @@ def carry_out(
 
 
 def _lend(comparison: Comparison) -> None:
-    """Each run of a trial gets its own copy, made once: it writes what it learns into it."""
+    """Copies the library of skills for each run of a trial, once: a run writes to its own copy."""
     for seed in comparison.seeds:
         for condition, library in comparison.sides.items():
             place = comparison.library(condition, seed)
@@ -231,7 +227,7 @@ def _carry_out_run(
 
 
 def _stopped(run: Future[None]) -> MetaAgentError | None:
-    """Why a run stopped; a bug of ours is raised as it is."""
+    """Returns the error that stopped a run, or None. Raises errors that are bugs of ours."""
     error = run.exception()
     if error is not None and not isinstance(error, MetaAgentError):
         raise error
@@ -253,7 +249,7 @@ def _require_known(conditions: Sequence[str]) -> None:
 
 
 def _first_tree(config: RunConfig, place: Path) -> HarnessTree:
-    """The harness that the first seed starts from."""
+    """Returns the files of the harness that the first seed starts from."""
     workspace = open_or_create(config.model_copy(update={"workspace": place}))
     repo = HarnessRepo.open(workspace.harness_repo)
     return repo.tree(repo.head())
@@ -285,7 +281,7 @@ def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
 
 
 def _keep(comparison: Comparison) -> None:
-    """Writes the declaration; one that is there may only have grown."""
+    """Writes the declaration. Raises ConfigError if it drops or changes a part of an older one."""
     path, declaration = comparison.folder / DECLARED, comparison.to_json()
     if path.is_file():
         _require_same(json.loads(path.read_text(encoding="utf-8")), declaration, path)
@@ -294,9 +290,9 @@ def _keep(comparison: Comparison) -> None:
 
 
 def _require_same(before: Mapping[str, JSON], now: Mapping[str, JSON], path: Path) -> None:
-    """Conditions and seeds may be added: each run is its own. What a run does may not change.
+    """Raises ConfigError if a declaration changes an older one by more than added runs.
 
-    A setting that is younger than the now was at its default when that was written.
+    Settings that did not exist then count as their defaults.
     """
     usual = RunConfig.from_json({}).to_json()
     settings = {name: before["settings"].get(name, usual.get(name)) for name in now["settings"]}

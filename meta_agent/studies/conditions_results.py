@@ -1,14 +1,13 @@
-"""What a comparison came to: each run from its own workspace, each condition against a reference.
+"""The results of a comparison: each run's own, and each condition against a reference.
 
-A run's result is the clean success of its final version on the vault, task by task; the vault was
-read once by the run itself and nothing is measured here. *Invalid promotions* are counted now, by
-all detectors, on the rows that each promotion rested on: a gate asks them beforehand, a score does
-not.
+A run's result is the clean success of its final version on the vault, task by task. The run itself
+read the vault, once; nothing is measured here. *Invalid promotions* are counted here: all detectors
+look at the attempts behind each promotion. A search with a gate asked them before it promoted, a
+search by scores did not.
 
-The figures are those of `gate.numbers.results`: mean and interquartile mean over runs, the
-difference to the reference seed by seed, and the chance that a run of the condition beats one of
-the reference.
-`_figures` makes them, what machines lost apart.
+`_figures` makes the figures, with the methods of `gate.numbers.results`: mean and interquartile
+mean over runs, the difference to the reference seed by seed, and the chance that a run of the
+condition beats one of the reference.
 
 Not covered: drawing them (`reports`).
 """
@@ -139,7 +138,7 @@ def _read(
 
 
 def _proven_after(ledger: Ledger, run: str) -> int | None:
-    """Attempts that had been made when a look first proved the claim."""
+    """Returns how many attempts came before the first proof of the claim; None without a proof."""
     looks = (step for step in ledger.steps(run, kind="live") if step.is_done)
     proofs = (
         step for step in looks if step.outcome_as(Live)["verdict"]["kind"] == VerdictKind.PROMOTE
@@ -148,7 +147,7 @@ def _proven_after(ledger: Ledger, run: str) -> int | None:
 
 
 def _vault_arm(workspace: Workspace, ledger: Ledger, run: str, final: Mapping[str, Any]) -> ArmRef:
-    """The rows of the final version on the vault, as they were recorded."""
+    """Returns the recorded attempts of the final version at the vault tasks."""
     tree = HarnessRepo.open(workspace.harness_repo).tree(final["commit"])
     prefix = f"{run}/eval/{behaviour_hash(tree)[:12]}-"
     evaluation = next(
@@ -166,7 +165,7 @@ def _is_of(step: Step, prefix: str, final: Mapping[str, Any]) -> bool:
 def _promotions(
     ledger: Ledger, state: RunState, inspector: Inspector
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Everything that became `main`, and what of it should not have."""
+    """Returns all promoted candidates, and vetoes by candidate for those that were invalid."""
     merged = ledger.outcomes("merge", Merge, state.run)
     merged_ids = [m["candidate"] for m in merged if not m["undone"]]
     judged = {cid: refs for cid in merged_ids if (refs := _arms_behind(ledger, cid))}
@@ -176,7 +175,7 @@ def _promotions(
 
 
 def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None:
-    """What the promotion rested on: the last look, or the verdict's own comparison."""
+    """Returns both measured sides behind a promotion: of its verdict, else of its last look."""
     looks = ledger.outcomes("live", Live)
     rows = [look["arms"] for look in looks if look["candidate"] == candidate]
     verdict = ledger.step(f"{candidate}/verdict")

@@ -1,16 +1,17 @@
-"""`verify`: the run behind a verdict gone through again, by the code that made it.
+"""`verify`: computes a recorded run again, by the code that made it, and compares the results.
 
-The loop is carried out once more from the settings, over a ledger that computes every step again
-which rests on others (verdicts, cells, budgets, the vault's figures, merges, notes), and a lab that
-reads what is stored where it would measure (`lab.recorded`). So a verdict's terms are the
-plan's, its arms what the plan buys and the journal has, its commits those that git makes again, its
-weights those on disk; all of it is set beside the record. Git works in a copy; nothing is written.
+The loop runs once more from the settings. Every step that rests on other steps (verdicts, cells,
+budgets, vault figures, merges, notes) is computed again and compared with the ledger. Where the
+loop would measure, the lab reads stored rollouts instead (`lab.recorded`). So a verdict must follow
+from the plan, its attempts from the plan and the journal, its commits from git, and its weights
+from the files on disk. Git works in a copy; nothing is written.
 
-What nothing can be made again from is read and named: proposals, what people said, the way of a
-training. Of that the journal's chain holds the hashes, and notes hold the chain's heads.
+Some steps cannot be computed again: proposals, people's answers and trainings. They are taken as
+recorded and named in the report. The journal's hash chain covers them, and git notes hold its
+heads.
 
-Not covered: a workspace that was written anew as a whole, chain, notes and refs. The head that the
-report names, kept elsewhere, shows that.
+Not covered: a workspace that was rewritten as a whole (chain, notes and refs). A copy of the head
+that the report names, kept elsewhere, shows that.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[s
 
 
 def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk:
-    """The run of this row, gone through again in `folder`."""
+    """Computes the run of this row again in `folder`, and returns what differs from the record."""
     config = RunConfig.from_json(row.config)
     walk = Walk(ledger, HarnessRepo(place.harness_repo), row.run, row.exit_reason == DONE)
     walk.compare("settings", row.config_hash, config.config_hash)
@@ -173,7 +174,7 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
 
 
 def _whole(run: Run) -> None:
-    """What `evolve` does with a run."""
+    """Carries out a run as `evolve` does, from its first version to its end."""
     declare(run)
     first = tend(run, first_version(run))
     finish(run, first, STRATEGIES[run.config.strategy]().carry_out(run, first))
@@ -236,7 +237,7 @@ class Walk:
         self._notes(run.repo)
 
     def _strays(self, retraced: RetracedLedger) -> None:
-        """Steps that nothing in this run leads to."""
+        """Keeps as differences the recorded steps that computing the run again never reached."""
         for step in self.ledger.steps(self.run):
             if step.is_done and step.key not in retraced.walked and step.kind not in _WITHIN:
                 self.compare(step.key, "recorded", "no step of this run")
@@ -253,7 +254,7 @@ class Walk:
             self.compare("the branch lead", self.repo.tip(LEAD), copy.tip(LEAD))
 
     def _notes(self, copy: HarnessRepo) -> None:
-        """Notes that this run wrote, word for word; none may speak of a journal that is no more."""
+        """Compares this run's git notes, and finds notes with an unknown head of the journal."""
         notes, heads = self.repo.all_notes(), self.ledger.heads()
         others = {row.run for row in self.ledger.runs()} - {self.run}
         for commit, again in copy.all_notes().items():
@@ -286,7 +287,7 @@ class Walk:
         )
 
     def _graded(self, verdict: JSON) -> tuple[int, int]:
-        """The attempts of both arms, and those at the vault, graded again."""
+        """Grades stored attempts again. Returns counts: attempts of both arms, and grades made."""
         assert self.lab is not None
         arms = [part for ref in verdict.get("arms") or () for part in ref["shards"].values()]
         vault = [

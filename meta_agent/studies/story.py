@@ -1,10 +1,8 @@
-"""A harness's history under the names that people use: what is meant, and taking a
-promotion back.
+"""Finds commits of a harness by the names that people use, and reverts promotions.
 
-Promises: what is taken back is exactly what a promotion brought, by a commit of the host on `main`
-with a note of what was known of it; nothing is lost, and taking back twice is refused. The next run
-measures what is then on `main` before it builds on it: a verdict on the rest is not carried over.
-Does not cover: another verdict without a run; trainings are what it costs.
+A revert undoes exactly what a promotion brought. It is a new commit on `main` with a note of the
+old verdict, and reverting twice is refused. The next run measures `main` before it builds on it.
+Not covered: a verdict on what remains, which takes a run.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Final, NamedTuple
 from meta_agent.core.display import A_PERSON
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.history import HarnessRepo
-from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger.kinds import Candidate
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import Workspace
@@ -46,12 +44,9 @@ def resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
     Of several candidates the newest is taken. Raises ConfigError if there is nothing of that name.
     """
     for step in reversed(ledger.steps(kind="candidate")):
-        if not step.is_done:
-            continue
-        candidate = step.outcome_as(Candidate)
-        by_commit = len(name) >= 6 and candidate["commit"].startswith(name)
-        if by_commit or candidate["id"] == name or candidate["id"].endswith(f"/{name}"):
-            return _candidate(candidate)
+        candidate = CandidateView.parse(step.fields) if step.is_done else None
+        if candidate and candidate.answers_to(name):
+            return Named(candidate.id, candidate.commit, candidate.base)
     if version := _version(ledger, name):
         return version
     plain = not name.startswith("-") and not set(name) & _ODD
@@ -77,12 +72,8 @@ def names(ledger: Ledger) -> list[str]:
     return list(dict.fromkeys([*reversed(tried), *reversed(versions), "main", "lead"]))
 
 
-def _candidate(candidate: Candidate) -> Named:
-    return Named(str(candidate["id"]), str(candidate["commit"]), str(candidate["base"]))
-
-
 def _version(ledger: Ledger, name: str) -> Named | None:
-    """The newest version of that name, with the one that it was made from."""
+    """Returns the newest version of that name, with the version before it as its base."""
     version, before = None, None
     for version_name, commit in _versions(ledger):
         if version_name == name:
@@ -92,16 +83,13 @@ def _version(ledger: Ledger, name: str) -> Named | None:
 
 
 def _versions(ledger: Ledger) -> list[tuple[str, str]]:
-    steps = sorted((*ledger.steps(kind="baseline"), *ledger.steps(kind="merge")), key=_order)
-    merges = (step.fields for step in steps if step.is_done and not step.fields.get("undone"))
+    steps = (*ledger.steps(kind="baseline"), *ledger.steps(kind="merge"))
+    in_order = sorted(steps, key=lambda step: step.seq)
+    merges = (step.fields for step in in_order if step.is_done and not step.fields.get("undone"))
     return [
         (str(merge.get("version")), str(merge.get("commit") or merge.get("harness_commit")))
         for merge in merges
     ]
-
-
-def _order(step: Step) -> int:
-    return step.seq
 
 
 # --- taking back --------------------------------------------------------------------------------
@@ -131,7 +119,7 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
 
 
 def _brought(repo: HarnessRepo, what: Named) -> list[str]:
-    """The commits on `main`'s own line that it came by: of a version all since the one before."""
+    """Returns the commits on `main` that brought it, for a version all since the one before."""
     if what.base and "/" not in what.name:
         return repo.line_of_main(what.base, what.commit)
     merge = repo.brought_by(what.commit)
@@ -166,7 +154,7 @@ def _short(name: str) -> str:
 
 
 def _note(name: str, candidate: CandidateView | None) -> str:
-    """What was known of it, which is no verdict on what is left."""
+    """Returns the git note on a revert: the verdict on what was reverted, none on what remains."""
     lines = [f"REVERTED {name} by {A_PERSON}", ""]
     if candidate:
         lines += [f"It was {candidate.kind}: {'; '.join(candidate.reasons)}", ""]

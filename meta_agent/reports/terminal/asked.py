@@ -49,9 +49,9 @@ def waiting(state: RunState) -> RenderableType:
 
 def answer_command(state: RunState, decision: DecisionView) -> str:
     """Returns the command that answers a question where no terminal was attached."""
-    where = f" --workspace {state.workspace}" if state.workspace else ""
+    where = visible(state.workspace_flag)
     subject = visible(decision.subject)
-    return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{visible(where)}'
+    return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{where}'
 
 
 def _facts(state: RunState, decision: DecisionView) -> Facts:
