@@ -156,11 +156,8 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
 
 def _recorded(here: Path, name: str) -> RunState:
     """Returns the newest run of the workspace `name`, or else the run `name` of this one."""
-    from meta_agent.cli._review import reading
+    from meta_agent.cli._review import recorded_run
     from meta_agent.core.workspace import is_workspace
-    from meta_agent.reports import reduce
 
     elsewhere = Path(name).expanduser()
-    is_elsewhere = is_workspace(elsewhere)
-    with reading(elsewhere if is_elsewhere else here) as (_, ledger):
-        return reduce(ledger, None if is_elsewhere else name)
+    return recorded_run(elsewhere, None) if is_workspace(elsewhere) else recorded_run(here, name)

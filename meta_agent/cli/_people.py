@@ -10,7 +10,7 @@ import typer
 
 from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
 from meta_agent.cli._output import emit
-from meta_agent.cli._review import reading
+from meta_agent.cli._review import recorded_run
 
 if TYPE_CHECKING:
     from meta_agent.core.display import Reply
@@ -103,11 +103,9 @@ def _reply(revise: str | None, abort: bool) -> Reply:
 
 
 def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:
-    from meta_agent.reports import reduce
     from meta_agent.reports.terminal import asked
 
-    with reading(workspace) as (_, ledger):
-        state = reduce(ledger, run)
+    state = recorded_run(workspace, run)
     waiting = [decision.to_json() for decision in state.waiting]
     document = {"schema_version": 1, "run": state.run, "waiting": waiting}
     emit(as_json, lambda: document, lambda: asked.waiting(state))

@@ -28,6 +28,7 @@ from meta_agent.cli._rollouts import (
 if TYPE_CHECKING:
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import Workspace
+    from meta_agent.reports import RunState
 
 
 def report(
@@ -49,12 +50,11 @@ def report(
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields, format_name)
         return
-    from meta_agent.reports import reduce, run_sections
+    from meta_agent.reports import run_sections
     from meta_agent.reports.documents import report_json
     from meta_agent.reports.terminal.paint import painted
 
-    with reading(workspace) as (_, ledger):
-        state = reduce(ledger, run)
+    state = recorded_run(workspace, run)
     if html is not None:
         from meta_agent.reports.pages.html import write_html
 
@@ -71,12 +71,11 @@ def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Show whether a run is running, done, or waiting to be resumed."""
-    from meta_agent.reports import reduce, run_sections
+    from meta_agent.reports import run_sections
     from meta_agent.reports.documents import status_json
     from meta_agent.reports.terminal.paint import painted
 
-    with reading(workspace) as (_, ledger):
-        state = reduce(ledger, run)
+    state = recorded_run(workspace, run)
     emit(as_json, lambda: status_json(state), lambda: painted(run_sections.status(state)))
 
 
@@ -123,11 +122,10 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why a candidate was promoted, rejected or found invalid, with the numbers."""
-    from meta_agent.reports import reduce, run_sections
+    from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted
 
-    with reading(workspace) as (_, ledger):
-        state = reduce(ledger, run)
+    state = recorded_run(workspace, run)
     view = state.candidate(candidate)
     decisions = state.decisions_on(view.id)
     document = {**view.full_json(), "decisions": [each.to_json() for each in decisions]}
@@ -165,3 +163,11 @@ def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
     place = open_workspace(workspace_root(workspace))
     with Ledger.open(place.ledger_file, owner_lock=False) as ledger:
         yield place, ledger
+
+
+def recorded_run(workspace: Path | None, run: str | None) -> RunState:
+    """Returns what the ledger records of a run, by default the newest run of the workspace."""
+    from meta_agent.reports import reduce
+
+    with reading(workspace) as (_, ledger):
+        return reduce(ledger, run)

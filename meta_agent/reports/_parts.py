@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.core.protocols import JSON, Effect
@@ -26,10 +26,23 @@ def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(item for item in value if isinstance(item, dict))
 
 
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _pair(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = _number(value[0]), _number(value[1])
+    return None if low is None or high is None else (low, high)
+
+
 Words = Annotated[str, BeforeValidator(lambda value: str(value or ""))]
 Count = Annotated[int, BeforeValidator(lambda value: int(value or 0))]
 Truth = Annotated[bool, BeforeValidator(bool)]
 Share = Annotated[float | None, BeforeValidator(_number)]
+Whole = Annotated[int | None, BeforeValidator(_whole)]
+Ends = Annotated[tuple[float, float] | None, BeforeValidator(_pair)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value or ())))]
 Fields = Annotated[
     Mapping[str, Any], BeforeValidator(lambda value: value if isinstance(value, dict) else {})
@@ -47,38 +60,30 @@ class Recorded:
         return read
 
     def to_json(self) -> dict[str, JSON]:
-        document: dict[str, JSON] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        document: dict[str, JSON] = TypeAdapter(type(self)).dump_python(
+            self, mode="json", by_alias=True
+        )
         return document
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+@read_dataclass(frozen=True, slots=True)
+class Measured(Recorded):
     """Success rates on a split as shares from 0 to 1, with the number of attempts."""
 
-    split: str
-    n: int
-    success: float | None
-    clean_success: float | None
-    ci: tuple[float, float] | None  # of clean success
-    reads: int = 1
+    split: Words = ""
+    n: Count = 0
+    success: Share = None
+    clean_success: Share = None
+    ci: Ends = None  # of clean success
+    reads: Annotated[
+        int,
+        BeforeValidator(lambda value: int(value or 1)),
+        Field(validation_alias="vault_reads_in_workspace", exclude=True),
+    ] = 1
     """How many runs of the workspace had measured on the vault by then."""
-    seed: int | None = None
-    steps: int | None = None
+    seed: Annotated[Whole, Field(serialization_alias="training_seed")] = None
+    steps: Annotated[Whole, Field(serialization_alias="training_steps")] = None
     """Steps of the training whose weights were measured; None in older records."""
-
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        low_high = outcome.get("ci")
-        return cls(
-            split=str(outcome.get("split", "")),
-            n=int(outcome.get("n") or 0),
-            success=_number(outcome.get("success")),
-            clean_success=_number(outcome.get("clean_success")),
-            ci=_pair(low_high),
-            reads=int(outcome.get("vault_reads_in_workspace") or 1),
-            seed=_whole(outcome.get("seed")),
-            steps=_whole(outcome.get("steps")),
-        )
 
     @property
     def training(self) -> str:
@@ -88,17 +93,6 @@ class Measured:
         if self.seed is None:
             return f"{self.steps} steps of training"
         return f"training seed {self.seed}, {self.steps} steps"
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "split": self.split,
-            "n": self.n,
-            "success": self.success,
-            "clean_success": self.clean_success,
-            "ci": list(self.ci) if self.ci else None,
-            "training_seed": self.seed,
-            "training_steps": self.steps,
-        }
 
 
 @read_dataclass(frozen=True, slots=True)
@@ -111,9 +105,7 @@ class VersionView(Recorded):
     policy: Words = ""
     candidate: str | None = None
     undone: Truth = False
-    measured: Annotated[
-        Measured | None, PlainSerializer(lambda side: side.to_json() if side else None)
-    ] = None
+    measured: Measured | None = None
 
     @property
     def column(self) -> int:
@@ -377,14 +369,3 @@ def parse_effect(value: Any) -> Effect | None:
         p_improvement=_number(value.get("p_improvement")),
         shrunk=_number(value.get("shrunk")),
     )
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _pair(value: Any) -> tuple[float, float] | None:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        return None
-    low, high = _number(value[0]), _number(value[1])
-    return None if low is None or high is None else (low, high)

@@ -1,14 +1,14 @@
 """A trial of skills: runs with them and runs without any, paired by seed at equal budget.
 
-It is a comparison like that of ways to search (`conditions`), which differ in their library and in
-nothing else: `with` has these skills alone, `without` has none. What a run learns goes into its own
-copy. Repeating a trial goes on where it ended.
+A trial is a comparison (`conditions`) of two sides, which differ only in their library of skills.
+The library of `with` holds these skills alone, that of `without` holds none. Each run learns into
+its own copy. Repeating the command resumes a trial.
 
-What a first proof cost (`first_proof`) is the attempts that a run had made by then. A run without
-one counts with its whole budget: means are restricted to the budget.
+`first_proof` counts the attempts that a run had made before its first proof. A run without a proof
+counts with its whole budget, so means never exceed the budget.
 
-Not covered: what follows for the skill (`skills.worth`); that the words of a skill do nothing for
-the rules agent, which goes by the rule that a skill names: such a trial is refused.
+Not covered: what a trial means for a skill (`skills.worth`). With `--meta-model rules`, only the
+rule that a skill names has an effect, so a trial of skills that name none is refused.
 """
 
 from __future__ import annotations
