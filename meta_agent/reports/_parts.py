@@ -216,6 +216,11 @@ class CandidateView(Recorded):
     def effect(self) -> Effect | None:
         return parse_effect((self.verdict or {}).get("effect"))
 
+    @property
+    def estimate(self) -> Effect | None:
+        """Returns the measured effect, or else the share of a bundle's gain, or None."""
+        return self.effect or self.share
+
     def answers_to(self, name: str) -> bool:
         """Returns True if `name` is the candidate's id, the id's end, or its commit's start."""
         by_commit = len(name) >= 6 and self.commit.startswith(name)

@@ -231,7 +231,7 @@ def _reasons(state: RunState, where: str) -> list[Sentence]:
 
 def _measured_as(state: RunState, candidate: CandidateView) -> str:
     """Returns the best figure on record for a refused candidate, or that it was never trained."""
-    if gain := candidate.effect or candidate.share:
+    if gain := candidate.estimate:
         return f" at {effect_text(gain)} points"
     cell = state.cell_of(candidate)
     if cell is None:
@@ -305,11 +305,7 @@ def _best_refused(state: RunState) -> CandidateView | None:
         for candidate in state.candidates.values()
         if candidate.kind in ("INVALID", "REJECT")
     ]
-    gain_of = {
-        candidate.id: gain.delta
-        for candidate in refused
-        if (gain := candidate.effect or candidate.share)
-    }
+    gain_of = {candidate.id: gain.delta for candidate in refused if (gain := candidate.estimate)}
     up = [candidate for candidate in refused if gain_of.get(candidate.id, 0.0) > 0]
     unseen = [
         candidate

@@ -82,7 +82,7 @@ def effects(state: RunState) -> Intervals:
 
 def _effect_rows(state: RunState) -> Iterator[Interval]:
     for candidate in state.candidates.values():
-        if effect := candidate.effect or candidate.share:
+        if effect := candidate.estimate:
             ends = (effect.ci_low, effect.ci_high) if bounded(effect) else (effect.delta,) * 2
             middle, low, high = (100 * share for share in (effect.delta, *ends))
             text = effect_text(effect)

@@ -168,7 +168,7 @@ def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> lis
     """Returns why a candidate got its verdict: a sentence, a picture, then all numbers."""
     because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
     verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
-    gain = candidate.effect or candidate.share
+    gain = candidate.estimate
     picture = Words(interval_bar(gain)) if gain else Words("")
     return present(Section([verdict, picture]), Section([_decided(candidate, decisions)]))
 
@@ -306,7 +306,7 @@ def _row(candidate: CandidateView) -> tuple[Cell, ...]:
         candidate.short_id,
         candidate.label,
         Words(verdict_word(candidate), kind=candidate.kind),
-        effect_text(candidate.effect or candidate.share),
+        effect_text(candidate.estimate),
         "; ".join(candidate.reasons) or candidate.statement,
     )
 

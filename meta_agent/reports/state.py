@@ -78,9 +78,8 @@ class RunState:
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
     train_steps: int = 0
-    planned: int = (
-        0  # attempts that the run may make, without those at vault tasks; 0: not recorded
-    )
+    planned: int = 0
+    """Attempts that the run may make, without those at vault tasks; 0 if it is not recorded."""
     confirm_queries: int = 0  # looks at the confirm split; each one may mislead by luck
     phase: str = ""
     phase_detail: str = ""
