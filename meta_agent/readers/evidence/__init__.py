@@ -1,8 +1,8 @@
-"""Evidence: what rollouts say, in layers (score, signal, behaviour, version), with alerts.
+"""Evidence: metrics of rollouts in layers (score, signal, behaviour, version), with alerts.
 
-`build_evidence` reads, `exemplars` shows whole attempts per failure mode, `gap` says when the
-score moved and nothing explains it, `render_text` prints the health report.
-`read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
+`build_evidence` computes the metrics. `exemplars` shows whole attempts per failure mode. `gap`
+reports a change of the score that no other metric explains. `render_text` returns the health
+report. `read_foreign` reads rollouts of other tools and says what their data lacks.
 """
 
 from meta_agent.readers.evidence._metrics import (

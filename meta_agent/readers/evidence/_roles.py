@@ -1,8 +1,8 @@
-"""What a tool is *for*, read off its name, so that one analysis serves every domain.
+"""Maps a tool's name to the role of the tool, so that one analysis serves every domain.
 
-The mapping is by whole words of the tool's name (`run_tests` holds `tests`). A tool with no known
-word has no role, nor has a shell, which is for anything: such tools count in the tool mix and
-nowhere else.
+Whole words of the name decide (`run_tests` holds `tests`). A tool without a known word has no role.
+A shell has none either, because it can do anything. Tools without a role count only in the tool
+mix.
 """
 
 from __future__ import annotations

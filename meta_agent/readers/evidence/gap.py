@@ -1,9 +1,10 @@
-"""The diagnostic gap: the score moved and no metric says why.
+"""The diagnostic gap: the score changed, and no other metric changed with it.
 
-EvoTrainer's outer loop starts here: a version whose score moved beyond its noise while signal and
-behaviour stayed put needs a new diagnostic, not a new reward.
+EvoTrainer's outer loop starts here. If a version's score changes beyond noise while its signal and
+behaviour metrics do not, it needs a new diagnostic, not a new reward.
 
-Not covered: cause. A metric that moved along is a lead; that it explains is for an experiment.
+Not covered: cause. A metric that changed too is a lead; only an experiment can show that it caused
+the change.
 """
 
 from __future__ import annotations

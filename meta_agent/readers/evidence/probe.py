@@ -1,8 +1,8 @@
-"""What a harness's reward, filter and curriculum do, found out by asking them.
+"""Measures what a harness's reward, filter and curriculum do, by calling them with test inputs.
 
-A reward pays for more than a policy does so far; training finds that out, and so does asking.
-Filters and curricula leave no trace in rollouts: a group that was dropped looks like one that
-trained. So the host puts attempts, groups and histories before them and looks at the answers.
+A reward may pay for behaviour that the policy does not show yet, and rollouts cannot reveal that.
+Filters and curricula leave no trace in rollouts: a dropped group looks like one that was trained
+on. So the host calls them with attempts, groups and histories, and measures what they return.
 Metrics of the signal layer:
 
     pay.KIND           of attempts taken as solved: those paid no more than as failures of a kind,

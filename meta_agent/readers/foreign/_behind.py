@@ -1,7 +1,8 @@
-"""The three attempts that show most clearly what an alert is about.
+"""Finds the three attempts that show most clearly what an alert is about.
 
-Promises: one pass, and three attempts a kind are kept, the earliest of equals; of groups, whose
-rewards are known at the end alone, the first attempt of each of the first few hundred.
+Promises: one pass over the rollouts. Three attempts are kept per kind of alert, the earliest if
+several are equal. A group's rewards are complete only at the end, so for alerts on groups the first
+attempt of each of the first few hundred groups is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What texts, patches and rewards alone tell of attempts: lengths, repetitions, silence.
+"""Metrics that need only texts, patches and rewards of attempts: lengths, repetitions, blanks.
 
-Quantiles are of a sample, so memory stays small: 16 bytes an attempt (for duplicates) and a few
-thousand lengths.
+Quantiles are computed from a sample, so memory stays small: a few thousand lengths, and 16 bytes
+per attempt to find duplicates.
 """
 
 from __future__ import annotations

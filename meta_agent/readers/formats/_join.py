@@ -1,9 +1,9 @@
-"""Files that speak of one attempt together: trajectories, their predictions, and verdicts on them.
+"""Joins files that describe the same attempts: trajectories, predictions, and verdicts on them.
 
-Agents leave a trajectory for each task and one file with all patches; the harness leaves a report.
-Promises: an attempt is counted once. A verdict goes to an attempt only if it is the one verdict on
-that task and the attempt is the only one at it; every other verdict is counted as unused. The files
-do not tell whether verdict and attempt are of one model: who gives both says that they are.
+An agent writes a trajectory per task and one file with all patches; the harness writes a report.
+Promises: an attempt is counted once. A verdict is joined to an attempt only if the task has exactly
+one verdict and one attempt. Every other verdict is counted as unused. The files do not say whether
+a verdict and an attempt belong to the same model: a user who names both files asserts it.
 """
 
 from __future__ import annotations
