@@ -92,7 +92,7 @@ def _read_mini(row: Row, count: Count) -> Draft:
 
 
 def _chat(item: JSON, count: Count) -> JSON:
-    """Returns a message of the Responses form in chat form, with what was noted beside it."""
+    """Returns a message of the Responses form in chat form, with the notes beside it."""
     if not isinstance(item, dict) or "role" in item:
         return item
     items = item.get("output") if item.get("object") == "response" else [item]
@@ -107,7 +107,7 @@ def _chat(item: JSON, count: Count) -> JSON:
 
 
 def _commands_run(raw: Sequence[JSON], messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
-    """Returns the commands, and whether the data says which of them worked."""
+    """Returns the commands that ran, and whether the data tells which of them worked."""
     events: list[ToolEvent] = []
     all_codes, turn = True, -1
     for index, message in enumerate(messages):

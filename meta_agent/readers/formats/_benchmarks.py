@@ -85,7 +85,7 @@ def _claims_report(value: JSON) -> int:
 
 
 def _expand_report(placed: Placed) -> Iterator[Placed]:
-    """Yields one row for each instance, whichever of the two kinds the report is."""
+    """Yields one row for each instance of a report. It reads both kinds of reports."""
     report = placed.value
     if not isinstance(report, dict):
         yield placed
@@ -105,7 +105,7 @@ def _expand_report(placed: Placed) -> Iterator[Placed]:
 
 
 def _identity_of_verdict(row: Row, path: Path) -> JSON:
-    """Returns run and instance: `MODEL.RUN.json` repeats what is in `RUN/MODEL/INSTANCE/`."""
+    """Returns run and instance, since `MODEL.RUN.json` repeats the files `RUN/MODEL/INSTANCE/`."""
     if row.values.get("of_run"):
         return [path.name.removesuffix(".json"), row.values.get("instance_id")]
     model, run = path.parent.parent.name, path.parent.parent.parent.name

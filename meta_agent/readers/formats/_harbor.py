@@ -1,12 +1,13 @@
 """ATIF trajectories (Harbor's agent trajectory interchange format, 1.0 to 1.7) and Harbor's trials.
 
-A trajectory is one document, or one a line. Steps of `user` and `system` are messages; a step of
-the `agent` is a reply, and its observation's results follow as tool messages. Copied context is the
-prompt's, not the attempt's. Subagents' trajectories are counted as not carried over.
-A trial is a `result.json`, with the trajectory in `agent/` beside it. The trajectory knows neither
-its task nor its reward; the result knows both, and why a trial failed. An agent that ran out of
-time was judged all the same: that is an ending, not an error. Rewards are Harbor's own and no
-outcome: `--solved-at 1` says that a full reward is.
+A trajectory is one document, or one document a line. Steps of `user` and `system` become messages.
+A step of the `agent` becomes a reply, and the results in its observation follow as tool messages.
+Context that was copied from an earlier trajectory belongs to the prompt. Trajectories of subagents
+are counted as left out.
+A trial is a `result.json` with the trajectory in the folder `agent/` beside it. Only the result
+holds the task, the reward, and why a trial failed. An agent that ran out of time is judged all the
+same, so a timeout is an ending and no error. A reward of Harbor is no outcome by itself:
+`--solved-at 1` counts a full reward as solved.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Inspect logs: `.json` whole, `.eval` (a zip archive) one sample after the other.
 
-Each scorer's value is a reward; Inspect's letters are numbers as Inspect counts them. If one scorer
-gives a letter, true or false, that is the outcome: solved is C or true. Epochs of a sample are a
-group. Replies of a sample's input (worked examples) are the prompt's, not the attempt's.
+Each scorer's value is a reward; letters become the numbers that Inspect gives them. If exactly one
+scorer gives a letter or a truth value, it is the outcome, and C or true means solved. The epochs of
+a sample form a group. Replies in a sample's input (worked examples) belong to the prompt.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def _read(row: Row, count: Count) -> Draft:
 
 
 def _prompt_messages(row: Row, messages: Sequence[Message]) -> int | None:
-    """Returns how many messages the sample's input accounts for, if it holds replies.
+    """Returns how many messages come from the sample's input, or None if it holds no reply.
 
-    Inspect says of a message whether it is from the input. Older logs do not: then the replies that
-    begin as the input's do are the input's.
+    Newer logs mark the messages that come from the input. In older ones, the first replies count as
+    input as long as they repeat the replies of the input.
     """
     sample_input = row.values.get("input")
     items = sample_input if isinstance(sample_input, list) else []

@@ -117,7 +117,7 @@ def _call(call: JSON, place: str) -> dict[str, JSON]:
 
 
 def _in_chat_form(item: JSON) -> Iterator[JSON]:
-    """Yields the chat messages that one item of a list holds; mostly it is one already."""
+    """Yields the chat messages that an item of a list holds. Most items are one message."""
     if not isinstance(item, dict):
         yield item
     elif isinstance(item.get("content"), list) and any(map(_is_block, item["content"])):
@@ -136,7 +136,7 @@ def _is_block(part: JSON) -> bool:
 
 
 def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
-    """Results come first, since they answer earlier calls; then what was said beside them."""
+    """Yields chat messages of content blocks: results first, since they answer earlier calls."""
     parts = item["content"]
     calls, thoughts = [], []
     for part in filter(_is_block, parts):

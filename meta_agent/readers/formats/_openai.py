@@ -63,7 +63,7 @@ def _read_dialogue(row: Row, count: Count) -> Draft:
 
 
 def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
-    """Returns the messages, and how many of them were the prompt where the row tells them apart."""
+    """Returns the messages, and how many are the prompt, or None if the row does not say."""
     if "messages" in row.values:
         items = row.get("messages")
         # Items of the Responses form have no role: a call, its output, or reasoning.

@@ -1,9 +1,10 @@
-"""OpenHands' `output.jsonl`: one instance a line, its history as events (of 0.x, and of the SDK).
+"""OpenHands' `output.jsonl`: one instance a line, with its history as events (of 0.x or the SDK).
 
-Actions of the agent are tool calls; those of one reply of the model are one message. An observation
-says whether its call worked: by `success`, exit code or `is_error`, or an editor's answer begins
-with ERROR. Events that no model saw are counted. `report.resolved`, which the evaluation adds, is
-the outcome. `error` tells apart limits that were hit, agents in a loop, and failed machines.
+Actions of the agent become tool calls; the actions of one model reply share a message. An
+observation says whether its call worked: by `success`, an exit code, `is_error`, or an editor's
+answer that begins with ERROR. Events that no model saw are counted as left out. The outcome is
+`report.resolved`, which the evaluation adds. By `error`, the reader distinguishes a limit that was
+hit, an agent in a loop, and a machine that failed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _claims(value: JSON) -> int:
 
 
 def _identity(row: Row, path: Path) -> JSON:
-    """Returns what an instance shares with its copy in the evaluation's file beside it."""
+    """Returns an id that an instance shares with its copy in the file of the evaluation."""
     history, result = row.values.get("history"), as_object(row.values.get("test_result"))
     where = None if history else [str(path.parent), path.name.partition(".")[0]]
     names = ("instance_id", "attempt", "error")
@@ -77,7 +78,7 @@ def _read(row: Row, count: Count) -> Draft:
 
 
 def _merged(history: Iterable[JSON], count: Count) -> Iterator[JSON]:
-    """Yields messages, where the calls of one reply are one message."""
+    """Yields the messages of a history; all calls of one reply are in one message."""
     last: dict[str, JSON] = {}
     for event in history:
         if not isinstance(event, dict):

@@ -84,7 +84,9 @@ class Reading:
             )
 
     def _with_verdicts(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:
-        """Attempts with the outcomes that reports give them. Reads twice: first who is alone."""
+        """Yields attempts with the outcomes that reports give them.
+
+        It reads the files twice: first to find the tasks with a single attempt."""
         first, verdicts_read = Reading((), self.format_, over=self.over), Reading(())
         attempts = without_repeats(first._files(others), first.tally)
         verdicts = verdicts_for(attempts, verdicts_read._files(reports), self.tally)
@@ -139,7 +141,7 @@ class Reading:
             yield Placed(f"{placed.place}[{index}]", item)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
-        """As the value before, unless the value bears the marks of another format more clearly."""
+        """Returns the format of the value before, unless this value clearly is of another one."""
         format_ = before or sniff(placed.value, placed.place)
         if before and not self.format_ and before.claims(placed.value) < CERTAIN:
             with suppress(ConfigError):

@@ -1,4 +1,4 @@
-"""All formats, and which one a value is written in."""
+"""The list of all formats, and the recognition of the format of a value."""
 
 from __future__ import annotations
 

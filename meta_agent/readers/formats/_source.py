@@ -1,5 +1,7 @@
-"""Which files there are to read, and their values. Adds to `domains.formats.files` the zip archive
-of an Inspect log, documents that belong to another file's rows, and rows of any form (`--map`).
+"""Lists the files to read, and yields their values.
+
+It adds to `domains.formats.files` the zip archive of an Inspect log, documents that belong to the
+rows of another file, and rows with other field names (`--map`).
 
 Does not cover: several turns in one cell of a row; those have formats of their own.
 """
@@ -128,7 +130,7 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def _mapped(source: Source, mapping: Mapping[str, str]) -> Iterator[Placed]:
-    """Yields the rows of a file under our names. Raises `ConfigError` at a reward that is none."""
+    """Yields a file's rows with renamed fields. Raises `ConfigError` if a reward is no number."""
     for fields in stream_rows(source.path, mapping):
         row = {name: fields.row[name] for name in mapping.values()}
         if "reward" in row:

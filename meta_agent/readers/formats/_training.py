@@ -1,4 +1,4 @@
-"""What trainers log: verifiers and prime-rl, TRL, verl."""
+"""Rollouts that trainers log: verifiers and prime-rl, TRL, verl."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
 
 
 def _name_task(draft: Draft, row: Row, run: Row) -> None:
-    """Examples are numbered in each environment of a training: it belongs to their names.
+    """Sets a draft's task name, which includes the environment: examples are numbered in each.
 
     Attempts at one example are a group; at another step of a training they are another.
     """
@@ -141,14 +141,14 @@ def _read_trl(row: Row, count: Count) -> Draft:
 
 
 def _of_step(draft: Draft, step: int | None) -> None:
-    """Attempts at one prompt in one step are a group, of one version of the policy."""
+    """Sets a draft's group and policy version. Attempts at one prompt in one step form a group."""
     draft.group = f"prompt-{digest(list(draft.prompt))[:12]}@{step}"
     if step is not None:
         draft.detail, draft.version = {"step": step}, f"step-{step}"
 
 
 def _without_nulls(value: JSON) -> JSON:
-    """Returns the value without the nulls that Parquet puts into every message."""
+    """Returns a JSON value without the null fields that Parquet adds to every message."""
     if isinstance(value, dict):
         return {name: _without_nulls(v) for name, v in value.items() if v is not None}
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
