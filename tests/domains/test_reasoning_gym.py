@@ -177,6 +177,7 @@ def test_a_recipe_declares_new_training_tasks_at_a_level_of_the_library(
         ("chain_sum:level=high", "level=high is no whole number"),
         ("chain_sum:terms=2", "no parameter 'terms'"),
         ("chain_sum:min_terms=9", "chain_sum: "),
+        ("chain_sum:size=4097", "asks for 4097 tasks of chain_sum"),
     ],
 )
 def test_a_declaration_that_the_library_refuses_is_a_sentence(

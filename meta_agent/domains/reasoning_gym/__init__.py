@@ -29,6 +29,8 @@ FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
 
 _GENERATED_SEED: Final = 1_000_000_000
 """Generated training tasks have seeds from here on, which no task file is likely to have."""
+_MOST_GENERATED: Final = 4096
+"""The most tasks that a recipe may have made by one generator."""
 
 
 class ReasoningGymDomain(GradedDomain):
@@ -70,17 +72,24 @@ class ReasoningGymDomain(GradedDomain):
                     f"generate sets the seed of {request['name']}",
                     hint="leave seed out: new tasks have seeds of their own",
                 )
+            size = str(request["options"].get("size", ""))
+            if size.isdecimal() and int(size) > _MOST_GENERATED:
+                raise ConfigError(
+                    f"generate asks for {size} tasks of {request['name']}",
+                    hint=f"size is {_MOST_GENERATED} at most",
+                )
             request["options"]["seed"] = str(_GENERATED_SEED)
         questions = {row.prompt for row in self.rows.values()}
-        rows = [row for row in _rows_of(requests, self._python) if row["prompt"] not in questions]
-        if not rows:
+        rows = {row["prompt"]: row for row in _rows_of(requests, self._python)}
+        new = [row for question, row in rows.items() if question not in questions]
+        if not new:
             raise ConfigError(
                 f"generate is {declared!r}, which makes no task that is new",
                 hint="meta-agent tasks list reasoning-gym shows generators and parameters",
             )
         return [
             Fields(Path("generate"), at, {**row, "key": f"generated-{at}", "split": "train"})
-            for at, row in enumerate(rows, 1)
+            for at, row in enumerate(new, 1)
         ]
 
     def close(self) -> None:
