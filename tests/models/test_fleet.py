@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, Lock
+from threading import Condition, Event
 
 import pytest
 
@@ -32,7 +32,7 @@ class Fleets:
     """Starts engines as a fleet asks for them, and keeps all of them."""
 
     def __init__(self, place: Path) -> None:
-        self._place, self._names, self._lock = place, itertools.count(), Lock()
+        self._place, self._names, self._lock = place, itertools.count(), Condition()
         self.started: list[LoopbackEngine] = []
         self.numbers: list[tuple[int, str, int]] = []
         self.prepare: Callable[[LoopbackEngine], None] = lambda engine: None
@@ -44,7 +44,13 @@ class Fleets:
         with self._lock:
             self.started.append(engine)
             self.numbers.append((number, weights.name, rank))
+            self._lock.notify_all()
         return engine
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Waits until something is true of the engines that were started."""
+        with self._lock:
+            assert self._lock.wait_for(until, 60)
 
     def open(self, count: int = 1, *, patience: Patience = QUICK, rank: int = 8) -> Fleet:
         fleet = Fleet(self.launch, count, BASE, rank=rank, patience=patience)
@@ -240,6 +246,7 @@ def test_an_engine_that_does_not_take_whole_weights_is_replaced(
     getattr(fleets.of(1), fault).add("/collective_rpc")
     assert fleet.publish(NEXT) == NEXT
     assert [ask(asked, f"task {at}").content for at in range(4)] == ["next"] * 4
+    fleets.wait(lambda: len(fleets.numbers) > 2)  # a thread starts the engine that takes its place
     assert fleets.numbers[2:] == [(1, "next", 8)]
 
 
