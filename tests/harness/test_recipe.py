@@ -25,7 +25,7 @@ GOOD = {
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
 OURS = (  # not TRL's
-    *("groups_per_step", "refill_factor", "hint_fraction"),
+    *("groups_per_step", "refill_factor", "generate", "hint_fraction"),
     *("sft_steps", "sft_learning_rate"),
 )
 BAD = {
