@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.capabilities import gives_hints
-from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import Apparatus
@@ -177,14 +177,6 @@ def test_a_killed_or_stopped_training_with_hints_ends_on_the_same_bits(
         child, session, nano_policy, tmp_path / "whole", seal_every=0, recipe=recipe
     )
     assert whole.metrics[-1]["hinted_ratio"] > 0
-    test_seals.killed(session, nano_policy, tmp_path / "out", 2, recipe=recipe)
-    went_on = test_seals.train(child, session, nano_policy, tmp_path / "out", recipe=recipe)
-    test_seals.same(whole, went_on)
-    stop = test_seals.Stop(2, 1)
-    with pytest.raises(Interrupted):
-        test_seals.train(
-            child, session, nano_policy, tmp_path / "stopped",
-            recipe=recipe, on_metrics=stop.on_metrics, stopping=stop,
-        )  # fmt: skip
-    went_on = test_seals.train(child, session, nano_policy, tmp_path / "stopped", recipe=recipe)
-    test_seals.same(whole, went_on)
+    test_seals.ends_alike_if_killed_or_stopped(
+        whole, child, session, nano_policy, tmp_path, recipe=recipe
+    )

@@ -114,6 +114,23 @@ def same(one: TrainResult, other: TrainResult) -> None:
     ]
 
 
+def ends_alike_if_killed_or_stopped(
+    whole: TrainResult,
+    child: PolicyChild,
+    session: HarnessSession,
+    base: str | Path,
+    folder: Path,
+    **options: Any,
+) -> None:
+    """Checks that a training which is killed, and one which is stopped, end as `whole` did."""
+    killed(session, base, folder / "killed", 2, **options)
+    same(whole, train(child, session, base, folder / "killed", **options))
+    stop, out = Stop(2, 1), folder / "stopped"
+    with pytest.raises(Interrupted):
+        train(child, session, base, out, on_metrics=stop.on_metrics, stopping=stop, **options)
+    same(whole, train(child, session, base, out, **options))
+
+
 def test_a_killed_training_ends_like_an_undisturbed_one(
     whole: TrainResult,
     child: PolicyChild,

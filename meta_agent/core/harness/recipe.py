@@ -28,6 +28,7 @@ SCHEDULERS: Final = ("linear", "cosine", "constant", "constant_with_warmup")
 
 _GENERATOR: Final = r"\w+(?::\w+=[\w.@+-]+)*"
 _GENERATORS: Final = re.compile(rf"{_GENERATOR}(?:,{_GENERATOR})*", re.ASCII)
+_GENERATORS_CHARS: Final = 4096  # all generators of reasoning-gym, each with its level and size
 
 Check = Callable[[Any], str | None]  # a complaint, or None
 
@@ -63,8 +64,8 @@ def _flag(value: Any) -> str | None:
 
 
 def _generators(value: Any) -> str | None:
-    form = "NAME[:PARAMETER=VALUE...][,NAME...], of at most 500 characters"
-    short = isinstance(value, str) and len(value) <= 500
+    form = f"NAME[:PARAMETER=VALUE...][,NAME...], of at most {_GENERATORS_CHARS} characters"
+    short = isinstance(value, str) and len(value) <= _GENERATORS_CHARS
     return None if short and _GENERATORS.fullmatch(value) else form
 
 

@@ -25,8 +25,6 @@ from meta_agent.domains.graded._workers import GRADE_SEC, Workers
 
 GUEST: Final = Path(__file__).with_name("reasoning_gym_guest.py")
 FORM: Final = "reasoning-gym:NAME[:PARAMETER=VALUE...][,NAME...]"
-
-
 _GENERATED_SEED: Final = 1_000_000_000
 """Generated training tasks have seeds from here on, which no task file is likely to have."""
 _MOST_GENERATED: Final = 4096
@@ -41,11 +39,12 @@ class ReasoningGymDomain(GradedDomain):
         self._generated: dict[str, GradedDomain] = {}
         self._generating = threading.Lock()
         super().__init__(_spec(), rows, threshold=threshold, python=python, name="reasoning-gym")
+        easier = {str(row.row["easier"]) for row in self.rows.values() if row.row.get("easier")}
+        self._easier = ",".join(sorted(easier))
 
     @property
     def capabilities(self) -> Capabilities:
-        easier = {str(row.row["easier"]) for row in self.rows.values() if row.row.get("easier")}
-        generators = Generators(self.with_tasks_of, ",".join(sorted(easier)))
+        generators = Generators(self.with_tasks_of, self._easier)
         return dataclasses.replace(super().capabilities, generators=generators)
 
     def with_tasks_of(self, declared: str) -> GradedDomain:
