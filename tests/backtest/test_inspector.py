@@ -140,7 +140,7 @@ def test_grading_again_says_how_far_it_is(tmp_path: Path) -> None:
             return super().regrade(task_key, verifier_inputs)
 
     between(tmp_path, None, Watched())
-    assert Watched.progress[:3] == ["", "1 graded again so far", "2 graded again so far"]
+    assert Watched.progress[:3] == ["", "1 of 4 graded again", "2 of 4 graded again"]
     assert not any("graded again" in wait.subject for wait in open_waits(time.time() + 9))
 
 

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Final
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.errors import InfrastructureError
@@ -40,7 +38,6 @@ from meta_agent.core.gate import (
     seen_of,
 )
 from meta_agent.core.lab.arms import ArmRef, iter_shard, load_arm, parts_of
-from meta_agent.core.ledger.waiting import Wait, moved, waiting
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.core.rollouts import RolloutStore
@@ -48,9 +45,6 @@ from meta_agent.core.slices import slices_of
 from meta_agent.core.task_splits import Halves
 
 Sides = tuple[Arm, Arm]
-
-_REGRADE_SEC: Final = 1800.0
-"""The usual longest time of one grading, of a real repository on a busy machine."""
 
 
 def findings_about(
@@ -105,17 +99,16 @@ class Inspector:
         `arms` holds their outcome rows, if loaded already.
         """
         before, after = arms or (load_arm(self._store, ref) for ref in refs)
-        with self._regrading():
-            return findings_about(
-                (before, after),
-                (self._records(refs[0]), self._records(refs[1])),
-                regrade=self._regrade,
-                regrade_at_most=self._regrade_at_most,
-                train_hashes=self._trained,
-                overlap=self._overlap,
-                labels=self._labels,
-                limits=self._limits,
-            )
+        return findings_about(
+            (before, after),
+            (self._records(refs[0]), self._records(refs[1])),
+            regrade=self._regrade,
+            regrade_at_most=self._regrade_at_most,
+            train_hashes=self._trained,
+            overlap=self._overlap,
+            labels=self._labels,
+            limits=self._limits,
+        )
 
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
@@ -132,13 +125,12 @@ class Inspector:
     def within(self, ref: ArmRef) -> tuple[Finding, ...]:
         """Returns the validity findings about one arm (side of a comparison) by itself."""
         arm, trained = load_arm(self._store, ref), self._trained
-        with self._regrading():
-            findings = inspect_seen(
-                self._records(ref),
-                regrade=self._regrade,
-                regrade_at_most=self._regrade_at_most,
-                limits=self._limits,
-            )
+        findings = inspect_seen(
+            self._records(ref),
+            regrade=self._regrade,
+            regrade_at_most=self._regrade_at_most,
+            limits=self._limits,
+        )
         rows = find_in_arm(arm, limits=self._limits, train_hashes=trained)
         return explained((*rows, *findings, *self._overlap), arm, arm)
 
@@ -159,19 +151,7 @@ class Inspector:
                 self._again[submission] = self._domain.regrade(key, inputs)
             except InfrastructureError:
                 return None
-            moved(f"{len(self._again)} graded again so far")
         return self._again[submission]
-
-    def _regrading(self) -> AbstractContextManager[Wait]:
-        """Announces that stored attempts are graded again, one after the other."""
-        return waiting(
-            "grader",
-            "stored attempts that are graded again",
-            limit_sec=_REGRADE_SEC,
-            group="again",
-            advice="A comparison counts if the grader says again what it said. Nothing is lost if "
-            "the run is stopped here.",
-        )
 
     @cached_property
     def _views(self) -> dict[str, str]:

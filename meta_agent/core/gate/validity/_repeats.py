@@ -9,8 +9,11 @@ from meta_agent.core.gate._records import ArmSide, Finding, Severity
 from meta_agent.core.gate.numbers._intervals import Counted, counted, excess
 from meta_agent.core.gate.validity._limits import LINES_SHOWN, numbers_of
 from meta_agent.core.gate.validity._looks import Graded, Look
+from meta_agent.core.ledger.waiting import moved, waiting
 from meta_agent.core.protocols import JSON, Outcome
 
+_REGRADE_SEC = 1800.0
+"""A grading of a real repository on a busy machine takes less."""
 Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
 """Grades a stored attempt again, given its task key and inputs. Returns None if it cannot."""
 UNREPEATABLE_SHARE = 0.05
@@ -126,9 +129,18 @@ def disagreeing(
 
 def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
     """Returns each attempt that could be graded again, and whether the outcome is the same."""
-    again = [(attempt, regrade(attempt.task_key, attempt.inputs)) for attempt in stored]
-    return [
-        (attempt, outcome.success == attempt.outcome)
-        for attempt, outcome in again
-        if outcome is not None
-    ]
+    pairs: list[tuple[Graded, bool]] = []
+    with waiting(
+        "grader",
+        f"{len(stored)} stored attempts that are graded again",
+        limit_sec=_REGRADE_SEC,
+        group="again",
+        advice="A comparison counts if the grader says again what it said. Nothing is lost if the "
+        "run is stopped here.",
+    ):
+        for number, attempt in enumerate(stored, 1):
+            outcome = regrade(attempt.task_key, attempt.inputs)
+            if outcome is not None:
+                pairs.append((attempt, outcome.success == attempt.outcome))
+            moved(f"{number} of {len(stored)} graded again")
+    return pairs
