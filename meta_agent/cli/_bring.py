@@ -81,7 +81,7 @@ def init(
 
 @takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Check the promoted harness without a model: its contract, and that it starts and ends."""
+    """Check the promoted harness without a model: its harness.toml, and that it starts and ends."""
     from meta_agent.reports.terminal.paint import lines
 
     with stdout_for_data():
@@ -178,7 +178,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _require_room(config: RunConfig, answers: Answers) -> None:
-    """Raises ConfigError if flags are about another agent than that of the workspace."""
+    """Raises ConfigError if the flags do not describe the agent that the workspace holds."""
     from meta_agent.composition.bring import NO_ANSWERS, is_brought
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.workspace import is_workspace, open_workspace
@@ -188,7 +188,8 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
         if held != config.harness:
             raise ConfigError(
                 f"the workspace {config.workspace} holds the harness {held}, not {config.harness}",
-                hint=f"meta-agent init --harness {shlex.quote(config.harness)} --workspace DIR",
+                hint="create another workspace: meta-agent init --harness "
+                f"{shlex.quote(config.harness)} --workspace DIR",
             )
         if answers != NO_ANSWERS:
             say(f"{config.workspace}/harness_repo exists already, so the agent is not read again")
@@ -217,7 +218,7 @@ def _checked(config: RunConfig) -> list[CheckResult]:
 
 
 def _choose(starts: list[Start]) -> Start | None:
-    """Asks the user on a terminal. Returns None without one."""
+    """Returns the start command that the user chooses; None without a terminal or a choice."""
     if not starts or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     for number, start in enumerate(starts, 1):

@@ -31,7 +31,7 @@ class Flag(NamedTuple):
     metavar: str | None = None
 
     def parameter(self, field: str) -> inspect.Parameter:
-        """Returns the flag as a parameter for Typer, whose value is None if it is not given."""
+        """Returns the flag of the setting `field` as a Typer parameter; its default is None."""
         names = self.names or ("--" + field.replace("_", "-"),)
         option = typer.Option(
             *names,
@@ -293,7 +293,7 @@ class Paneled(TyperGroup):
 
 
 def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Returns a decorator that gives a command these settings as flags, and all as `config`."""
+    """Returns a decorator that adds these settings' flags to a command and gives it a RunConfig."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # `RunConfig` is not imported here at run time: `--help` would become slow.
@@ -321,7 +321,7 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def resolve_flags(**flags: Any) -> Any:
-    """Returns a run's settings: flags win over variables, the workspace's file and defaults."""
+    """Returns a RunConfig. Flags win over environment variables, the workspace's file, defaults."""
     from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))
@@ -362,8 +362,10 @@ def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
         pair = _OF_ROLE.fullmatch(word)
         role, entry = pair.groups() if pair else (ALL_ROLES, word)
         if not pair and field == "models":
-            raise ConfigError(f"{flag} {word}: expected ROLE=MODEL", hint="--meta-model sets all")
+            hint = "for one model in all roles, give --meta-model MODEL"
+            raise ConfigError(f"{flag} {word}: expected ROLE=MODEL", hint=hint)
         if role in table:
-            raise ConfigError(f"{flag} has two values for the role {role}", hint="leave one out")
+            hint = f"give {flag} only once for {role}"
+            raise ConfigError(f"{flag} has two values for the role {role}", hint=hint)
         table[role] = entry
     return table or None

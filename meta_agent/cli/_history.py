@@ -35,7 +35,7 @@ def show(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a candidate, or without a name the run and its result; or their conversations."""
+    """Show a run and its result, or one candidate; with --transcript, agents' conversations."""
     from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.terminal.paint import painted
 

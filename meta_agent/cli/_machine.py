@@ -71,7 +71,10 @@ def build(
 
     del workspace  # one image serves every workspace; the option exists on every command
     if (requirements is None) != (not tag):
-        raise ConfigError("an image for an agent needs both --requirements FILE and --tag NAME:1")
+        raise ConfigError(
+            "an image for an agent needs both --requirements FILE and --tag NAME:1",
+            hint="meta-agent sandbox build --requirements FILE --tag NAME:1",
+        )
     with stdout_for_data():
         if requirements is None:
             image_id = build_base_image(say, engine=engine, force=force)

@@ -45,7 +45,8 @@ def mcp(
         from mcp.server.mcpserver import MCPServer  # noqa: TID251
         from mcp.types import ToolAnnotations  # noqa: TID251
     except ModuleNotFoundError as error:
-        raise PreflightError("this command needs the package mcp", hint=install("mcp")) from error
+        words = "meta-agent mcp needs the Python package mcp"
+        raise PreflightError(words, hint=install("mcp")) from error
     root = workspace_root(workspace)
     server = MCPServer(
         "meta-agent",

@@ -30,7 +30,7 @@ EngineOption = Annotated[
 
 
 def completer(of: str) -> Callable[[typer.Context, str], list[str]]:
-    """Returns a shell completion of a workspace's "runs" or "names" (of candidates, versions)."""
+    """Returns a function that completes "runs" or "names" (candidates, versions) for a shell."""
 
     def complete(context: typer.Context, begun: str) -> list[str]:
         try:

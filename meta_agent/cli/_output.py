@@ -43,7 +43,7 @@ def emit(
     *,
     paged: bool = False,
 ) -> None:
-    """Prints a result: `document` as JSON if `as_json`, else `drawing`. The other is not made."""
+    """Prints `document()` as JSON if `as_json`, else `drawing()` as text. Calls only that one."""
     if as_json:
         emit_json(document())
     else:

@@ -70,7 +70,7 @@ def report(
 def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show whether a run is running, done, or waiting to be resumed."""
+    """Show where a run stands, what it waits for, and what to do next."""
     from meta_agent.reports import run_sections
     from meta_agent.reports.documents import status_json
     from meta_agent.reports.terminal.paint import painted
@@ -91,7 +91,7 @@ def log(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every durable step and note, oldest first."""
+    """Print every recorded step and note of a run, oldest first."""
     from rich.console import Group
 
     from meta_agent.core.history import HarnessRepo
@@ -156,7 +156,7 @@ def verify(
 
 @contextmanager
 def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
-    """Opens a workspace and its ledger read-only, so that a run in progress is not disturbed."""
+    """Yields a workspace and its ledger, opened read-only. Raises ConfigError if one is missing."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
 
@@ -166,7 +166,7 @@ def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
 
 
 def recorded_run(workspace: Path | None, run: str | None) -> RunState:
-    """Returns what the ledger records of a run, by default the newest run of the workspace."""
+    """Returns the state of a run (None: the newest). Raises ConfigError if there is none."""
     from meta_agent.reports import reduce
 
     with reading(workspace) as (_, ledger):

@@ -53,9 +53,9 @@ def report_on_files(
     fields: str | None = None,
     format_name: str | None = None,
 ) -> None:
-    """Prints what is wrong with the rollouts in some files, or writes it to `page` as HTML.
+    """Prints what is wrong with the rollouts in files; with `page`, writes it there as HTML.
 
-    `solved_at` is the least reward that means solved. `fields` maps fields of an unknown format.
+    `solved_at` is the least reward that means solved, `fields` a `--map`, such as `score=reward`.
     """
     import shlex
 

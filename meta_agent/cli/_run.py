@@ -38,7 +38,7 @@ def evolve(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the loop. The same command resumes an unfinished run."""
+    """Improve a harness: propose edits, train, compare, prove, merge. Repeated, it resumes."""
     from meta_agent.composition import library
     from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted
@@ -64,7 +64,7 @@ def evolve(
     *("log", "notify", "workspace"),
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Train once with the workspace's promoted harness, without the loop."""
+    """Train the policy once with the workspace's promoted harness, without a search for edits."""
     from meta_agent.composition import library
 
     result = _work(lambda display: library.train(config, display))

@@ -26,7 +26,7 @@ LibraryOption = Annotated[
 
 
 def _names_here(context: typer.Context, begun: str) -> list[str]:
-    """Returns a shell completion of the present skills."""
+    """Returns the names of skills that begin so, for a shell's completion."""
     try:
         place = _library(context.params.get("library"), context.params.get("workspace"))
         return [skill.name for skill in place.all() if skill.name.startswith(begun)]
@@ -82,7 +82,7 @@ def trial(
     library: LibraryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run with and without a skill at equal budget, and set its standing from the results."""
+    """Compare runs with and without a skill at equal budget, and update the skill's status."""
     from meta_agent.composition.evolve import evolve
     from meta_agent.composition.used import require_used
     from meta_agent.reports.terminal.display import beside

@@ -137,7 +137,8 @@ def tasks_list(
 
     rows = [row for row in listing() if name in (None, row["name"])]
     if not rows:
-        raise ConfigError(f"there is no public task set {name}", hint="meta-agent tasks list")
+        hint = "see all names: meta-agent tasks list"
+        raise ConfigError(f"there is no public task set {name}", hint=hint)
     emit(
         as_json,
         lambda: {"schema_version": 1, "sets": rows},
@@ -215,7 +216,8 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
     if model is None:
         for name in _OF_AUTHOR:
             if config.origin.get(name, "").startswith("command line"):
-                raise ConfigError(f"{flag_of(name)} has no effect without --author MODEL")
+                hint = "add --author PROVIDER/MODEL, or leave that flag out"
+                raise ConfigError(f"{flag_of(name)} has no effect without --author", hint=hint)
         yield None
         return
     from meta_agent.composition.authoring import open_author

@@ -82,7 +82,7 @@ class Health:
 
 
 def examine(config: RunConfig, *, live: bool = False) -> Health:
-    """Checks all that a run with these settings needs; with `live`, servers and cluster too."""
+    """Returns whether all is here that a run with these settings needs; `live` asks servers too."""
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),

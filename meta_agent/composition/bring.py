@@ -61,7 +61,7 @@ Choose = Callable[[list["Start"]], "Start | None"]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a user said about an agent. An empty field is guessed from the agent's files."""
+    """What a user says about an agent to import. Empty fields are guessed from its files."""
 
     command: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -154,8 +154,7 @@ def create_brought(
 ) -> HarnessRepo:
     """Creates the harness repository at `path` from the agent at `source`, and returns it.
 
-    `choose` picks one of several possible start commands, and `tell` receives notes for the user.
-    `training` holds files to add if the agent does not say how a policy is trained.
+    `tell` receives notes for the user. Other arguments and errors are those of `bring`.
     """
     brought = bring(source, answers, choose=choose, training=training)
     for note in brought.notes:
@@ -193,11 +192,7 @@ def _describe(
 def _with_training(
     text: str, contract: HarnessContract, shipped: Mapping[str, bytes]
 ) -> dict[str, bytes]:
-    """Returns reward, filter, curriculum and recipe, and a harness.toml that names them.
-
-    A factor (part of a harness) that the agent has already stays as it is. So
-    do existing files of the folder.
-    """
+    """Returns the training files whose factors the agent lacks, and a harness.toml with them."""
     document: Any = tomlkit.parse(text)
     files: dict[str, bytes] = {}
     for factor, name in TRAINING_FILES.items():
@@ -224,7 +219,7 @@ def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Ch
 
 
 def starts(files: Mapping[str, bytes]) -> list[Start]:
-    """Returns the commands that may start an agent, as its files suggest them."""
+    """Returns the commands that may start an agent, going by its files; empty if none is found."""
     declared = [*_scripts(files), *_modules(files)]
     if declared:
         return declared
@@ -281,7 +276,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Returns the results of a harness's contract tests, then of the check command that it has."""
+    """Returns the results of a harness's contract tests and, if all pass, of its own check."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

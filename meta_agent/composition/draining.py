@@ -1,8 +1,7 @@
 """Stops a run on a signal, and returns the reason why a run ended.
 
-After Ctrl-C or SIGTERM the run finishes and records the present step, or saves the
-state of its training (a seal). A second Ctrl-C ends the process at once. In both cases
-the same command resumes the run.
+After Ctrl-C or SIGTERM the run finishes and records the present step, or saves the state of its
+training (a seal). A second Ctrl-C ends the process at once. The same command resumes the run.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import Final
 from meta_agent.core.errors import MetaAgentError
 
 _ASK_TO_STOP: Final = (signal.SIGINT, signal.SIGTERM)
-
-
 _STOPPING: Final = (
     b"\nstopping: the present step is finished first (a training with seals stops at its next "
     b"optimizer step); Ctrl-C again ends it now\n"
@@ -30,7 +27,7 @@ _STOPPING: Final = (
 def draining() -> Iterator[threading.Event]:
     """Yields an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once.
 
-    Outside the main thread signals are left alone.
+    Outside the main thread, nothing sets the event.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -6,10 +6,11 @@ step is journalled, so the same command resumes a run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
 
 from meta_agent.composition.opening import first_version, open_run
-from meta_agent.composition.replayed import telling_replay
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate import effect, pair
 from meta_agent.core.lab.live import Evaluated, Trained
@@ -19,6 +20,7 @@ from meta_agent.core.loop.finish import finish, record_handover
 from meta_agent.core.loop.records import HandedOver, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Effect, HarnessTree
+from meta_agent.llm_clients.asking.client import Client
 from meta_agent.reports import Display, RunState, reduce
 from meta_agent.strategies.strategies import STRATEGIES
 
@@ -30,7 +32,7 @@ def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> Ru
     """
     with open_run(config, display, stop=stop) as run:
         if not run.finished:
-            with telling_replay(run):
+            with recording_drift(run):
                 _evolve(run)
         return reduce(run.ledger, run.id)
 
@@ -40,6 +42,21 @@ def _evolve(run: Run) -> None:
     run.ledger.event("plan", {"attempts": allowed(run)})
     handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
     finish(run, first, handed)
+
+
+@contextmanager
+def recording_drift(run: Run) -> Iterator[None]:
+    """After the block, records how many requests of a replay differ from the recorded ones."""
+    try:
+        yield
+    finally:
+        client = run.models
+        if isinstance(client, Client) and client.replaying:
+            manifest = client.transcripts.manifest() or {}
+            recording = str(manifest.get("run_id", run.id))
+            labels = manifest.get("labels") or {}
+            replay = {"recording": recording, "labels": labels, "drift": client.drifted}
+            run.ledger.event("replay", replay)
 
 
 def train_alone(config: RunConfig, display: Display) -> JSON:

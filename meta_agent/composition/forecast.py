@@ -22,7 +22,7 @@ from meta_agent.composition.preflight import (
     require_supported,
 )
 from meta_agent.composition.served import REPLAY
-from meta_agent.composition.visible import tasks_that_do, visible
+from meta_agent.composition.visible import tasks_to_detect, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Recipe, recipe_of
@@ -87,10 +87,10 @@ class Forecast:
 
 
 def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast:
-    """Returns the forecast of a run. A replay is forecast with the settings of its recording.
+    """Returns the forecast of a run; for `--meta-model replay:RUN`, with the settings of RUN.
 
-    `planned` holds the GPUs of another machine on which the run shall start. Raises the
-    errors that `evolve` would raise, and ConfigError if the run would not use such GPUs.
+    `planned` holds the GPUs of another machine on which the run shall start. Raises the errors
+    that `evolve` would raise, and ConfigError if the run would not use such GPUs.
     """
     if planned and (not config.policy.startswith("hf:") or config.executor != "local"):
         raise ConfigError(
@@ -109,7 +109,7 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
     require_savings(config, plan, tree)
     effect = visible(config, plan)
-    enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
+    enough = tasks_to_detect(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     prices = prices_in_use(config)
     spending = estimate(config, plan, prices, least, _recorded_amounts(config, prices))
@@ -151,10 +151,7 @@ def _recorded_amounts(
 
 
 def _alpha_left(config: RunConfig) -> float:
-    """Returns the alpha (allowed error) that a workspace's earlier claims left.
-
-    Creates no workspace.
-    """
+    """Returns the alpha (allowed error) that earlier claims left. Creates no workspace."""
     if not (config.workspace / SETTINGS_FILE).is_file():
         return ALPHA
     file = open_workspace(config.workspace).ledger_file

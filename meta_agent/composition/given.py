@@ -174,7 +174,7 @@ def _collect(function: Any, written: dict[str, str]) -> None:
     except (OSError, TypeError) as error:
         raise ConfigError(
             f"the source of {function!r} cannot be read",
-            hint="define it in a file or a notebook cell, or give a path to a file",
+            hint="define it in a file or a notebook cell, or give the path of a Python file",
         ) from error
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
@@ -230,5 +230,5 @@ def _literal(value: Any, word: str, user: str) -> str:
         pass
     raise ConfigError(
         f"{user} uses {word}, a {type(value).__name__} that cannot be copied into a file",
-        hint=f"create {word} inside {user}, or give a path to a file",
+        hint=f"create {word} inside {user}, or give the path of a Python file",
     )

@@ -24,7 +24,7 @@ def headline(
 ) -> list[str]:
     """Returns the lines that a run prints at its start: its command, tasks, policy and sizes.
 
-    `purpose` names another command than `evolve`, such as "train", which does not search.
+    `purpose` is empty for `evolve`, or else the command: "train", which does not search.
     """
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"

@@ -103,10 +103,10 @@ def _own_tasks(config: RunConfig, sandbox: str | None, run: str) -> Domain:
 
 
 def with_named_tasks(config: RunConfig, tell: Callable[[str], None] = lambda _: None) -> RunConfig:
-    """Returns the settings with a task file in place of the name of a public task set.
+    """Writes the task file of the public set that `config.tasks` names; returns settings with it.
 
-    The file is made, and the source of its rows recorded. The domain becomes that of the set,
-    unless the settings name one.
+    The domain becomes that of the set, unless the settings name one. Settings without the name of
+    a public set are returned as they are. `tell` receives lines of progress.
     """
     task_set = named_tasks(str(config.tasks), config.python, tell) if config.tasks else None
     if task_set is None:

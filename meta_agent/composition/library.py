@@ -64,7 +64,10 @@ class Result:
         return self.state.to_json()
 
     def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
-        """Writes the merged changes to a new branch of the git repository `into`."""
+        """Writes the merged changes to a new branch of the git repository `into`.
+
+        Raises ConfigError if the branch exists or `into` lacks the commit the harness began with.
+        """
         from meta_agent.core.history import HarnessRepo, adopt_branch
         from meta_agent.core.workspace import open_workspace
 
@@ -133,6 +136,8 @@ def optimize(
     **settings: Any,
 ) -> Result:
     """Runs the loop that improves an agent, or resumes it, and returns its result.
+
+    Raises a `core.errors.MetaAgentError`, such as ConfigError for arguments that do not fit.
 
     Args:
         tasks: rows (objects with a `prompt`), a file or folder of them, or a name that

@@ -74,8 +74,8 @@ def open_run(
 ) -> Iterator[Run]:
     """Yields an opened run with everything it needs. On exit, closes it and records why it ended.
 
-    `purpose` names another command than `evolve`, whose runs are kept apart. `stop` is an event
-    that stops the run; without it, the run handles signals itself.
+    `purpose` is empty for `evolve`; another command is named and becomes part of the run's name.
+    `stop` is an event that stops the run; without it, Ctrl-C and SIGTERM do.
     """
     requested, recording = _requested(config)
     config = _effective(requested, recording)
@@ -140,7 +140,8 @@ class _Began(NamedTuple):
         if row is not None and recording and row.config_hash != config.config_hash:
             raise ConfigError(
                 f"this workspace already holds the run {run_id}, so it cannot be replayed here",
-                hint="use --workspace NEW, and name the recorded run by its path",
+                hint="use --workspace NEW, and --meta-model replay:FOLDER with the folder of the "
+                "recorded run in transcripts/",
             )
         now = recording.clock if recording else int(time.time())
         at = clock.outcome_as(Clock)["at"] if clock and clock.is_done else now
@@ -149,9 +150,9 @@ class _Began(NamedTuple):
 
 
 def _effective(requested: RunConfig, recording: Recording | None) -> RunConfig:
-    """Returns the effective settings. If a recording used rules, they propose again.
+    """Returns the settings that the run uses. If the recorded run used rules, they propose again.
 
-    Raises ConfigError if a coding agent proposed: its sessions are no exchanges.
+    Raises ConfigError if a coding agent proposed in the recorded run: its sessions have no replay.
     """
     author = str(recording.settings.get("meta_model", "")) if recording else ""
     if author.startswith(AGENT):
@@ -174,10 +175,7 @@ def _requested(config: RunConfig) -> tuple[RunConfig, Recording | None]:
 
 
 def settled(config: RunConfig) -> tuple[RunConfig, str]:
-    """Returns a run's effective settings and its name.
-
-    A replay takes its settings, its models' names and its own name from the recording.
-    """
+    """Returns a run's effective settings and name; `replay:RUN` takes both from the run RUN."""
     requested, recording = _requested(config)
     acting = _effective(requested, recording)
     if recording:
@@ -237,7 +235,7 @@ def _models(
 
 
 def first_version(run: Run) -> Version:
-    """Returns the version that `main` held when the run was first started."""
+    """Returns the version that `main` held at the run's first start, and records it then."""
     start: Start = {"commit": run.repo.head(), "rules": run.plan.rules}
     outcome = run.once("start", "start", {}, lambda: start)
     return Version("v0", outcome["commit"])
@@ -358,8 +356,8 @@ def _choose_warmup(run: Run) -> None:
         raise ConfigError(
             f"{source or 'the workspace'} holds no clean success on a training task to imitate"
             + (f": {words}" if words else ""),
-            hint="give --warmup FILE with solved attempts at training tasks, or leave it and "
-            "sft_steps out",
+            hint="give --warmup FILE with solved attempts at training tasks, or leave --warmup and "
+            "the recipe's sft_steps out",
         )
     run.note(f"warm-up: {chosen['rows']} rows" + (f"; left out: {words}" if words else ""))
 

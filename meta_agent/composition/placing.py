@@ -77,7 +77,7 @@ def _alone(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings
 
 
 def threads_of(config: RunConfig) -> int:
-    """Returns the CPU threads of one training, and also of the process that samples ahead of it."""
+    """Returns the CPU threads that one training takes, with those of its sampling process."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
@@ -95,9 +95,8 @@ def gpus_of(config: RunConfig) -> int:
 def placing(config: RunConfig, domain: Domain, planned: list[Device] | None = None) -> Placing:
     """Returns how many trainings run at once, and on which devices.
 
-    Raises ConfigError if an `hf:` training does not fit into the memory of this
-    machine, or of the planned devices. With another executor, devices and memory are
-    those of its nodes, which check them.
+    Raises ConfigError if an `hf:` training does not fit into the memory of the `planned` devices,
+    or else of this machine. With another executor, each node checks its own memory.
     """
     if not config.is_local:  # two evaluations would have twice the rollouts under way
         return Placing(1)
@@ -124,7 +123,7 @@ def placing(config: RunConfig, domain: Domain, planned: list[Device] | None = No
     places = 1 if config.engines else len(groups) or _places_here(gpus[0], memory, config)
     if groups and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
-            f"--jobs is {config.jobs}, but the engines on these GPUs serve one training at a time",
+            f"--jobs is {config.jobs}, but the servers of --engines serve one training at a time",
             hint="use --jobs 1, or leave the flag out",
         )
     return Placing(config.jobs or places, groups, memory)
@@ -143,12 +142,12 @@ def _for_training(config: RunConfig, gpus: list[Device]) -> list[Device]:
 
 
 def _available(gpus: list[Device], count: int) -> int:
-    """Returns the bytes that each of `count` devices has at least. Raises ConfigError."""
+    """Returns the least free bytes of the best `count` devices. Raises ConfigError without them."""
     if not gpus[0].name:
         return gpus[0].free_bytes // count
     if len(gpus) < count:
         raise ConfigError(
-            f"train_gpus is {count}, but only {len(gpus)} GPUs are visible",
+            f"--train-gpus is {count}, but only {len(gpus)} GPUs are free for trainings",
             hint=f"give --train-gpus {len(gpus)}",
         )
     return sorted((device.free_bytes for device in gpus), reverse=True)[count - 1]
@@ -161,10 +160,7 @@ def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
-    """Returns the ids of a run's sandbox images, by name.
-
-    All machines use the images with these ids.
-    """
+    """Returns the ids of a run's sandbox images by name, so that all machines use the same."""
     image = parse_contract(repo.tree(repo.head())).image
     return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[image] * (image != "base")]))
 

@@ -43,7 +43,7 @@ def preflight(config: RunConfig) -> None:
 
 
 def _require_installed(config: RunConfig) -> None:
-    """Raises an error if something is missing that one can tell without starting a program."""
+    """Raises an error if something is missing, as far as that shows without starting a program."""
     require_supported(config)
     if config.is_local:
         require_training()
@@ -118,7 +118,7 @@ def _require_own_caps(config: RunConfig) -> None:
             raise ConfigError(
                 f"{name} cannot cap {config.meta_model}: the coding agent's own login pays for "
                 "it, and nobody knows beforehand what a session costs",
-                hint=f"cap what this run asks itself: {name} policy=N"
+                hint=f"cap the policy's own calls: {name} policy=N"
                 if not config.trainable
                 else f"leave {name} out",
             )
@@ -131,15 +131,15 @@ def require_limits(config: RunConfig, domain: Domain) -> None:
         window = _window(config)
     if window is not None and ceilings.max_context_tokens > window:
         raise ConfigError(
-            f"max_context_tokens is {ceilings.max_context_tokens:,}, and {config.policy} reads at "
-            f"most {window:,} tokens here",
+            f"the limit max_context_tokens is {ceilings.max_context_tokens:,}, but "
+            f"{config.policy} reads at most {window:,} tokens",
             hint=f"use --limits max_context_tokens={window}",
         )
     if config.limits.ceilings and ceilings.max_tokens_per_turn >= ceilings.max_context_tokens:
         raise ConfigError(
             f"a reply may have {ceilings.max_tokens_per_turn:,} tokens, and that leaves no room "
             f"for its prompt in a conversation of {ceilings.max_context_tokens:,}",
-            hint="lower max_tokens_per_turn, or raise max_context_tokens",
+            hint="with --limits, lower max_tokens_per_turn or raise max_context_tokens",
         )
     if config.limits.reasoning and (refusal := _effort_refusal(config, ceilings)):
         raise ConfigError(
@@ -177,15 +177,15 @@ def require_savings(config: RunConfig, plan: Plan, tree: HarnessTree | None) -> 
         raise ConfigError(
             f"--continue-steps {plan.continue_steps} saves nothing: a training from the base has "
             f"{plan.steps} steps",
-            hint=f"give fewer than {plan.steps}, or 0 to train every idea from the base",
+            hint=f"give fewer than {plan.steps} steps, or 0 to train every idea from the base",
         )
     fewest, price = fewest_ideas(plan, tree), cell_prices(plan, tree)
     if config.candidates < fewest:
         raise ConfigError(
             f"--continue-steps {plan.continue_steps} saves nothing with --candidates "
-            f"{config.candidates}: at {price['continued']:,} attempts a cell, and "
-            f"{price['from_base']:,} from the base, a bundle needs {fewest:,} ideas",
-            hint=f"give fewer steps, or --candidates {fewest}, or --continue-steps 0",
+            f"{config.candidates}: a continued cell takes {price['continued']:,} attempts, one "
+            f"from the base {price['from_base']:,}, so a bundle needs {fewest:,} ideas",
+            hint=f"give --candidates {fewest}, fewer --continue-steps, or --continue-steps 0",
         )
 
 
@@ -225,7 +225,7 @@ def _says_how(config: RunConfig) -> bool:
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the ConfigError that `--harness` needs tasks, as the built-in ones do not fit it."""
+    """Returns the error for an imported harness without tasks of its own, which a caller raises."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the built-in nano suites work only with a "
         f"harness that has an entry in its {CONTRACT_FILE}",

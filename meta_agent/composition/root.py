@@ -34,10 +34,7 @@ built-in proposers: rules, coding agents, and the team of language models.
 def sandboxes_of(
     backend: str, run: str, images: Mapping[str, str] = MappingProxyType({})
 ) -> SandboxOpener:
-    """Returns a function that opens a run's sandboxes.
-
-    `images` maps names of images to the ids that they had when the run started, which are used.
-    """
+    """Returns a function that opens a run's sandboxes; `images` maps image names to ids to use."""
 
     def opened(*, limits: SandboxLimits, image: str | None = None) -> Sandbox:
         pinned = images.get(image or BASE_IMAGE, image)
@@ -93,5 +90,6 @@ class _NoModels:
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
         raise ConfigError(
             f"--meta-model {self._meta_model} cannot be asked: this run was opened to be read only",
-            hint="continue an unfinished run: meta-agent evolve; for a finished run, report a bug",
+            hint="continue an unfinished run: meta-agent evolve; with a finished run, this is a "
+            "bug of meta-agent: please report it",
         )

@@ -30,7 +30,6 @@ from meta_agent.policies.served_engines import EnginePolicies, Engines
 REPLAY: Final = "replay:"
 _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
 
-
 POLICIES: Final = Registry[Callable[[str, RunConfig], Policies]]("policy", registry.POLICIES, {})
 """Factories of other packages' policies, which are not trained here.
 
@@ -40,7 +39,7 @@ built-in policies.
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises PreflightError or ConfigError if a model server or reply file cannot be used."""
+    """Raises PreflightError if vLLM is missing and needed, ConfigError for a bad scripted:FILE."""
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -56,7 +55,7 @@ def open_models(
     started_at: int,
     tell: Callable[[str], None],
 ) -> Iterator[Client | None]:
-    """Starts a run's model servers and yields its client, or None if the run calls no model."""
+    """Starts a run's model servers and yields the client for its models; None if it calls none."""
     if not asks_models(config):
         yield None
         return
@@ -80,7 +79,7 @@ def policies_of(
     devices: Sequence[str] = (),
     engines: Engines | None = None,
 ) -> Policies:
-    """Returns the policies that attempt a run's tasks. Their processes take turns on `devices`."""
+    """Returns what attempts a run's tasks. Child processes of it take turns on `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)

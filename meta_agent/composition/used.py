@@ -16,7 +16,7 @@ from meta_agent.core.settings import flag_of
 
 
 class Use(NamedTuple):
-    """The condition under which a command-line flag has an effect: a function, and in words."""
+    """When a command-line flag has an effect: a test of the settings, and the same in words."""
 
     by: Callable[[RunConfig], bool]
     words: str

@@ -118,7 +118,7 @@ def _agents() -> Modelled:
     return Modelled(np.clip(rates, 1e-6, 1 - 1e-6), swapped=_SWAPPED)
 
 
-def tasks_that_do(plan: Plan, effect: float) -> int | None:
+def tasks_to_detect(plan: Plan, effect: float) -> int | None:
     """Returns how many confirm tasks suffice to detect a gain of `effect`, a share from 0 to 1.
 
     Tries only sizes above the plan's own. Returns None if none of them is enough.

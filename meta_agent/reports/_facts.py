@@ -44,8 +44,8 @@ def handover_words(state: RunState) -> str:
     return visible(f"{_STANDINGS.get(standing, standing)}: {state.handover.get('words', '')}")
 
 
-def search_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows: the run's final tests, its harness and weights, how to get them."""
+def outcome_facts(state: RunState) -> Rows:
+    """Yields (name, text) rows: the run's claims, its harness and weights, how to get them."""
     yield from _claims(state)
     product = state.product
     if product["harness_commit"]:
@@ -83,7 +83,7 @@ def _claims(state: RunState) -> Rows:
 
 
 def claim_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows: success over training runs, the unproven lead, detectable gains."""
+    """Yields (name, text) rows on certainty: spread over seeds, unproven ideas, detectable gain."""
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):
@@ -98,7 +98,7 @@ def claim_facts(state: RunState) -> Rows:
 
 
 def _lead(lead: Mapping[str, Any]) -> str:
-    """Says what has joined the lead, which is never called proven."""
+    """Returns words on the ideas of the branch `lead`, none of them proven; empty without any."""
     members = lead.get("members")
     if not isinstance(members, list) or not members:
         return ""
@@ -156,7 +156,7 @@ def _figure(value: Any) -> tuple[float, float, float] | None:
 
 
 def _no_claim(state: RunState) -> str:
-    """Says so if the change on the vault is smaller than what the budget can see."""
+    """Returns words if the vault changed by less than the budget can detect, else an empty text."""
     least = (state.visible or {}).get("effect")
     change = state.vault_gain
     if not change or not isinstance(least, int | float) or abs(change) >= least:
@@ -171,7 +171,7 @@ def _no_claim(state: RunState) -> str:
 
 
 def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
-    """Yields how much of a merged gain harness and policy each brought; nothing if unknown."""
+    """Yields (name, text) rows: what harness and policy each added to a merged gain. None: none."""
     if not attribution:
         return
     if failure := attribution.get("failed"):
@@ -207,7 +207,7 @@ def _effect_points(effect: Mapping[str, Any]) -> str:
 
 
 def replay_facts(state: RunState) -> Rows:
-    """Yields a replay's recording and how many of its requests differ; nothing for other runs."""
+    """Yields rows on the recording that a run's model replies came from; nothing for other runs."""
     if not state.replay:
         return
     yield "replayed from", visible(state.replay.get("recording", "?"))

@@ -44,7 +44,7 @@ def _spelled(character: str) -> str:
 
 
 def within_run(text: object, run: str | None) -> str:
-    """Returns a text without the run's name before candidates: `g0/c2` for `RUN/g0/c2`."""
+    """Returns the text without the run's name: `g0/c2` for `RUN/g0/c2`. None: unchanged."""
     return str(text).replace(f"{run}/", "") if run else str(text)
 
 
@@ -69,7 +69,7 @@ def share_text(middle: float, low: float, high: float) -> str:
 
 
 def measured_text(measured: Measured | None) -> str:
-    """Returns clean success with interval and attempts, as `61.3 % [57.0, 65.5], n 512`."""
+    """Returns clean success with attempts, `61.3 % [57.0, 65.5], n 512`; None: `not measured`."""
     if measured is None:
         return "not measured"
     interval = ""
@@ -80,7 +80,7 @@ def measured_text(measured: Measured | None) -> str:
 
 
 def vault_text(measured: Measured | None) -> str:
-    """Returns a caption for figures on the vault split: what they are and how often it was read."""
+    """Returns a caption for vault figures; with `measured`, also how new their data is."""
     words = "clean success on the vault split, 95 % interval"
     if measured is None:
         return words
@@ -97,7 +97,7 @@ def bounded(effect: Effect) -> bool:
 
 
 def effect_text(effect: Effect | None) -> str:
-    """Returns an effect in points as `+10.3 [+4.1, +16.5]`, or as `+4.3 [no bound yet]`."""
+    """Returns an effect as `+10.3 [+4.1, +16.5]`, or `[no bound yet]` if not `bounded`; None: –."""
     if effect is None:
         return "–"
     if not bounded(effect):
@@ -107,7 +107,7 @@ def effect_text(effect: Effect | None) -> str:
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
-    """Returns a validity check's finding on one line: code, message, and a note's table rows."""
+    """Returns a validity check's finding as text: code, message and, of a note, all its lines."""
     side = " (of the baseline)" if finding.get("side") == "baseline" else ""
     table = finding.get("lines") or () if finding.get("severity") == "note" else ()
     text = "; ".join((f"{finding.get('message')}", *map(str, table)))
@@ -127,10 +127,7 @@ def unit_text(training_seeds: int) -> str:
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """Returns a sequential test's result in words, with its evidence and its thresholds.
-
-    The text is empty if `evidence`, a part of a verdict, holds no sequential test.
-    """
+    """Returns a sequential test's e-values and bars in words; empty if `evidence` has no test."""
     inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
     if not (isinstance(course, dict) and isinstance(numbers, dict)):
@@ -148,7 +145,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns a candidate's recorded measurement `live` on one line: seeds, verdict, numbers."""
+    """Returns a ledger record of a candidate's measurement on a line: seeds, verdict, numbers."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
@@ -186,7 +183,10 @@ def interval_bar(effect: Effect) -> str:
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yields (dotted name, text) of nested mappings; of a list of records, only its length."""
+    """Yields (dotted name, text) for each value but None in nested mappings and lists.
+
+    A list of mappings or lists is shown as its length.
+    """
     if isinstance(value, Mapping):
         for inner, part in value.items():
             yield from plain_leaves(f"{name}.{inner}", part)
@@ -205,14 +205,14 @@ def _leaf(value: object) -> str:
 
 
 def number(value: object) -> str:
-    """Returns a metric in at most four significant digits."""
+    """Returns a float in at most four significant digits, an int in full, others on one line."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return one_line(value, 60)
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def value_text(value: object) -> str:
-    """Returns a metric or a setting on one line; a mapping becomes names and values."""
+    """Returns a metric or setting on one line: a mapping as names and values, None as a dash."""
     if isinstance(value, dict):
         leaves = (f"{name.removeprefix('.')} {text}" for name, text in plain_leaves("", value))
         return ", ".join(leaves) or "none"

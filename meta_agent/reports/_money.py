@@ -14,19 +14,19 @@ HEADINGS: Final = ("role", "calls", "tokens", "US$", "not settled")
 
 
 def usd_of(part: Spend) -> float | None:
-    """Returns a role's spend in US$, reservations included; None if a call's price is unknown."""
+    """Returns a role's spend in US$, with money held for open calls; None if a price is unknown."""
     return None if part.unpriced_calls else part.usd + part.open_usd
 
 
 def total_usd(parts: Iterable[Spend]) -> float | None:
-    """Returns the spend of all roles in US$; None if the price of one call is unknown."""
+    """Returns the US$ of all roles, with money held for open calls; None if a price is unknown."""
     amounts = [usd_of(part) for part in parts]
     priced = [amount for amount in amounts if amount is not None]
     return sum(priced) if len(priced) == len(amounts) else None
 
 
 def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
-    """Returns calls, tokens and US$ by role, as JSON documents show them under `by_role`."""
+    """Returns calls, tokens and US$ of each role that asks models, for the JSON field `by_role`."""
     return {
         role: {
             "calls": part.calls,
@@ -41,7 +41,7 @@ def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
 
 
 def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yields a table row for each role: calls, tokens, US$, reservations. The sum comes last."""
+    """Yields rows (role, calls, tokens, US$, held for open calls), the last with the sums."""
     everything = [("all", _sum(spend.values()))] if spend else []
     for role, part in [*spend.items(), *everything]:
         tokens = part.tokens + part.open_tokens
@@ -64,7 +64,7 @@ def _usd(part: Spend) -> str:
 
 
 def _set_aside(part: Spend) -> str:
-    """Returns the reservations of calls whose outcome is unknown; they keep counting."""
+    """Returns what is held for calls whose outcome is unknown, or a dash. It counts as spent."""
     if not part.open_tokens and not part.open_usd:
         return "–"
     return f"{part.open_tokens:,} tokens, {dollars(part.open_usd)}"

@@ -50,7 +50,7 @@ Fields = Annotated[
 
 
 class Recorded:
-    """Base class of a run's records, which are read from ledger steps and written as JSON."""
+    """Base class of a run's records: `parse` reads a ledger step's outcome, `to_json` writes it."""
 
     __slots__ = ()
 
@@ -195,16 +195,13 @@ class CandidateView(Recorded):
 
     @property
     def share(self) -> Effect | None:
-        """Returns how much this candidate added to the gain of all candidates trained together.
-
-        The gain is measured on the search split. Returns None if no share is recorded.
-        """
+        """Returns what the candidate added to its bundle's gain on the search split, or None."""
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
 
     @property
     def attribution(self) -> Mapping[str, Any] | None:
-        """Returns how much of a merged gain came from the harness and how much from the policy."""
+        """Returns the record of what harness and policy added to a merged gain, or None."""
         attribution = (self.merge or {}).get("attribution")
         return attribution if isinstance(attribution, dict) else None
 
@@ -218,7 +215,7 @@ class CandidateView(Recorded):
 
     @property
     def estimate(self) -> Effect | None:
-        """Returns the measured effect, or else the share of a bundle's gain, or None."""
+        """Returns the effect in the candidate's verdict, else its `share`, or None."""
         return self.effect or self.share
 
     def answers_to(self, name: str) -> bool:
@@ -280,7 +277,7 @@ class RefusedView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class AnalysisView(Recorded):
-    """An analyst's note on a generation for later analysts, or why there was nothing to try."""
+    """An analyst's words on a generation: a note for later ones, or why nothing was proposed."""
 
     generation: Count = 0
     nothing: Words = ""  # the reason if there was nothing to try
@@ -321,7 +318,7 @@ class EvidenceView(Recorded):
     )
 
     def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns quotes of attempts that show what an alert on a conversation metric is about."""
+        """Returns quotes of attempts behind an alert on a `conversation.` metric; else nothing."""
         return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
 

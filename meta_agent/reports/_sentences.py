@@ -118,14 +118,14 @@ def _held_up(state: RunState) -> tuple[str, str, str] | None:
 
 
 def wait_note(wait: Wait) -> str:
-    """Returns a line on what a live run waits for: the progress, or advice if there is none."""
+    """Returns a line on what a live run waits for: its progress, or else what to do about it."""
     if wait.progress and time.time() - wait.moved_at < wait.patience_sec:
         return f"{wait.subject}: {wait.progress}"
     return f"{wait_words(wait)}. {wait.advice}"
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns in words what a run waits for, since when, and how long such waits took at most."""
+    """Returns words on what a run waits for: silent since when, its limit, and its past silence."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"
@@ -322,5 +322,5 @@ def _share(candidate: CandidateView) -> str:
 
 
 def _then(candidate: CandidateView) -> str:
-    """Returns what its hypothesis changes, without the forecast."""
+    """Returns what the candidate's hypothesis changes, without its prediction."""
     return one_line(candidate.statement.removeprefix("if ").partition(" then ")[0], 120)

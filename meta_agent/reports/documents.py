@@ -37,7 +37,7 @@ def status_json(state: RunState) -> dict[str, JSON]:
 
 
 def report_json(state: RunState) -> dict[str, JSON]:
-    """Returns the document of `report --json`: the run, and the sentences of its first screen."""
+    """Returns the document of `report --json`: the run's state, and sentences on what happened."""
     return {**state.to_json(), "sentences": _sentences(state)}
 
 
@@ -53,7 +53,7 @@ def no_progress(state: RunState) -> JSON:
 
 
 def _sentences(state: RunState) -> list[JSON]:
-    """Returns the sentences with their commands."""
+    """Returns the sentences on the run as JSON, each with the command to type next."""
     return [sentence._asdict() for sentence in sentences(state)]
 
 

@@ -23,9 +23,9 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """Returns the evidence of all versions: a table of few metrics, and foldable rows with all.
+    """Returns all versions' evidence: a table of few metrics, then a row each that opens to all.
 
-    With `every_metric`, the line that says how to see other metrics is left out.
+    With `every_metric`, the line on how to see the other metrics is left out.
     """
     if not every:
         return Section([])
@@ -45,9 +45,9 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
 
 
 def compared(every: Sequence[EvidenceView]) -> list[Block]:
-    """Returns a table with a column for each version, the alerts, and how to see other metrics.
+    """Returns a metric table with a column for each version, the alerts, and where the rest is.
 
-    Its rows are headline metrics, those with an alert, and the harness's own diagnostics.
+    Rows are headline metrics, metrics with an alert, and the harness's own diagnostics.
     """
     metrics_of = [
         {
@@ -76,7 +76,7 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
 def metrics_table(
     layers: Mapping[str, Mapping[str, Any]], over: Mapping[str, str] | None = None
 ) -> Table:
-    """Returns a table of all metrics by layer. `over` says what each share is a share of."""
+    """Returns a table of all metrics by layer. `over` maps a metric to what it is a share of."""
     rows = []
     for layer, metrics in layers.items():
         for name, value in metrics.items():

@@ -21,8 +21,8 @@ from meta_agent.reports._facts import (
     attribution_line,
     claim_facts,
     handover_words,
+    outcome_facts,
     replay_facts,
-    search_facts,
 )
 from meta_agent.reports._format import (
     dollars,
@@ -92,7 +92,7 @@ def summary(state: RunState) -> list[Section]:
 
 
 def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
-    """Returns the health of each version, how merged gains came about, and the run's summary."""
+    """Returns each version's metrics and alerts, how gains came about, and the run's summary."""
     health = evidence_section(state.evidence, every_metric=every_metric)
     return [*present(health, _gains(state)), *summary(state)]
 
@@ -238,7 +238,7 @@ def _claims(state: RunState) -> Facts:
         rows.append(("handed over", Words(words, "strong")))
     rows += [("before", measured_text(state.baseline)), ("after", measured_text(state.final))]
     rows.append(("", Words(vault_text(state.final), "dim")))
-    return Facts([*rows, *search_facts(state), *claim_facts(state)])
+    return Facts([*rows, *outcome_facts(state), *claim_facts(state)])
 
 
 def _cards(state: RunState) -> Iterator[Card]:
@@ -266,7 +266,7 @@ def _cards(state: RunState) -> Iterator[Card]:
 
 
 def _bundles(state: RunState) -> Section:
-    """Returns every set of ideas that was trained together, and without one of them."""
+    """Returns a chart and a table of all cells: bundles, and bundles without one of their ideas."""
     if not state.cells:
         return Section([])
     share = state.first.clean_success if state.first else None
@@ -312,7 +312,7 @@ def _row(candidate: CandidateView) -> tuple[Cell, ...]:
 
 
 def verdict_word(candidate: CandidateView) -> str:
-    """Returns a candidate's verdict, with `taken back`, `declined` or `screened out` if so."""
+    """Returns a candidate's verdict, marked if it was taken back, declined or screened out."""
     if candidate.reverted is not None:
         return f"{candidate.kind} (taken back)"
     if candidate.declined is not None:
@@ -376,7 +376,7 @@ def _gains(state: RunState) -> Section:
 
 
 def _people(state: RunState) -> Section:
-    """Drafts that were refused, what analysts noted, and what people decided."""
+    """Returns what analysts noted, which drafts were refused, and what people decided."""
     rows = [
         ("noted", f"g{analysis.generation}  {analysis.noted}")
         for analysis in state.analyses
@@ -474,7 +474,7 @@ def _next_commands(state: RunState) -> Section:
 
 
 def open_step_text(step: Step) -> str:
-    """Returns an unfinished ledger step as text: its kind and key, its tries, its last error."""
+    """Returns an unfinished ledger step as text: its kind, its key, its tries, its last error."""
     failure = f": {step.error}" if step.error else ""
     key = step.key.partition("/")[2] or step.key
     return f"{step.kind} {key}, attempt {step.attempts}{failure}"

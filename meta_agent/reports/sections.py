@@ -14,10 +14,7 @@ Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
 
 
 class Words(NamedTuple):
-    """A text: a sentence or a table cell. `kind` is a verdict that colours it.
-
-    `command` is the command to type next.
-    """
+    """A sentence or a table cell. `kind` is a verdict that colours it; `command` is for typing."""
 
     text: str
     style: Style = ""
@@ -86,7 +83,7 @@ class Fold(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """Rows that a reader can open to show more. A terminal opens only those asked for."""
+    """Rows that a reader can open to show more. A terminal opens those that its caller names."""
 
     folds: Sequence[Fold]
     headings: Sequence[str] = ()
@@ -133,10 +130,7 @@ class Node(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """A chart of points with error bars over one shared axis. `zero` draws the zero line.
-
-    `caption` explains the figure below it.
-    """
+    """A chart of points with error bars over one shared axis. `zero` draws a line at zero."""
 
     title: str
     rows: Sequence[Interval]

@@ -94,7 +94,7 @@ class RunState:
 
     @property
     def workspace_flag(self) -> str:
-        """Returns the flag that a suggested command needs to find this run, with a space before."""
+        """Returns ` --workspace PATH` for suggested commands; empty if no workspace is known."""
         return f" --workspace {self.workspace}" if self.workspace else ""
 
     @property
@@ -109,14 +109,14 @@ class RunState:
 
     @property
     def left_sec(self) -> float | None:
-        """Returns the estimated seconds until the end; None before a tenth is done."""
+        """Returns the estimated seconds to the end; None if not running or under a tenth done."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
-        """Returns the money spent; None if the price of one call is unknown."""
+        """Returns the US$ spent or held for open calls; None if the price of a call is unknown."""
         return total_usd(self.spend.values())
 
     @property
@@ -165,19 +165,19 @@ class RunState:
 
     @property
     def alive_at(self) -> float:
-        """Returns the time of the run's last record, or of the last progress of its waits."""
+        """Returns when the run last wrote a record or what it waits for moved, in Unix seconds."""
         return max(self.last_at, *(wait.moved_at for wait in self.waits.waits), 0.0)
 
     @property
     def stall(self) -> Wait | None:
-        """Returns the wait (for a model, a training ...) that holds a running run up, or None."""
+        """Returns what holds a running run up (a model, a training ...); None if it moves."""
         if self.exit_reason is not None or self.owner is None:
             return None
         return stalled(self.waits.waits, self.last_at, time.time())
 
     @property
     def frozen_sec(self) -> float:
-        """Returns seconds since a frozen process last wrote its waits; 0 if it runs or ended."""
+        """Returns how many seconds the run's process has been stopped; 0 if it runs or ended."""
         written_at = self.waits.written_at
         if self.exit_reason is not None or self.owner is None or written_at is None:
             return 0.0
@@ -189,10 +189,7 @@ class RunState:
         return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:
-        """Returns the first cell (candidates trained together) that a candidate was in, or None.
-
-        An invalid cell comes before valid ones.
-        """
+        """Returns the first invalid cell that held the candidate, else its first cell, or None."""
         cells = [cell for cell in self.cells if candidate.id in cell.members]
         return max(cells, key=lambda cell: not cell.valid, default=None)
 
@@ -311,7 +308,7 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
 
 
 def apply_step(state: RunState, step: Step) -> None:
-    """Adds a ledger step to the state. An unknown kind counts only for time and usage."""
+    """Adds a ledger step to the state. Of an unknown kind, only time and usage are added."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
     if step.kind == "decision":
         _fold_decision(state, step)
@@ -361,7 +358,7 @@ def _run_row(ledger: Ledger, run: str | None) -> RunRow:
     if run is None:
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
     names = ", ".join(row.run for row in runs[-5:]) or "none"
-    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {names}")
+    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"name one of: {names}")
 
 
 def _version(outcome: Mapping[str, Any], measured: Measured | None) -> VersionView:
@@ -430,7 +427,7 @@ def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
-    """Marks the cell that the bundle went on from."""
+    """Marks the cell that the search continued from."""
     chosen = (outcome.get("generation"), outcome.get("chosen"))
     state.cells = [
         replace(cell, chosen=True) if (cell.generation, cell.name) == chosen else cell
@@ -445,7 +442,7 @@ def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
 def _on_candidate(
     change: Callable[[CandidateView, Mapping[str, Any]], object],
 ) -> Callable[[RunState, Mapping[str, Any]], None]:
-    """Returns a fold that changes the candidate that the outcome names."""
+    """Returns a function that changes the candidate that a step's outcome names."""
 
     def fold(state: RunState, outcome: Mapping[str, Any]) -> None:
         if candidate := state.candidates.get(str(outcome.get("candidate"))):
@@ -455,12 +452,12 @@ def _on_candidate(
 
 
 def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
-    """Returns a fold that stores the outcome in this field."""
+    """Returns a function that stores a step's outcome in the state's field `name`."""
     return lambda state, outcome: setattr(state, name, outcome)
 
 
 def _added(name: str, kind: type[Recorded]) -> Callable[[RunState, Mapping[str, Any]], None]:
-    """Returns a fold that appends the outcome to this list."""
+    """Returns a function that appends a step's outcome to the state's list `name`."""
     return lambda state, outcome: getattr(state, name).append(kind.parse(outcome))
 
 

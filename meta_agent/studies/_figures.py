@@ -39,26 +39,26 @@ class Result:
     spent: int
     """Every attempt but those at vault tasks."""
     trained_on: int
-    """Of them those that training made."""
+    """Of `spent`, the attempts that training made."""
     standing: str
-    """What is known of what was handed over: proven, unproven, or the start."""
+    """What the run handed over: a `proven` or `unproven` version, or the `start`."""
     proven_after: int | None
-    """Attempts that had been made when it was proven; None: it was not."""
+    """Attempts that the run had made at its first proof; None without a proof."""
     tokens: int
     usd: float | None
     verdicts: Mapping[str, int]
     promoted: tuple[str, ...]
     invalid: Mapping[str, tuple[str, ...]]
-    """Promotions that were none, and the findings that say so."""
+    """By promoted candidate that breaks validity: codes of the vetoes against it."""
     final_findings: tuple[str, ...]
-    """What speaks against the final version's own vault score."""
+    """Codes of the vetoes against the final version's attempts on the vault."""
     wall_sec: float
     search: Mapping[str, JSON] = field(default_factory=dict)
     """What the search did with its ideas (`search_facts`)."""
 
     @property
     def clean_success(self) -> float:
-        """Returns the share of tasks solved cleanly, among those that have an outcome."""
+        """Returns the share of tasks solved cleanly, of those with an outcome; 0.0 without any."""
         outcomes = _with_outcome(self.clean)
         return fmean(outcomes) if outcomes else 0.0
 
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def void(self) -> bool:
-        """Returns True if machines lost so many attempts that the result says nothing."""
+        """Returns True if machines lost over 5 % of the attempts and two or more, or all."""
         tasks = len(self.clean)
         return self.lost > max(1, LOST_SHARE * tasks) or self.lost == tasks
 
@@ -90,7 +90,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """Returns the figures of one way to search over its runs, and how it differs from `others`."""
+    """Returns a condition's figures over its runs, and its differences to other conditions."""
     if not results:
         return {"runs": 0}
     scores = _table([result.clean for result in results])

@@ -55,10 +55,10 @@ def is_human(condition: str) -> bool:
 
 
 def human_condition(arm: str, workspace: Path, folder: Path) -> str:
-    """Returns the condition that the flag `--arm human:FOLDER|REF` stands for, with a folder.
+    """Returns `human:PATH`, the condition that the flag `--arm human:FOLDER|REF` stands for.
 
-    A REF of the workspace's harness repository is written to a folder of the comparison first.
-    Raises ConfigError if neither a folder nor a commit has that name.
+    A REF (a commit, branch or tag of the workspace's harness) is first written to a folder inside
+    `folder`. Raises ConfigError if there is neither a folder nor a commit of that name.
     """
     source = arm.removeprefix(HUMAN)
     if not is_human(arm) or not source:
@@ -134,7 +134,7 @@ class Comparison:
         return self.config.model_copy(update=changes)
 
     def library(self, condition: str, seed: int) -> Path:
-        """Returns the folder of skills that one run reads and writes, if skills are compared."""
+        """Returns the folder for the skills that one run of a trial of skills reads and writes."""
         return self.folder / "libraries" / f"{condition}-s{seed}"
 
     def to_json(self) -> dict[str, JSON]:
@@ -158,8 +158,8 @@ def declare(
 ) -> Comparison:
     """Returns the comparison to make, and stores its declaration in `folder`.
 
-    Raises ConfigError if it cannot be made or contradicts a stored declaration. `sides` maps
-    conditions to libraries of skills; without it, conditions are search strategies.
+    `sides` maps conditions to libraries of skills; without it, conditions are search strategies.
+    Raises ConfigError for an unknown condition, too small a budget, or another stored declaration.
     """
     if not sides:
         _require_known(conditions)
@@ -192,8 +192,8 @@ def carry_out(
 ) -> dict[str, MetaAgentError]:
     """Makes all runs of a comparison. Returns the errors of those that stopped, by run name.
 
-    Several runs are made at a time as configured, but only one if the policy is frozen. Ctrl-C lets
-    each finish its step and raises Interrupted.
+    `config.jobs` runs go side by side, or one at a time if the policy is frozen. Ctrl-C lets each
+    run finish its step, then raises Interrupted.
     """
     config = comparison.config
     _lend(comparison)
@@ -259,7 +259,7 @@ def _plan(config: RunConfig, domain: Domain | None) -> Plan:
     plan = plan_for(config, domain)
     if not plan.vault:
         raise ConfigError(
-            f"{config.tasks or config.domain} has no vault, the tasks that compare conditions",
+            f"{config.tasks or config.domain} has no vault tasks, on which conditions are compared",
             hint='give some of its rows the "split" vault',
         )
     return plan
@@ -306,7 +306,7 @@ def _require_same(before: Mapping[str, JSON], now: Mapping[str, JSON], path: Pat
         raise ConfigError(
             f"{path} declares the conditions {', '.join(before['arms'])} and the seeds "
             f"{before['seeds']}, but this command leaves some out",
-            hint="you may add conditions and seeds, but remove none",
+            hint="name these too, or compare in another folder with --out DIR",
         )
 
 

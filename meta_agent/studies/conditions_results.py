@@ -52,7 +52,8 @@ def results_of(comparison: Comparison) -> list[Result]:
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
     """Returns a comparison's report as JSON: declaration, figures by condition, and runs.
 
-    Each condition is compared with the reference, and the first one with all others.
+    Each condition is compared with `static` (if that has no result: with the first condition), and
+    the first condition with all others.
     """
     sound = [result for result in results if not result.void]
     by_condition = {
@@ -191,7 +192,8 @@ def _outcome(ledger: Ledger, key: str) -> Mapping[str, Any]:
     step = ledger.step(key)
     if step is None or not step.is_done:
         raise ConfigError(
-            f"the ledger says that the run is done, but lacks {key}; restore it from a copy"
+            f"the ledger {ledger.folder} says that the run is done, but lacks its step {key}",
+            hint="restore ledger.sqlite there from a copy",
         )
     return step.fields
 

@@ -129,9 +129,10 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
     if start is None or not start.is_done:
-        raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status shows it")
+        reason = f"the run {row.run} has no finished step, so nothing can be computed again"
+        raise ConfigError(reason, hint="continue the run: meta-agent evolve")
     copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Start)["commit"])
-    retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
+    retraced = RetracedLedger(ledger, row.run, TAKEN, walk.compare_step)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
     alpha, rules = alpha_of(retraced, row.run), rules_of(start)
     plan = replace(plan_for(config, domain), alpha=alpha, rules=rules)
@@ -182,7 +183,7 @@ def _whole(run: Run) -> None:
 
 @dataclass(slots=True)
 class Walk:
-    """The state of computing a recorded run again, with the values that differ from the record."""
+    """A second computation of a recorded run, which collects the values that differ."""
 
     ledger: Ledger
     repo: HarnessRepo
@@ -190,7 +191,7 @@ class Walk:
     finished: bool
     differences: list[Difference] = field(default_factory=list)
     verdicts: dict[str, JSON] = field(default_factory=dict)
-    """By candidate, computed again."""
+    """The verdicts as computed again, by candidate."""
     taken: set[str] = field(default_factory=set)
     lab: RecordedLab | None = None
     steps: int = 0
@@ -198,26 +199,26 @@ class Walk:
     def compare(self, what: str, recorded: JSON, again: JSON) -> None:
         self.differences += compared(what, recorded, again)
 
-    def hear(self, step: Step, recorded: JSON, again: JSON) -> None:
-        """Compares a recorded step with what was computed again; keeps the values that differ.
+    def compare_step(self, step: Step, start: JSON, outcome: JSON) -> None:
+        """Compares a recorded step with the same step computed again, and keeps what differs.
 
-        `recorded` holds the kind and intent as computed again, and `again` the outcome.
+        `start` holds the kind and intent as computed again, and `outcome` the outcome.
         """
         name = step.key.removeprefix(f"{self.run}/")
-        self.compare(name, {"kind": step.kind, "intent": step.intent}, recorded)
-        if isinstance(again, Mapping) and "error" in again and "error" not in step.fields:
-            self.differences.append(Difference(name, "done", again["error"]))
+        self.compare(name, {"kind": step.kind, "intent": step.intent}, start)
+        if isinstance(outcome, Mapping) and "error" in outcome and "error" not in step.fields:
+            self.differences.append(Difference(name, "done", outcome["error"]))
         else:
-            self.compare(name, step.outcome, again)
+            self.compare(name, step.outcome, outcome)
         if step.kind in TAKEN:
             self.taken.add(step.kind)
-        elif isinstance(again, Mapping) and "refused" in again:
+        elif isinstance(outcome, Mapping) and "refused" in outcome:
             self.taken.add(f"{name}, which its harness broke off")
         elif step.kind == "verdict":
-            self.verdicts[step.outcome_as(Verdict)["candidate"]] = again
+            self.verdicts[step.outcome_as(Verdict)["candidate"]] = outcome
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
-        """Computes the run again by `carried_out`; compares its ledger, git refs and git notes."""
+        """Calls `carried_out(run)`, and keeps what differs in ledger, git refs and git notes."""
         retraced = cast("RetracedLedger", run.ledger)
         self.lab = cast("RecordedLab", run.lab)
         try:
@@ -312,10 +313,7 @@ class Walk:
 
 
 def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:
-    """Raises ConfigError if none of the rollout files that the ledger names is stored.
-
-    It raises nothing if only some are missing.
-    """
+    """Raises ConfigError if all rollout files that the ledger names are missing (not just some)."""
     shards = {
         str(part["name"])
         for kind in ("train", "eval")

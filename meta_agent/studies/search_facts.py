@@ -29,9 +29,9 @@ _CHECKS: Final = ("static.", "contract.", "replay.", "factor.")
 
 
 def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> dict[str, JSON]:
-    """Returns counts of what became of the ideas that a run's search proposed, by name.
+    """Returns, by name, how many of a run's ideas met which of `FATES`, and how predictions held.
 
-    They include the points of clean success gained on the vault per thousand attempts `spent`.
+    `points_per_thousand` is the gain on the vault per thousand attempts `spent`, or None.
     """
     candidates, verdicts, cells, proposals = (
         _outcomes(ledger, run, kind) for kind in ("candidate", "verdict", "cell", "proposal")
@@ -105,7 +105,7 @@ def _vault_gain(ledger: Ledger, run: str) -> float | None:
 
 
 def total(facts: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Returns the counts of several runs' searches added up; points per thousand are averaged."""
+    """Returns the `search_facts` of several runs added up; `points_per_thousand` is their mean."""
     if not facts:
         return {}
     kinds = Counter[str]()

@@ -64,8 +64,8 @@ def trial_of(
     versus = document["arms"][WITH].get("versus", {}).get(WITHOUT)
     if not versus:
         raise ConfigError(
-            f"no two runs with and without {skill.name} have ended",
-            hint="run the same command again",
+            f"no seed has an ended run both with and without the skill {skill.name}",
+            hint="give the same command again, which continues the runs",
         )
     difference = versus["difference"]
     proof = first_proof(comparison, results)
@@ -82,9 +82,9 @@ def trial_of(
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """Returns how many attempts each run had made when its result was proven, as JSON by side.
+    """Returns the attempts that each run had made at its first proof, or None, by side and seed.
 
-    Sides are runs with and without the skill; the mean paired difference is added.
+    With two seeds or more, it adds the mean paired difference of `with` to `without` the skill.
     """
     of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]

@@ -31,7 +31,7 @@ class Named(NamedTuple):
     base: str | None = None  # of a candidate, and of a version the one before it
 
     def before(self, repo: HarnessRepo) -> str:
-        """Returns the base commit, else the first parent, else the commit, to compare it with."""
+        """Returns the commit to compare with: the base, else the first parent, else itself."""
         return self.base or repo.parent(self.commit) or self.commit
 
 
@@ -98,7 +98,7 @@ def _versions(ledger: Ledger) -> list[tuple[str, str]]:
 def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]:
     """Reverts on `main` what a candidate, version or commit brought, the newest commit first.
 
-    Returns a record of each revert. The caller must own the ledger. Raises ConfigError if the
+    Returns a record of each revert. `ledger` has to be open for writing. Raises ConfigError if the
     change is not in `main`, or if a revert conflicts.
     """
     repo = HarnessRepo.open(place.harness_repo)
@@ -119,7 +119,7 @@ def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]
 
 
 def _brought(repo: HarnessRepo, what: Named) -> list[str]:
-    """Returns the commits on `main` that brought it, for a version all since the one before."""
+    """Returns the commits on `main` that merged `what`; of a version, all since the one before."""
     if what.base and "/" not in what.name:
         return repo.line_of_main(what.base, what.commit)
     merge = repo.brought_by(what.commit)

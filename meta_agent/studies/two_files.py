@@ -48,9 +48,9 @@ class _Side(NamedTuple):
 
 
 def compare_files(paths: tuple[Path, Path], by: str = "task") -> dict[str, JSON]:
-    """Returns how the mean score of the second result file differs from the first's, by task.
+    """Returns the second file's mean score by task minus the first's, with its 95 % interval.
 
-    Raises ConfigError if `by` is unknown, a file cannot be read, or too few tasks are common.
+    Raises ConfigError if `by` is not "task", a file cannot be read, or under 2 tasks are common.
     """
     if by not in BY:
         raise ConfigError(f"--by {by}: expected {' or '.join(BY)}", hint="for example: --by task")
@@ -94,7 +94,7 @@ def _read(path: Path) -> _Side:
 
 
 def _score(rollout: Rollout) -> float | None:
-    """Returns what an attempt counts, or None if the file has no outcome and no reward of it."""
+    """Returns an attempt's score, or None if the file holds neither its outcome nor a reward."""
     if rollout.outcome is None and rollout.error is None:
         return rollout.total_reward if rollout.rewards else None
     success = row_of(rollout).success

@@ -21,7 +21,7 @@ def gone_through_again(bench: Bench, carried_out: Callable[[Bench], object]) -> 
     path = bench.run.ledger._journal.path
     with TemporaryDirectory() as folder, Ledger.open(path, owner_lock=False) as recorded:
         walk = Walk(recorded, bench.repo, "r", finished=True)
-        ledger = RetracedLedger(recorded, "r", TAKEN, walk.hear)
+        ledger = RetracedLedger(recorded, "r", TAKEN, walk.compare_step)
         copy = bench.repo.rewound(Path(folder) / "copy", start)
         again = _copied(bench, _lab(bench, ledger), ledger, copy)
         walk.through(again.run, lambda _: carried_out(again))

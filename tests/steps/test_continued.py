@@ -238,8 +238,12 @@ def test_a_checkpoint_that_is_missing_is_named_before_it_is_trained_on(bench: Be
     ("steps", "candidates", "message"),
     [
         (6, 6, "--continue-steps 6 saves nothing: a training from the base has 6 steps"),
-        (5, 6, "saves nothing with --candidates 6: at 840 attempts a cell, .* needs 14 ideas"),
-        (1, 1, "saves nothing with --candidates 1: .* 968 from the base, a bundle needs 2 ideas"),
+        (5, 6, "saves nothing with --candidates 6: a continued cell takes 840 .* needs 14 ideas"),
+        (
+            1,
+            1,
+            "saves nothing with --candidates 1: .* from the base 968, so a bundle needs 2 ideas",
+        ),
     ],
 )
 def test_steps_that_save_nothing_are_refused(

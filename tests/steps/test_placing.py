@@ -43,7 +43,7 @@ def test_a_training_may_take_several_gpus(monkeypatch: pytest.MonkeyPatch, folde
     found = [Device(str(at), 80 * GIB) for at in range(5)]
     two = placed(monkeypatch, f"hf:{folder}", found, train_gpus=2, **LORA)
     assert (two.workers, two.devices) == (2, ("0,1", "2,3"))
-    with pytest.raises(ConfigError, match="train_gpus is 8, but only 5 GPUs are visible"):
+    with pytest.raises(ConfigError, match="--train-gpus is 8, but only 5 GPUs are free"):
         placed(monkeypatch, f"hf:{folder}", found, train_gpus=8, **LORA)
     here = placed(monkeypatch, f"hf:{folder}", [Device("", 80 * GIB)], train_gpus=2, **LORA)
     assert here.memory and here.workers == 80 * GIB // (2 * here.memory.total)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.replayed import telling_replay
+from meta_agent.composition.evolve import recording_drift
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import BudgetError
 from meta_agent.llm_clients.asking.client import recording_of
@@ -27,16 +27,16 @@ def recorded(tmp_path: Path) -> Path:
         settings: dict[str, Any] = {"meta_model": "openai/any", "base_urls": {"all": url}}
         with opened(tmp_path / "first", labels={"model": "loopback"}, **settings) as run:
             run.client.chat(request("hello"), conversation="g0/analyst", turn=0)
-            with telling_replay_of(run):
+            with recording_drift_of(run):
                 pass
             assert not run.ledger.events(kind="replay")  # it asked its models itself
     return tmp_path / "first" / "transcripts" / RUN
 
 
-def telling_replay_of(opened_run: Any) -> Any:
+def recording_drift_of(opened_run: Any) -> Any:
     """With the parts of a run that are looked at."""
     parts = SimpleNamespace(id=RUN, models=opened_run.client, ledger=opened_run.ledger)
-    return telling_replay(parts)  # type: ignore[arg-type]
+    return recording_drift(parts)  # type: ignore[arg-type]
 
 
 def test_drift_and_labels_are_told_even_where_the_run_fails(recorded: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_drift_and_labels_are_told_even_where_the_run_fails(recorded: Path, tmp_
     given = RunConfig(workspace=tmp_path, meta_model=model, replay_match="position")
     config = recording_of(model, tmp_path).effective(given)
     with opened(tmp_path / "second", config=config) as run:
-        with pytest.raises(BudgetError), telling_replay_of(run):
+        with pytest.raises(BudgetError), recording_drift_of(run):
             run.client.chat(request("hello there"), conversation="g0/analyst", turn=0)
             raise BudgetError("over")
         (event,) = run.ledger.events(kind="replay")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.composition.visible import _agents, declare, tasks_that_do, visible
+from meta_agent.composition.visible import _agents, declare, tasks_to_detect, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.gate.simulate import Modelled, power, smallest_effect
 from meta_agent.core.loop.plan import Plan, plan_for
@@ -58,10 +58,10 @@ def test_attempts_that_are_left_over_are_used() -> None:
 
 def test_a_size_that_does_is_named_where_one_of_those_tried_does() -> None:
     small = replace(PLAN, confirm=16, extra=0)
-    enough = tasks_that_do(small, 0.2)
+    enough = tasks_to_detect(small, 0.2)
     assert enough is not None and 24 <= enough <= 96
-    assert tasks_that_do(small, 0.001) is None
-    assert tasks_that_do(plan_for(RunConfig()), 0.2) is None, "of trained policies nobody asks"
+    assert tasks_to_detect(small, 0.001) is None
+    assert tasks_to_detect(plan_for(RunConfig()), 0.2) is None, "of trained policies nobody asks"
 
 
 def test_more_seeds_and_more_tasks_make_smaller_gains_visible() -> None:

@@ -26,7 +26,7 @@ def css_of(kind: str) -> str:
 
 
 def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
-    """Returns a figure as SVG. A name as figure draws the curves of the metric with that name."""
+    """Returns a figure as SVG. If `figure` is a metric's name, it is a line chart of `curves`."""
     match figure:
         case Intervals():
             return interval_chart(figure)

@@ -58,12 +58,12 @@ def render_html(state: RunState, live: Live | None = None) -> str:
 
 
 def write_html(state: RunState, path: Path) -> None:
-    """Writes the page of a run, whole or not at all. Raises ConfigError if it cannot."""
+    """Writes a run's report as HTML, whole or not at all. Raises ConfigError on failure."""
     write_page(render_html(state), path)
 
 
 def write_page(page: str, path: Path) -> None:
-    """Writes a page, whole or not at all. Raises ConfigError if it cannot."""
+    """Writes the HTML text `page`, whole or not at all. Raises ConfigError on failure."""
     try:
         write_whole(path, page)
     except OSError as error:
@@ -111,8 +111,7 @@ def _style() -> str:
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """Returns an HTML element. Children and attributes are escaped unless they are `Markup`.
 
-    An empty attribute is left out. Underscores serve for hyphens and reserved names: `data_at`,
-    `class_`.
+    Empty attributes are left out. `data_at` is written as `data-at`, and `class_` as `class`.
     """
     written = Markup().join(
         Markup(' {}="{}"').format(key.strip("_").replace("_", "-"), _safe(value))

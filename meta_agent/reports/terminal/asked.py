@@ -26,13 +26,13 @@ Rows = Iterator[tuple[str, Cell]]
 
 
 def question(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the question of a decision with all facts that an answer needs, except the diff."""
+    """Returns the question that waits for a person, with all that is known except the diff."""
     heading = Rule(Text(visible(decision.asks), style="bold"))
     return Group(heading, painted([_facts(state, decision)]))
 
 
 def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the diff of the candidate that a decision's question is about."""
+    """Returns the diff of the candidate to decide about, or words that there is no single one."""
     candidate = state.candidates.get(decision.candidate or "")
     return patch_text(candidate.diff) if candidate else Text("no single change is asked about")
 
@@ -48,7 +48,7 @@ def waiting(state: RunState) -> RenderableType:
 
 
 def answer_command(state: RunState, decision: DecisionView) -> str:
-    """Returns the command that answers a question where no terminal was attached."""
+    """Returns the command that answers a run's question from another terminal, later."""
     where = visible(state.workspace_flag)
     subject = visible(decision.subject)
     return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{where}'

@@ -29,7 +29,7 @@ _LONGEST_LINE: Final = 600
 
 
 class Conversation(NamedTuple):
-    """A conversation of an agent with its model: the exchanges in order, and failed requests."""
+    """A conversation of an agent with its model: requests with replies in order, then failures."""
 
     name: str
     exchanges: Sequence[Exchange]
@@ -63,10 +63,9 @@ class Conversation(NamedTuple):
 
 
 def find(transcripts: Transcripts, state: RunState, name: str | None) -> list[Conversation]:
-    """Returns the conversations that `name` means; without a name, those of all agents.
+    """Returns the conversations of one name, candidate, generation or role (None: all agents').
 
-    `name` is a conversation, a candidate, a generation or a role. Those of the policy, one for each
-    rollout, are found only by name. Raises ConfigError if the name fits none.
+    Those of the policy, one for each rollout, have to be named. Raises ConfigError without a match.
     """
     names = transcripts.conversations()
     chosen = _agents(names) if name is None else _names_meant(names, state, name)
@@ -82,7 +81,7 @@ def _agents(names: Iterable[str]) -> list[str]:
 
 
 def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
-    """Matches a whole name, its beginning (a candidate, a generation), or a role."""
+    """Returns the names that are `name`, or begin with it, or else end in it as a role."""
     short = name.removeprefix(f"{state.run}/").strip("/")
     for candidate in state.candidates.values():
         if candidate.answers_to(name):
@@ -98,7 +97,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
 
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
-    """Returns a table with one row for each conversation: name, role, model and size."""
+    """Returns a table with a row for each conversation (name, role, model, size), or a sentence."""
     rows = [
         (conversation.name, conversation.role, conversation.model, conversation.size_text())
         for conversation in conversations
@@ -130,7 +129,7 @@ def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, J
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """Returns the document of `show NAME --transcript --json`, with each message once."""
+    """Returns the document of `show NAME --transcript --json`; no exchange repeats old messages."""
     rows = [
         {
             "conversation": conversation.name,

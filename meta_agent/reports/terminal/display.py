@@ -21,7 +21,7 @@ from meta_agent.reports.state import reduce
 
 
 def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> Display:
-    """Returns the display for a stream (stderr): live on a terminal, lines elsewhere."""
+    """Returns a display for `stream` (None: stderr), redrawn on a terminal, lines elsewhere."""
     stream = sys.stderr if stream is None else stream
     if _is_live(stream) if live is None else live:
         from meta_agent.reports.terminal._live import LiveDisplay
@@ -97,7 +97,7 @@ class _Recorded(_Forwarding):
 
 
 def recorded(display: Display, ledger: Ledger, run: str) -> Display:
-    """Returns a display that also records phases, notes and metrics in a begun run's ledger."""
+    """Returns a display that also records phases, notes and metrics in the ledger of this run."""
     return _Recorded(display, ledger, run)
 
 
@@ -147,7 +147,7 @@ class TellingDisplay(_Forwarding):
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
-    """Returns a function from a run's name to its display, for runs that share one log."""
+    """Returns a function that makes a run's display; each line of `display` then names its run."""
     shared = display or open_display(live=False)
     return lambda name: _Named(shared, name)
 

@@ -35,8 +35,8 @@ def forecast(
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
-    most attempts of a training step. `cells` holds the attempts of a cell by how it trains, and the
-    fewest ideas that continue (None: all cells train from the base).
+    most attempts of a training step. `cells` is for `--continue-steps`: attempts of a cell that
+    continues, or trains from the base, and the fewest ideas of a bundle that continues.
     """
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))

@@ -49,10 +49,7 @@ def verdict_style(kind: object) -> str:
 
 
 def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()) -> RenderableType:
-    """Returns the sections in a form that rich prints, with a blank line between them.
-
-    `unfold` names the anchors of the sections whose rows are opened.
-    """
+    """Returns sections for rich to print. `unfold` holds anchors of sections with rows to open."""
     parts: list[RenderableType] = []
     for section in sections:
         blocks = section.blocks if isinstance(section, Section) else [section]
@@ -71,7 +68,7 @@ def painted_page(page: Page, *, unfold: Collection[str] = ()) -> RenderableType:
 
 
 def patch_text(patch: str) -> Text:
-    """Returns a patch with added and removed lines coloured and odd characters spelled out."""
+    """Returns a git patch with added and removed lines coloured and control characters escaped."""
     text = Text(no_wrap=True, overflow="ignore")
     for line in visible(patch).splitlines():
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
@@ -95,7 +92,7 @@ def listed(
 ) -> RenderableType:
     """Returns a table for the terminal; `numbers` are columns aligned right, `whole` never wrapped.
 
-    With `cut`, long cells are cut and not wrapped. `limit` is the most characters of a cell.
+    With `cut`, long cells end in an ellipsis. `limit` is the most characters of a cell; 0: any.
     """
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):

@@ -29,7 +29,7 @@ def facts(rows: Mapping[str, Any]) -> RenderableType:
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], without: str = "") -> RenderableType:
-    """Returns a table of rows that have the same fields, without the field `without`."""
+    """Returns a table of one or more rows with the same fields, less the field `without`."""
     names = [name for name in rows[0] if name != without]
     cells = [tuple(value_text(row[name]) for name in names) for row in rows]
     return painted([Table(names, cells, whole=(0,), limit=0)])
@@ -53,9 +53,9 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
 
 
 def follow(ledger: Ledger, run: str | None) -> None:
-    """Prints every line of a log so far, then each new one, until the run ends or its owner died.
+    """Prints a run's log, then each new line, until the run ends or its process is gone.
 
-    It only reads the ledger, once a second.
+    Reads the ledger once a second. `run` None means the newest; no such run raises ConfigError.
     """
     console = Console(highlight=False, soft_wrap=True)
     printed: set[str] = set()
@@ -98,7 +98,7 @@ def _step_line(step: Step) -> str:
 
 
 def _event_line(event: Event) -> str:
-    """Returns a note's own words, a phase and what it is about, of other events the fields."""
+    """Returns a note's text, a phase with its detail, or the fields of another event."""
     if event.kind == "phase":
         return f"{event.fields.get('name')}: {event.fields.get('detail')}"
     note = event.fields.get("text")
@@ -148,7 +148,7 @@ def settings_table(config: Mapping[str, Any], plan: Mapping[str, Any]) -> Table:
 
 
 def _setting(value: Any) -> str:
-    """Returns a table by role as its pairs, and one value for all roles once."""
+    """Returns a setting as text; a mapping by role as pairs, or as one value if all are equal."""
     if value in (None, {}):
         return "–"
     if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from meta_agent.reports.terminal.paint import painted
 
 
 def table(document: Mapping[str, Any]) -> RenderableType:
-    """Returns the comparison of two result files for a terminal."""
+    """Returns the document of `compare A B --by task` as a table and sentences for a terminal."""
     rows = [
         (
             Path(file["path"]).name,
