@@ -35,16 +35,15 @@ WORKER: Final = ("processes", "frames", "commands", "files", "worker")
 
 
 def source_of(module: str) -> str:
-    """Returns the source text of the module `module` of those that run inside sandboxes."""
+    """Returns the source text of a module of `meta_agent.core.sandbox.inside`."""
     return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
-    """Returns the source of the program that runs untrusted code in a container, as bytes.
+    """Returns the source of the program that serves the host's requests in a container.
 
-    Untrusted code runs as the user id `stranger`. `contained`: the control group that the program
-    sees is the container's own. `limits`, by name such as `NOFILE`, are set for each process if
-    the engine sets none; then `stranger` owns the work folder.
+    Untrusted code runs as the user id `stranger`, each process under `limits`, by names such as
+    `NOFILE`, unless they are None. `contained` says that the control group is the container's own.
     """
     return _program(
         WORKER,
@@ -62,10 +61,7 @@ worker.main()
 
 
 def fork_server_program(descriptor: int) -> bytes:
-    """Returns the source of the program that forks process sandboxes.
-
-    `descriptor` is the program's end of the socket from which it takes orders.
-    """
+    """Returns the source of a program that forks sandboxes as the socket `descriptor` orders."""
     names = ("_jail", "lockdown", *WORKER, "forkserver")
     return _program(names, f"modules[-1].serve({descriptor})")
 

@@ -127,8 +127,8 @@ class Box:
     ) -> ExecResult:
         """Runs a shell command in the container and returns its exit code and output.
 
-        A command that exceeds `timeout_sec` is killed, together with the container if it must be.
-        At most `output_limit_bytes` of output are returned.
+        A command that exceeds `timeout_sec` is killed; if that fails, the container is killed. At
+        most `output_limit_bytes` of output are returned.
         """
         remaining_sec = min(timeout_sec, max(1.0, self._until - time.monotonic()))
         line = f"exec sh -c {shlex.quote(command)}"
@@ -207,7 +207,10 @@ class Box:
         return bytes(archive)
 
     def get(self, path: str, limit_bytes: int) -> bytes | None:
-        """Returns the first `limit_bytes` of a regular file; None if there is no such file."""
+        """Returns the first `limit_bytes` of a regular file; None if there is no such file.
+
+        Raises SandboxError if the file is much longer than that.
+        """
         archive = self.get_tar(path, limit_bytes + (16 << 10))
         if archive is None:
             return None
@@ -223,7 +226,7 @@ class Box:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
-        """Kills the container, and yields the id of an image of its files, for the `with` block."""
+        """Kills the container; yields the id of an image of its files, removed after `with`."""
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
@@ -259,7 +262,7 @@ def read_output(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearr
     """Reads a command's output for at most `seconds`, from the Docker SDK's socket `raw`.
 
     Returns up to `limit` bytes by stream (1: stdout, 2: stderr), and True if time ran out first.
-    It reads on by the reply header's reader, which may hold the first bytes (docker-py issue 3332).
+    The reader of the reply's header is used, as it may hold the first bytes (docker-py issue 3332).
     """
     reply = raw._response
     reader, plain = reply.raw._fp.fp, getattr(raw, "_sock", raw)

@@ -55,7 +55,7 @@ _LAST_WORDS: Final = 2000
 
 
 class Failed(Exception):  # noqa: N818 - it ends one sandbox, with a text for people
-    """Raised if a cloud service for sandboxes fails to carry out an order; its text says why."""
+    """Raised if a cloud service for sandboxes fails to do what the host ordered, with the cause."""
 
 
 class Remote:
@@ -197,14 +197,14 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
 
 
 class Bridge:
-    """Opens and removes sandboxes at a cloud service, as a host process orders over a socket."""
+    """Opens and removes sandboxes at a cloud service, as orders from a socket say."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, dict[str, Any]] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries out the order of a JSON line: to open, remove or look at a sandbox."""
+        """Carries out an order, one line of JSON: to open, remove or inspect a sandbox."""
         if not (line := await reader.readline()):  # somebody looked whether this process listens
             writer.close()
             return

@@ -65,7 +65,7 @@ def check_needs() -> None:
             hint="run apt-get install debootstrap",
         )
     if os.geteuid() != 0:
-        command = f"sudo {sys.executable} -m meta_agent sandbox build"
+        command = f"run sudo {sys.executable} -m meta_agent sandbox build"
         raise PreflightError("debootstrap needs root, and this user is not root", hint=command)
     if not keyring().exists():
         hint = "run apt-get install debian-archive-keyring, or set MA_DEBIAN_KEYRING=FILE"

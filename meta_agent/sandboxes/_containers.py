@@ -41,7 +41,7 @@ TURN_SEC = 0.05
 
 
 class Demultiplexer:
-    """Splits the engine's stream into the container's standard output and standard error."""
+    """Splits a container's attached byte stream into its standard output and standard error."""
 
     def __init__(self) -> None:
         self._inbox = bytearray()
@@ -50,7 +50,7 @@ class Demultiplexer:
         self.stderr = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Takes the next bytes of the engine's stream; returns those of standard output."""
+        """Takes the next bytes of the attached stream; returns those of standard output."""
         self._inbox += chunk
         output = bytearray()
         while self._next_part():

@@ -55,7 +55,7 @@ class Place(NamedTuple):
 def read_requirements(path: Path) -> list[str]:
     """Returns the requirements in a file, sorted.
 
-    Raises ConfigError if the file names no package, or a line could run code.
+    Raises ConfigError if the file is unreadable or empty, or a line could run code.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

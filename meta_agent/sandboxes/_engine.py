@@ -155,7 +155,7 @@ class Engine:
         return range(_PODMANS_FIRST_STRANGER, mapped)
 
     def seccomp(self, *, tracing: bool) -> list[str]:
-        """Returns the engine's option that limits system calls; `tracing` allows ptrace."""
+        """Returns the engine's options that limit system calls; `tracing` allows ptrace."""
         profile = seccomp_profile(tracing=tracing)
         if not profile:
             return []
@@ -217,7 +217,7 @@ class Engine:
         return Image(details["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
 
     def import_image(self, archive: Path, name: str, labels: Mapping[str, str]) -> str:
-        """Creates an image from the tar of a root file system and returns its id."""
+        """Creates an image from the tar of a root file system and returns the image's id."""
         repository, _, tag = name.partition(":")
         changes = ["WORKDIR /scratch", f"USER {USER}"]
         changes += [f"LABEL {key}={value}" for key, value in labels.items()]

@@ -76,9 +76,9 @@ class Images:
             path = folder / name
             if path.is_file():
                 return load_tar(path, self.engine, self._say)
-        where = ", ".join(map(str, self._folders)) or "no folder was given"
+        where = ", ".join(map(str, self._folders)) or "none"
         raise SandboxError(
-            f"the image {name} is in none of: {where}; name its folder with --images DIR",
+            f"the image file {name} is not in the folders searched ({where}); add --images DIR",
             kind="image",
         )
 
@@ -180,14 +180,14 @@ def _saved(entry: JSON) -> SavedImage:
     Its id is the hash of its configuration, which is a file name.
     """
     if not isinstance(entry, dict):
-        raise ValueError(f"its manifest holds {entry!r:.100}, which is not a JSON object")
+        raise ValueError(f"manifest.json holds {entry!r:.100}, which is not a JSON object")
     config, tags = entry.get("Config"), entry.get("RepoTags") or []
     texts = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
     if not isinstance(config, str) or not texts:
-        raise ValueError(f"its manifest lacks Config or RepoTags: {entry!r:.200}")
+        raise ValueError(f"manifest.json lacks Config or RepoTags: {entry!r:.200}")
     digest = Path(config).name.removesuffix(".json")
     if not _DIGEST.fullmatch(digest):
-        raise ValueError(f"its manifest names {config!r:.100}, which is not a digest")
+        raise ValueError(f"manifest.json names {config!r:.100}, which is not a digest")
     return SavedImage(f"sha256:{digest}", tuple(map(short_name, tags)))
 
 

@@ -184,8 +184,8 @@ def _choose_service(
         raise PreflightError(f"--sandbox {requested}: {error}", hint=error.hint) from error
     if code_by_llm and missing:
         raise PreflightError(
-            f"--sandbox {requested} does not promise {', '.join(sorted(missing))}, and code that a "
-            "language model may have written is not run there",
+            f"--sandbox {requested} lacks protections ({', '.join(sorted(missing))}), so code "
+            "that a language model may have written is not run there",
             hint="give --sandbox docker, or a service that cuts off the network "
             "(docs/how-to/remote-sandboxes.md)",
         )

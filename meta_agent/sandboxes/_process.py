@@ -139,10 +139,7 @@ class Forked:
         self._lock = threading.Lock()  # an end is told once
 
     def poll(self) -> int | None:
-        """Returns the process's exit code, or None while it runs.
-
-        If it ended together with the fork server, the code is that of SIGKILL.
-        """
+        """Returns the process's exit code, None while it runs, or -9 if the fork server is gone."""
         with self._lock:
             if self.returncode is None:
                 try:

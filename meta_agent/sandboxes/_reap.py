@@ -25,7 +25,7 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
-    """Removes folders and containers of sandboxes past their deadline or without a live opener.
+    """Removes folders and containers of sandboxes whose opener is dead, and overdue containers.
 
     Returns their names. `owner` is an installation's id (None: this one's).
     """

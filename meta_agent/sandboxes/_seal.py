@@ -40,7 +40,7 @@ _SCAN_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """Where an image has its git repository, and git history that an agent could read."""
+    """Where an image holds its git repository, and the git history that an agent could read."""
 
     place: str  # the repository's folder, links followed
     names: tuple[str, ...]  # of the files and folders in it
@@ -78,7 +78,8 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
     except (ValueError, KeyError, TypeError) as problem:
         tail = answer.stderr[-200:].decode("utf-8", "replace")
         raise SandboxError(
-            f"the image {image_id} needs python3, so that its git history can be found: {tail}",
+            f"python3 failed in the image {image_id}, so its git history cannot be found; install "
+            f"python3 there: {tail}",
             kind="image",
         ) from problem
 
@@ -91,7 +92,7 @@ def seal_image(
     left_in_place: Sequence[str] = (),
     hidden: Sequence[str] = (),
 ) -> str:
-    """Builds an image without the git history that `sealing` lists, once; returns its id.
+    """Returns the id of an image without the git history in `sealing`, built unless it exists.
 
     Other files of the repository become links to a working copy, except those in `left_in_place`.
     `hidden` names further paths that no agent may see.

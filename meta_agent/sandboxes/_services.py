@@ -81,7 +81,7 @@ def socket_of(
     hint: str,
     variables: Mapping[str, str] | None = None,
 ) -> Path:
-    """Returns the socket file of the service `name`, which is started if it does not run.
+    """Starts the service `name` unless it runs, and returns its socket file.
 
     `argv_at(path)` returns the command that serves at a path. Raises SandboxError, with `hint` and
     the end of the log, if the service does not start.

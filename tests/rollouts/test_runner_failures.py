@@ -29,7 +29,7 @@ POLICY_FAULTS = {
     "no role": ("await model.chat([{'content': 'x'}])", "a dict with a role"),
     "call of text": (
         "await model.chat([{'role': 'assistant', 'tool_calls': ['x']}])",
-        "a tool call has a function",
+        "give each tool call a string id",
     ),
     "no messages": ("await model.chat([])", "at least one message"),
     "zero tokens": (

@@ -118,5 +118,5 @@ def test_a_file_that_is_no_tar_and_one_that_is_missing_are_refused(
     (tmp_path / "broken.tar").write_bytes(b"no tar")
     with pytest.raises(SandboxError, match=r"broken\.tar is not an image"):
         Images([tmp_path], engine=on.name).find("broken.tar")
-    with pytest.raises(SandboxError, match=r"the image gone\.tar is in none of"):
+    with pytest.raises(SandboxError, match=r"the image file gone\.tar is not in"):
         Images([tmp_path], engine=on.name).find("gone.tar")

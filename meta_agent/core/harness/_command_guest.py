@@ -39,7 +39,7 @@ KEY_NAMES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 class Tail:
-    """Reads a stream to its end and keeps its last bytes."""
+    """A pipe that a thread reads to its end, keeping the last 16 KiB; others write to `sink`."""
 
     def __init__(self) -> None:
         source, self.sink = os.pipe()
@@ -53,13 +53,13 @@ class Tail:
         os.close(source)
 
     def text(self) -> str:
-        """Returns the last bytes as text, even if other processes hold the stream open."""
+        """Returns the last bytes as text. Waits up to a second for processes that still write."""
         self._thread.join(JOIN_SEC)
         return bytes(self._bytes).decode("utf-8", "replace")
 
 
 class Process:
-    """The agent's command as a running process, with the last bytes of its output."""
+    """Starts the agent's command as a process, and keeps the last bytes of its output."""
 
     def __init__(self, argv: list[str], env: Mapping[str, str], cwd: str) -> None:
         self.out, self.err = Tail(), Tail()
@@ -88,7 +88,7 @@ class Process:
             os.chdir(home)
 
     def tell(self, events: queue.Queue[Any]) -> None:
-        """Puts ENDED into the queue once the command has ended; does not reap the process."""
+        """Returns at once. A thread puts the object ENDED into `events` when the command ends."""
 
         def wait() -> None:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -97,7 +97,7 @@ class Process:
         threading.Thread(target=wait, daemon=True).start()
 
     def end(self) -> int:
-        """Kills the command's process group and returns the command's exit status."""
+        """Kills the command's process group. Returns its exit code; -N if signal N ended it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -105,7 +105,7 @@ class Process:
 
 
 class Relay:
-    """Passes the agent's requests to the host until the command ends or its time is up."""
+    """Passes the agent's model requests to the host until the command ends or its time is up."""
 
     def __init__(self, channel: Any, events: queue.Queue[Any], deadline: float) -> None:
         self.channel = channel
@@ -116,7 +116,10 @@ class Relay:
         self.over = False
 
     def serve(self, grace_sec: float) -> bool:
-        """Serves requests. Returns False if the command's time ran out before it ended."""
+        """Relays requests. Returns True if the command ended, False if its time ran out first.
+
+        `grace_sec` is the time it has left once the host says that the attempt is over.
+        """
         while (remaining_sec := self.deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 event = self.events.get(timeout=remaining_sec)
@@ -158,7 +161,7 @@ class Relay:
 
 
 def assistant(answer: list[Json]) -> Json:
-    """Returns the message that a reply adds to the conversation, in the host's form."""
+    """Returns a model reply, as the host sent it, as an assistant message in OpenAI's form."""
     message = {"role": "assistant", "content": answer[0]}
     return {**message, "tool_calls": answer[2]} if answer[2] else message
 
@@ -170,13 +173,13 @@ def common_prefix(conversation: list[Json], messages: list[Json]) -> int:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Replaces each `{name}` in the text by its value. Values are not expanded again."""
+    """Returns the text with each `{name}` replaced by its value. Values are not expanded again."""
     names = "|".join(map(re.escape, values))
     return re.sub(r"\{(" + names + r")\}", lambda match: values[match[1]], text)
 
 
 def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, str]:
-    """Returns the command's variables: the sandbox's, the endpoint's, then its own `env`."""
+    """Returns the command's environment variables; those of harness.toml win over all others."""
     base = f"http://127.0.0.1:{port}"
     ours = {**os.environ, **args["env"], **dict.fromkeys(KEY_NAMES, NO_KEY)}
     ours |= {**dict.fromkeys(OPENAI_NAMES, f"{base}/v1"), "ANTHROPIC_BASE_URL": base}
@@ -184,7 +187,11 @@ def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, s
 
 
 def run(args: Json, channel: Any) -> Json:
-    """Runs the command to its end; returns exit code, output, number of calls, and ending."""
+    """Runs the agent's command and a model server for it. Returns how the command ended.
+
+    The result holds `exit_code`, `stderr` and the number of model `calls`; if the command started,
+    also `stdout`, `ended` (before its time ran out) and `over` (the host ended the attempt).
+    """
     events: queue.Queue[Any] = queue.Queue()
     server = endpoint.Endpoint(events)
     base = f"http://127.0.0.1:{server.port}"

@@ -34,7 +34,7 @@ class BadRequest(ValueError):  # noqa: N818 - HTTP's own name for it
 
 
 class Request:
-    """One model request in the common form: OpenAI's messages and tool schemas."""
+    """An agent's model request in OpenAI's form, whichever SDK sent it; `body` is its JSON."""
 
     def __init__(
         self, messages: list[Message], tools: list[Json] | None, max_tokens: int | None, body: Json
@@ -48,7 +48,7 @@ class Request:
 
 
 class Reply:
-    """The host's reply to a model request: `[content, finish_reason, tool_calls, usage]`."""
+    """The host's reply: its `answer` is a list of content, finish reason, tool calls and usage."""
 
     def __init__(self, number: int, model: str, answer: list[Json]) -> None:
         self.number = number
@@ -63,10 +63,10 @@ class Reply:
 
 
 class OpenAi:
-    """Reads OpenAI chat requests of an agent, and writes our replies as chat completions."""
+    """Reads an agent's OpenAI chat requests, and writes the host's replies as chat completions."""
 
     def read(self, body: Json) -> Request:
-        """Returns an OpenAI request in the common form. Raises BadRequest if it cannot."""
+        """Returns a request's JSON as a Request. Raises BadRequest if it cannot be relayed."""
         if body.get("n") not in (None, 1):
             raise BadRequest("only one choice per request is supported; set n to 1")
         messages = [openai_message(message) for message in listing(body, "messages")]
@@ -86,7 +86,7 @@ class OpenAi:
         }
 
     def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
-        """Yields the host's reply as the events of an OpenAI stream."""
+        """Yields the host's reply as OpenAI stream events; `wants_usage` adds token counts."""
         head = openai_head(answer, "chat.completion.chunk")
         deltas: list[Json] = [{"role": "assistant", "content": answer.content or None}]
         deltas += [
@@ -101,12 +101,12 @@ class OpenAi:
             yield "", {**head, "choices": [], "usage": usage(answer)}
 
     def error(self, status: int, code: str, text: str) -> Json:
-        """Returns an error in the form that OpenAI's SDK shows."""
+        """Returns an error as the JSON body that OpenAI's SDK reads."""
         return {"error": {"message": text, "type": KINDS[status], "code": code}}
 
 
 def openai_message(message: Json) -> Message:
-    """Returns a message with the fields that the host knows, or raises BadRequest."""
+    """Returns a message with the fields that the host takes. Raises BadRequest if it is invalid."""
     role = message.get("role") if isinstance(message, dict) else None
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise BadRequest(f"a message with the role {role!r:.40}")
@@ -120,7 +120,7 @@ def openai_message(message: Json) -> Message:
 
 
 def openai_call(call: Json) -> Json:
-    """Returns one tool call of an assistant's message. Raises BadRequest if a field is missing."""
+    """Returns a tool call's id, name and arguments. Raises BadRequest if one of them is missing."""
     try:
         function = call["function"]
         name_and_arguments = {
@@ -133,18 +133,18 @@ def openai_call(call: Json) -> Json:
 
 
 def openai_head(answer: Reply, kind: str) -> Json:
-    """Returns the fields that every OpenAI reply and stream chunk begins with."""
+    """Returns the first fields of an OpenAI reply or stream chunk; `kind` is its `object` field."""
     number = f"chatcmpl-{answer.number}"
     return {"id": number, "object": kind, "created": answer.number, "model": answer.model}
 
 
 def openai_stop(answer: Reply) -> str:
-    """Returns the `finish_reason` in OpenAI's words."""
+    """Returns a reply's `finish_reason` in OpenAI's words: `tool_calls` if it has any."""
     return "tool_calls" if answer.tool_calls else answer.finish_reason
 
 
 def usage(answer: Reply) -> Json:
-    """Returns the token counts under OpenAI's names."""
+    """Returns a reply's token counts under OpenAI's names."""
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -156,13 +156,13 @@ def usage(answer: Reply) -> Json:
 
 
 class Anthropic:
-    """Translates Anthropic's messages, and remembers relayed calls as they were written."""
+    """Translates Anthropic requests and replies. It keeps tool calls as the policy wrote them."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Json] = {}
 
     def read(self, body: Json) -> Request:
-        """Returns an Anthropic request in the common form, or raises BadRequest."""
+        """Returns a request's JSON as a Request. Raises BadRequest if it cannot be relayed."""
         messages: list[Message] = []
         if body.get("system"):
             messages.append({"role": "system", "content": text_of(body["system"])})
@@ -224,7 +224,7 @@ class Anthropic:
         return ANTHROPIC_STOPS.get(reason, "end_turn")
 
     def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
-        """Yields the host's reply as the events of an Anthropic stream."""
+        """Yields the host's reply as Anthropic stream events; `wants_usage` is ignored."""
         whole = self.reply(answer)
         empty = {**whole, "content": [], "stop_reason": None}
         yield "message_start", {"type": "message_start", "message": empty}
@@ -239,13 +239,13 @@ class Anthropic:
         yield "message_stop", {"type": "message_stop"}
 
     def error(self, status: int, code: str, text: str) -> Json:
-        """Returns an error in the form that Anthropic's SDK shows."""
+        """Returns an error as the JSON body that Anthropic's SDK reads."""
         details = {"type": KINDS[status], "message": f"{text} ({code})"}
         return {"type": "error", "error": details}
 
 
 def user_messages(role: str, blocks: list[Json]) -> list[Message]:
-    """Turns a user's blocks into messages: tool results first, each one a message."""
+    """Returns a user's content blocks as messages: first each tool result, then all text as one."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     messages: list[Message] = [
@@ -260,7 +260,7 @@ def user_messages(role: str, blocks: list[Json]) -> list[Message]:
 
 
 def anthropic_tool(tool: Json) -> Json:
-    """Returns an Anthropic tool schema in OpenAI's form, or raises BadRequest."""
+    """Returns an Anthropic tool in OpenAI's form. Raises BadRequest if it lacks `input_schema`."""
     if not isinstance(tool, dict) or "input_schema" not in tool:
         kind = tool.get("type") if isinstance(tool, dict) else tool
         raise BadRequest(f"the tool {kind!r:.60} has no input_schema; only such tools are relayed")
@@ -273,7 +273,7 @@ def anthropic_tool(tool: Json) -> Json:
 
 
 def opened(block: Json) -> tuple[Json, Json]:
-    """Returns how a stream begins a content block, and the one delta that then fills it."""
+    """Returns a content block as a stream sends it: empty, and the one delta that fills it."""
     if block["type"] == "text":
         return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
     text = json.dumps(block["input"], ensure_ascii=False)
@@ -284,7 +284,7 @@ def opened(block: Json) -> tuple[Json, Json]:
 
 
 def arguments(call: Json) -> Json:
-    """Returns a tool call's arguments as an object; text that is no object comes under one key."""
+    """Returns a tool call's arguments as an object, or `{"unreadable_arguments": TEXT}`."""
     text = call["function"]["arguments"]
     try:
         value = json.loads(text)
@@ -294,7 +294,7 @@ def arguments(call: Json) -> Json:
 
 
 def text_of(content: Json) -> str:
-    """Returns the text of a string, None or a list of text parts, or raises BadRequest."""
+    """Returns a message's content as one text. Raises BadRequest if a part of it is not text."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -314,7 +314,7 @@ def part_text(part: Json) -> str:
 
 
 def listing(body: Json, name: str) -> list[Json]:
-    """Returns the list at `name`. Raises BadRequest if it is missing or empty."""
+    """Returns the list `body[name]`. Raises BadRequest if it is missing, empty or no list."""
     value = body.get(name)
     if not isinstance(value, list) or not value:
         raise BadRequest(f"{name} must be a list that is not empty")

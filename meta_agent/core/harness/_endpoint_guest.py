@@ -35,7 +35,7 @@ OVER_TEXT = "this attempt is over: a limit on its turns, tokens or time was reac
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
-    """An HTTP error that is sent as the answer: its status, code and reason."""
+    """Raised to answer an agent's request with an HTTP error: status, code and text."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
 
 
 class Ask:
-    """One model request; its thread waits in `wait` until it is answered or refused."""
+    """An agent's model request. Its thread blocks in `wait` until an answer or a refusal comes."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -53,12 +53,12 @@ class Ask:
         self._done = threading.Event()
 
     def answer(self, value: Json) -> None:
-        """Hands the host's reply to the thread that waits."""
+        """Hands the host's reply to the thread that blocks in `wait`."""
         self._answer = value
         self._done.set()
 
     def refuse(self, refusal: Refusal) -> None:
-        """Makes the waiting thread raise this refusal."""
+        """Makes `wait` raise this refusal in the thread that blocks there."""
         self._refusal = refusal
         self._done.set()
 
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Endpoint
 
     def do_POST(self) -> None:
-        """Answers a model call, or a request to count tokens."""
+        """Answers a model call or a request to count tokens; a refusal becomes an HTTP error."""
         path = self.path.partition("?")[0].rstrip("/")
         path = path if path.startswith("/v1/") else f"/v1{path}"
         dialect = self.server.dialects.get(path.removesuffix("/count_tokens"))
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send_json(refusal.status, error)
 
     def do_GET(self) -> None:
-        """Lists the one model there is, `policy`; answers 404 for any other path."""
+        """Answers `/models` with the only model, `policy`, and any other path with status 404."""
         if self.path.partition("?")[0].rstrip("/").endswith("/models"):
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
             self._send_json(200, {"object": "list", "data": [model], "has_more": False})
@@ -177,11 +177,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing: the record of the attempt holds what matters."""
+        """Logs nothing, where the base class would write a line for each request."""
 
 
 class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """An HTTP server on 127.0.0.1 until `stop`. It puts requests into `waiting`."""
+    """A model server on 127.0.0.1 that puts agents' requests into `waiting`, until `stop`."""
 
     daemon_threads = True
     block_on_close = False
@@ -198,7 +198,7 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}).start()
 
     def ask(self, request: Any) -> Json:
-        """Queues a request and returns its answer. Raises Refusal if too many wait."""
+        """Queues a request and waits for the answer. Raises Refusal if refused or too many wait."""
         ask = Ask(request)
         if self.waiting.qsize() >= MAX_WAITING:
             raise Refusal(429, "busy", "too many requests wait already; repeat this one later")
@@ -206,18 +206,18 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return ask.wait()
 
     def number(self) -> int:
-        """Returns the next number for a reply's id."""
+        """Returns the next number, counted from 1, for a reply's id."""
         with self._counting:
             self._count += 1
             return self._count
 
     def stop(self) -> None:
-        """Stops listening; open connections end with the process."""
+        """Stops listening. Open connections stay until this process ends."""
         self.shutdown()
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves a connection if fewer than MAX_CONNECTIONS are open, and closes it otherwise."""
+        """Serves a connection in a thread, or closes it if MAX_CONNECTIONS are open already."""
         if not self._seats.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -231,7 +231,7 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._seats.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores clients that close their connection in the middle of a request."""
+        """Ignores a connection's errors, such as a client that leaves in the middle."""
 
 
 KNOWN = f"POST {' or '.join(dialects.DIALECTS)}"

@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One attempt at a task by an agent that is a command: the task as shown, files and limits."""
+    """One attempt by an agent that is a command: the task as it sees it, files and limits."""
 
     key: str
     view: Mapping[str, JSON]
@@ -66,7 +66,7 @@ class Errand:
 
     @property
     def prompt(self) -> str:
-        """Returns the task's problem text, or all that the agent sees of the task as JSON."""
+        """Returns the task's problem text, or without one all that the agent sees, as JSON."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
         problem = next((text for text in texts if isinstance(text, str) and text), None)
         return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
@@ -83,7 +83,7 @@ def run_errand(
     """Runs the harness's command on one task in `sandbox`, and kills the processes that it left.
 
     `ask` answers the command's model calls. Returns how the agent ended. Raises SandboxError if the
-    sandbox failed before the agent ran.
+    sandbox failed and the agent is not to blame.
     """
     place = _stage(sandbox, tree, errand)
     relay = Relay(ask, errand.max_conversation_bytes)
@@ -160,10 +160,10 @@ def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentE
 
 
 class Relay:
-    """Passes model calls from the sandbox of one command agent to its attempt on the host.
+    """Passes one command agent's model calls from its sandbox to the host's function `ask`.
 
-    The agent can forge calls, since it shares a user with the sandbox's worker process. So a
-    malformed call gets an error as answer and does not end other attempts.
+    The agent can forge calls, since it shares a user with the program that sends them. So a
+    malformed call gets an error as its answer and ends nothing.
     """
 
     def __init__(self, ask: Ask, max_bytes: int) -> None:
@@ -173,7 +173,7 @@ class Relay:
         self._over = False
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers each call of the sandbox in turn through `answer`, on the calling thread."""
+        """Answers each of `calls`, in turn and on the calling thread, through `answer`."""
         for call in calls:
             answer([{"cid": call["cid"], **self._answer(call)}])
 

@@ -25,7 +25,7 @@ GROUPS = (
 
 
 def check(args: dict[str, Json], channel: object) -> Json:
-    """Runs the contract tests of the loaded harness and returns rows `[name, ok, detail]`."""
+    """Tests the loaded harness on samples; returns `[path, ok, error]` for each of its files."""
     samples, tasks, roles = list(code.records(args)), args["tasks"], HARNESS.roles
     rows = [row(roles["agent"][0], check_agent)] if roles["agent"] else []
     tests: dict[str, Callable[[], None]] = {
@@ -40,7 +40,7 @@ def check(args: dict[str, Json], channel: object) -> Json:
 
 
 def row(name: str, test: Callable[[], None]) -> list[Json]:
-    """Runs one contract test; returns `[name, ok, detail]`, where detail is the error it raised."""
+    """Runs a test; returns `[name, ok, detail]`, where detail is the error that it raised or ""."""
     try:
         test()
     except Exception as error:
@@ -49,7 +49,7 @@ def row(name: str, test: Callable[[], None]) -> list[Json]:
 
 
 def check_agent() -> None:
-    """Checks that the agent's entry point is a coroutine function of three parameters."""
+    """Raises HarnessFault unless the agent's entry is a coroutine function of three parameters."""
     path, name = HARNESS.roles["agent"]
     function = HARNESS.agent()
     if not inspect.iscoroutinefunction(function):
@@ -66,7 +66,7 @@ def takes(function: Callable[..., Any], count: int, form: str) -> None:
 
 
 def check_reward(samples: list[Json]) -> None:
-    """Checks that reward() returns named finite floats, repeatably, and that WEIGHTS is valid."""
+    """Raises HarnessFault unless reward() returns the same floats twice and WEIGHTS is valid."""
     function = HARNESS.function("reward", "reward")
     takes(function, 1, "reward(rollout)")
     first = [floats(function(copy(record)), "reward()") for record in samples]
@@ -80,7 +80,7 @@ def check_reward(samples: list[Json]) -> None:
 
 
 def check_groups(samples: list[Json]) -> None:
-    """Checks the reward file's reward_group() and judge(), if it has them, on sample rollouts."""
+    """Raises HarnessFault if an optional reward_group() or judge() returns a wrong value."""
     for judged in (None, "7"):
         rows = [{**record, "judged": judged, "group_id": "g"} for record in samples]
         if code.optional("reward_group"):
@@ -97,7 +97,7 @@ def check_groups(samples: list[Json]) -> None:
 
 
 def check_keep() -> None:
-    """Checks that the filter's function keep() returns one weight of at least 0 for each group."""
+    """Raises HarnessFault unless the filter's keep() returns a weight from 0 for each group."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         takes(function, 1, "keep(groups)")
@@ -116,7 +116,7 @@ def check_keep() -> None:
 
 
 def check_order(tasks: list[Json]) -> None:
-    """Checks that the curriculum's order() returns keys of the tasks, at least one, none twice."""
+    """Raises HarnessFault unless order(), the curriculum, returns keys of the tasks, none twice."""
     function = HARNESS.function("data", "order")
     takes(function, 2, "order(tasks, history)")
     task_keys = {task["key"] for task in tasks}
@@ -129,7 +129,7 @@ def check_order(tasks: list[Json]) -> None:
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:
-    """Checks the diagnostic in file `path`: it has a NAME, and measure() returns finite floats."""
+    """Raises HarnessFault unless the diagnostic (metric) in `path` has a NAME and gives floats."""
     module = HARNESS.module(path)
     if not isinstance(getattr(module, "NAME", None), str):
         raise code.HarnessFault(f"{path}: NAME must be a string")
@@ -139,14 +139,14 @@ def check_diagnostic(path: str, samples: list[Json]) -> None:
 
 
 def floats(values: Json, what: str) -> dict[str, float]:
-    """Returns `values` if it is a dict of finite numbers, else raises HarnessFault about `what`."""
+    """Returns `values`; raises HarnessFault, naming `what`, unless a dict of finite numbers."""
     if not isinstance(values, dict):
         raise code.HarnessFault(f"{what} must be a dict of floats, not {values!r:.200}")
     return {name: number(value, f"{what}[{name!r}]") for name, value in values.items()}
 
 
 def number(value: Json, what: str) -> float:
-    """Returns `value` as a float if it is a finite number, else raises HarnessFault on `what`."""
+    """Returns `value` as a float; raises HarnessFault, naming `what`, unless it is finite."""
     good = isinstance(value, int | float) and not isinstance(value, bool)
     if not good or not math.isfinite(value):
         raise code.HarnessFault(f"{what} is {value!r:.200}, not a finite number")
@@ -154,7 +154,7 @@ def number(value: Json, what: str) -> float:
 
 
 def copy(value: Json) -> Json:
-    """Returns a deep copy of a JSON value, which harness code may change without harm."""
+    """Returns a deep copy of a JSON value, so that harness code cannot change the original."""
     return json.loads(json.dumps(value))
 
 

@@ -31,11 +31,11 @@ Operation = Callable[[Args, object], Json]
 
 
 class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner will read it
-    """Raised when the harness breaks its contract. The message says which function, and how."""
+    """Raised when harness code lacks a function or returns a wrong value; the text says which."""
 
 
 class Loaded:
-    """The loaded harness as Python modules. One sandbox worker holds one harness at a time."""
+    """The harness that this process has loaded, as Python modules; only one at a time."""
 
     def __init__(self) -> None:
         self.package = ""
@@ -80,7 +80,7 @@ class Loaded:
         return importlib.import_module(f"{self.package}.{dotted}")
 
     def role(self, name: str) -> ModuleType:
-        """Returns the module of a role, such as `reward`. Raises HarnessFault without its file."""
+        """Returns the module of a role, such as `reward`. Raises HarnessFault if no file has it."""
         if name not in self.roles:
             raise HarnessFault(f"harness.toml lists no file under {name} in [factors]; add one")
         return self.module(self.roles[name])
@@ -112,7 +112,7 @@ def forget_loaded() -> None:
 
 
 def write_tree(root: str, files: Mapping[str, str]) -> None:
-    """Writes the harness files below `root`; the host has checked their paths."""
+    """Writes the harness files, texts by path, below the folder `root`. Paths are not checked."""
     for path, text in files.items():
         target = os.path.join(root, path)  # noqa: PTH118
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
@@ -121,7 +121,7 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Returns the callable `name` of a module, else raises HarnessFault about the file `path`."""
+    """Returns function `name` of a module; raises HarnessFault, naming `path`, without it."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise HarnessFault(f"{path} has no function {name}(), which a harness needs; add it")
@@ -138,7 +138,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def records(args: Args) -> Iterator[Json]:
-    """Yields the rollout records that a request holds, decoded one at a time."""
+    """Yields the rollouts of a request as dicts, from the JSON lines in `args["attached"]`."""
     return map(json.loads, io.BytesIO(args.get("attached", b"")))
 
 
@@ -146,7 +146,7 @@ HARNESS = Loaded()
 
 
 def load(args: Args, channel: object) -> Json:
-    """Loads a harness and returns what it declares, such as reward weights and diagnostics."""
+    """Loads the harness in `args`; returns its reward weights, diagnostics, optional functions."""
     sys.dont_write_bytecode = True
     HARNESS.replace(args["files"], args["roles"])
     if HARNESS.roles["agent"]:  # else the acting side is a command, which runs elsewhere
@@ -163,18 +163,18 @@ def load(args: Args, channel: object) -> Json:
 
 
 def optional(name: str) -> Callable[..., Any] | None:
-    """Returns the function `name` of the harness's reward file, or None if it has none."""
+    """Returns function `name` of the harness's reward file, or None if either is missing."""
     return getattr(HARNESS.role("reward"), name, None) if "reward" in HARNESS.roles else None
 
 
 def declaration(module: ModuleType) -> Json:
-    """Returns the name, layer and thresholds that the module of a diagnostic (metric) declares."""
+    """Returns a diagnostic's (metric's) NAME, LAYER and THRESHOLDS; None for what is missing."""
     names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
     return {key: getattr(module, name, None) for key, name in names.items()}
 
 
 def stage(args: Args, channel: object) -> int:
-    """Keeps the rollout records of a request, to be measured later; returns how many are kept."""
+    """Stores the rollouts of a request for a later `measure`; returns how many it has in all."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)
@@ -182,7 +182,10 @@ def stage(args: Args, channel: object) -> int:
 
 
 def measure(args: Args, channel: object) -> Json:
-    """Returns what each diagnostic (metric) measures on the rollout records kept; drops these."""
+    """Returns what each diagnostic (metric) measured on the stored rollouts, and removes these.
+
+    A diagnostic that raised has the entry `{"err": ...}` instead of `{"values": ...}`.
+    """
     rollouts, HARNESS.staged = HARNESS.staged, []
     rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
@@ -194,9 +197,9 @@ def measure(args: Args, channel: object) -> Json:
 
 
 def reward(args: Args, channel: object) -> Json:
-    """Returns the harness's reward components of each rollout record in the request.
+    """Returns the reward components of each rollout in the request.
 
-    If the harness also has reward_group(), each entry pairs the components with its result.
+    If the harness has reward_group(), each entry is a pair: reward()'s and reward_group()'s.
     """
     function, together = HARNESS.function("reward", "reward"), optional("reward_group")
     if together is None:
@@ -211,7 +214,7 @@ def reward(args: Args, channel: object) -> Json:
 
 
 def judge(args: Args, channel: object) -> Json:
-    """Returns the question to a judging model for each rollout record, or None for no question."""
+    """Returns, for each rollout in the request, the question to a judging model, or None."""
     return by_group(list(records(args)), "judge")
 
 
@@ -248,7 +251,7 @@ def keep(args: Args, channel: object) -> Json:
 def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[list[Json], Json]:
     """Calls the filter's `function` with groups and state. Returns the weights and the new state.
 
-    The new state is as it would be read back from JSON. Raises HarnessFault if it cannot be saved.
+    Raises HarnessFault if the function returns another form, or a state that is not plain JSON.
     """
     answer = function(groups, json.loads(json.dumps(state)))
     if not isinstance(answer, tuple) or len(answer) != 2 or answer[1] is None:
@@ -258,7 +261,7 @@ def stateful(function: Callable[..., Any], groups: Json, state: Json) -> tuple[l
 
 
 def plain_state(state: Json) -> Json:
-    """Returns a filter's state as it would be saved. Raises HarnessFault if it cannot be saved."""
+    """Returns a JSON copy of a filter's state. Raises HarnessFault if it is no JSON or too long."""
     path = HARNESS.roles["filter"]
     try:
         text = json.dumps(state, allow_nan=False)
@@ -275,13 +278,13 @@ def plain_state(state: Json) -> Json:
 
 
 def first_state() -> Json:
-    """Returns the STATE of the filter's file, or None. Raises HarnessFault if it is not plain."""
+    """Returns the STATE of the filter's file, or None. Raises HarnessFault if STATE is no JSON."""
     state = getattr(HARNESS.role("filter"), "STATE", None) if "filter" in HARNESS.roles else None
     return None if state is None else plain_state(state)
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns the filter's state. A `state` in the request is set first; None: the file's STATE."""
+    """Sets the filter's state if the request has one (None: the file's STATE), and returns it."""
     if "state" in args:
         HARNESS.filter_state = first_state() if args["state"] is None else args["state"]
     return HARNESS.filter_state
@@ -293,7 +296,7 @@ def order(args: Args, channel: object) -> Json:
 
 
 def guarded(operation: Operation) -> Operation:
-    """Wraps `operation` so that an EOFError of harness code becomes a HarnessFault."""
+    """Returns `operation`, but with an EOFError of harness code raised as a HarnessFault."""
 
     def run(args: Args, channel: object) -> Json:
         try:

@@ -57,7 +57,7 @@ def _segment_problem(segment: str) -> str | None:
 
 
 def collisions(paths: Iterable[str]) -> list[tuple[str, str]]:
-    """Returns pairs of paths that are the same on a case-insensitive file system."""
+    """Returns pairs of different paths that a case-insensitive file system takes for the same."""
     first_spelling: dict[str, str] = {}
     pairs = []
     for path in sorted(paths):
@@ -73,7 +73,10 @@ def check_pattern(pattern: str) -> str:
         raise ConfigError(f"the path pattern {pattern!r} is not valid: use only *, ? and **")
     for segment in pattern.split("/"):
         if segment in ("", ".", "..") or ("**" in segment and segment != "**"):
-            raise ConfigError(f"pattern {pattern!r}: the part {segment!r} is not allowed")
+            raise ConfigError(
+                f"the path pattern {pattern!r} has the part {segment!r}; no part may be "
+                "empty, '.' or '..', or mix ** with other text"
+            )
     return pattern
 
 

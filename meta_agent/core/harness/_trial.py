@@ -27,13 +27,13 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class CannedPolicy:
-    """Stands in for the policy: gives the same reply a few times and then ends the attempt."""
+    """A stand-in for the policy: gives the same reply three times and then ends the attempt."""
 
     def __init__(self) -> None:
         self.calls = 0
 
     def ask(self, call: Call) -> Any:
-        """Returns the canned reply to a model call, or None once the attempt is over."""
+        """Returns the fixed reply to a model call, or None once the attempt is over."""
         if call["kind"] != "model" or self.calls >= TRIAL_CALLS:
             return None
         self.calls += 1
@@ -43,10 +43,10 @@ class CannedPolicy:
 def try_command(
     open_agent: Callable[[], Sandbox], tree: HarnessTree, contract: HarnessContract
 ) -> list[CheckResult]:
-    """Runs a harness's command on a trial task with a canned policy and returns check results.
+    """Runs a harness's command on a trial task, with fixed replies in place of a policy's.
 
-    They cover the image (`open_agent` opens a sandbox), the start, the first model call and the
-    end.
+    Returns whether the command starts, calls its model and ends, or that `open_agent`, which opens
+    a sandbox of its image, failed.
     """
     for limit_sec in TRIAL_LIMITS_SEC:
         try:

@@ -42,7 +42,7 @@ _TRAINING_SIDE: Final[tuple[Factor, ...]] = ("reward", "filter", "data", "diagno
 
 @contextmanager
 def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
-    """Loads a harness in a sandbox and yields its session; closes the sandbox at the end.
+    """Loads a harness in a sandbox and yields the object that calls it; then closes the sandbox.
 
     `opener` opens a sandbox of an image (None: the base image). Raises CandidateError if the
     harness cannot be loaded.
@@ -71,7 +71,8 @@ class CommandSession(HarnessSession):
     def _require_kind(self) -> None:
         if self.contract.entry is not None:
             raise ConfigError(
-                f"harness {self.contract.name} has an `entry` in harness.toml: use `open_session`"
+                f"the harness {self.contract.name} has an `entry` in harness.toml, not a "
+                "`command`; load it with `open_session`"
             )
 
     def _sources(self) -> Mapping[str, bytes]:
@@ -90,15 +91,16 @@ class CommandSession(HarnessSession):
     ) -> None:
         """Runs the command on every item (task), each in its own sandbox, until all have ended.
 
-        `serve` answers the commands' calls. `timeout_sec` and `step_limit_sec` are not used.
+        `serve` answers model calls, and with `ask_open` a call before each start. The limits in
+        seconds are not used.
         """
         Round(self, items, serve).run(ask_open=ask_open)
 
     def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
-        """Runs the command on one item (task) in a new sandbox, and tells the host how it ended.
+        """Runs the command on one item (task) in a new sandbox.
 
-        `ask` sends a call to the host: the end of the attempt, also if the command failed, or the
-        loss of the sandbox, for which the attempt is not to blame.
+        `ask` sends a call to the host and returns the answer. The last call says how the command
+        ended, or that the sandbox failed, for which the attempt is not to blame.
         """
         departure: Departure | None = ask({"kind": HostCall.LEAVE})
         if departure is None:
@@ -127,9 +129,9 @@ class CommandSession(HarnessSession):
         return run_errand(sandbox, self.tree, self.contract, errand, ask)
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
-        """Starts to compute the rewards of rollout records; call the result to get them.
+        """Starts to compute the rewards of rollouts. Returns a function that waits for them.
 
-        `lines` are the records as JSON. Without a reward file each record's reward is empty.
+        `lines` are the rollouts as JSON. Without a reward file each reward is an empty dict.
         """
         if self.has("reward"):
             return super().begin_reward(lines)
@@ -138,14 +140,14 @@ class CommandSession(HarnessSession):
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Returns results of the contract tests and of a trial run of the command."""
+        """Returns the results of a trial run of the command and of tests of the harness's code."""
         with_reward = samples if self.has("reward") else ()
         rows = super().check(with_reward, tasks)
         return [*try_command(self._open_agent, self.tree, self.contract), *rows]
 
 
 class Round:
-    """The attempts of one request, run in threads that pass calls to the host and answers back."""
+    """Runs the command on the tasks of one request, in threads whose calls go to the host."""
 
     def __init__(
         self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer

@@ -42,8 +42,8 @@ class Entry(NamedTuple):
 class HarnessContract:
     """A parsed `harness.toml`: how the agent starts, and which files a change may touch.
 
-    Either `entry` or `command` is set. `factors` are path patterns by kind of change. `env` are
-    variables of the command, and `needs` the least limits of an attempt.
+    Either `entry` or `command` is set. `factors` are the path patterns of each kind of change.
+    `env` are environment variables of the command, and `needs` the least limits of an attempt.
     """
 
     name: str
@@ -82,7 +82,8 @@ class HarnessContract:
         touched = self._touched(paths)
         if len(touched) > 1:
             raise CandidateError(
-                f"a change must stay in one factor; this one edits {_paths_and_factors(touched)}",
+                "the change edits files of several factors; keep to those of one: "
+                + _paths_and_factors(touched),
                 reason="several_factors",
             )
         return next(iter(touched))
@@ -90,19 +91,20 @@ class HarnessContract:
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
         """Raises `CandidateError` unless the changed `paths` belong to exactly these factors.
 
-        A factor is a group of files. Diagnostics (metrics) never change together with another
-        factor.
+        A factor is a group of files. Diagnostics (metrics) never change with another factor.
         """
         touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
             raise CandidateError(
-                f"a change of diagnostics must be alone; it edits {_paths_and_factors(touched)}",
+                "edit diagnostics in a change of their own; this change also edits others: "
+                + _paths_and_factors(touched),
                 reason="several_factors",
             )
         if set(touched) != set(labels):
             raise CandidateError(
-                f"the change is labelled {'+'.join(labels)}, but has {_paths_and_factors(touched)}",
+                f"the change is labelled {'+'.join(labels)}; label it after all that it edits: "
+                + _paths_and_factors(touched),
                 reason="factor_mismatch",
             )
 
@@ -127,7 +129,7 @@ class HarnessContract:
             )
         if len(factors) > 1:
             raise CandidateError(
-                f"harness.toml lists {path} under several factors: {', '.join(factors)}",
+                f"harness.toml lists {path} under {' and '.join(factors)}; list it under one",
                 reason="several_factors",
             )
         return factors[0]
@@ -135,7 +137,7 @@ class HarnessContract:
     def factors_matching(self, path: str) -> list[Factor]:
         """Returns all factors (groups of files) whose patterns cover `path`, in a fixed order.
 
-        A path in the folder of the training files is covered only by patterns that begin with it.
+        For a path in `meta-agent-training/` only patterns that begin with this folder count.
         """
         home = f"{TRAINING_FOLDER}/"
         ours = path.startswith(home)
@@ -221,7 +223,7 @@ def _variables(table: dict[str, Any]) -> dict[str, str]:
 
 def _needs(table: Any) -> dict[str, float]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{CONTRACT_FILE}: needs must be a table, not {table!r}")
+        raise ConfigError(f"{CONTRACT_FILE}: needs is {table!r}; write it as a table [needs]")
     _only(table, set(Limits.model_fields) - {"reasoning"}, "[needs] ")
     for name, least in table.items():
         if type(least) not in (int, float) or not least > 0:
@@ -284,7 +286,7 @@ def _strings(
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) and v for v in value):
         raise ConfigError(f"{CONTRACT_FILE}: {key} must be a list of strings, not {value!r}")
     if not value and default is None:
-        raise ConfigError(f"{CONTRACT_FILE}: {key} must not be empty")
+        raise ConfigError(f"{CONTRACT_FILE}: {key} is an empty list; add an entry")
     return tuple(value)
 
 

@@ -99,7 +99,7 @@ class Task:
         return self.view[name]
 
     def get(self, name: str, default: Json = None) -> Json:
-        """Returns field `name` of what the agent sees of the task, or `default` without it."""
+        """Returns field `name` of what the agent sees of the task; `default` if there is none."""
         return self.view.get(name, default)
 
 
@@ -151,7 +151,7 @@ class Seat:
         self.coroutine: Coroutine[Any, Any, None] | None = None
 
     def begin(self, run: Agent, names: list[str]) -> Call | None:
-        """Starts the agent with tools of the given names and returns its first call to the host."""
+        """Starts the agent with tools of these names. Returns and raises as `send` does."""
         task = Task(self.item["key"], self.item["view"])
         coroutine = run(task, Model(self), Tools(self, tuple(names)))
         if not inspect.iscoroutine(coroutine):
@@ -160,7 +160,10 @@ class Seat:
         return self.send(None)
 
     def send(self, value: Json) -> Call | None:
-        """Resumes the agent with the host's answer to its call, and returns its next call."""
+        """Resumes the agent with the host's answer; returns its next call.
+
+        Raises StopIteration once the agent has returned, and whatever the agent raises.
+        """
         assert self.coroutine is not None
         call = self.coroutine.send(value)
         while call is None:
@@ -170,7 +173,10 @@ class Seat:
         return call
 
     def model_call(self, messages: list[Message], max_tokens: int | None, tools: Json) -> Call:
-        """Returns a call of the policy with those of `messages` that the host does not have yet."""
+        """Returns a model call that holds those of `messages` that the host does not have yet.
+
+        Raises ValueError or TypeError for arguments that are not valid.
+        """
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be a positive integer or None, not {max_tokens!r}")
         conversation = self.known
@@ -188,7 +194,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """Returns the call that asks the host to run the task's tool `name` with `arguments`."""
+        """Returns a call of the task's tool `name`. Raises TypeError if it is not plain JSON."""
         if type(name) is not str:
             raise TypeError(f"a tool's name must be a string, not {name!r}")
         for value in arguments.values():
@@ -199,7 +205,7 @@ class Seat:
         return {"cid": self.index, "kind": "tool", "tool": name, "args": arguments}
 
     def decode(self, answer: list[Json]) -> Reply | Result:
-        """Returns the host's answer as the policy's reply or tool's result that an agent gets."""
+        """Returns the host's answer to a call as the agent gets it: a reply or a tool's result."""
         if self.kind == "tool":
             return Result(*answer)
         content, finish_reason, tool_calls, *_ = answer
@@ -239,17 +245,19 @@ def own_copy(message: Message) -> Message:
     Its role has to be a string, and its `tool_calls` objects with an object `function`.
     """
     if type(message) is not dict or type(message.get("role")) is not str:
-        raise TypeError(f"a message is a dict with a role, not {message!r:.200}")
+        raise TypeError(f"a message must be a dict with a role, not {message!r:.200}")
     if type(message.get("content")) is str and len(message) == 2:
         return dict(message)
     copied: Message = as_json(message, "a message")
     if not has_tool_calls_in_form(copied):
-        raise TypeError(f"a tool call has a function, and its id is a string, not {message!r:.200}")
+        raise TypeError(
+            f"give each tool call a string id and an object function, not {message!r:.200}"
+        )
     return copied
 
 
 def has_tool_calls_in_form(message: Message) -> bool:
-    """Returns whether a message's tool calls, if any, are objects with string ids."""
+    """Returns True if a message's tool calls, if any, have string ids and objects as `function`."""
     calls = message.get("tool_calls") or []
     if type(calls) is not list or any(type(call) is not dict for call in calls):
         return False
@@ -269,7 +277,7 @@ def as_json(value: Json, what: str) -> Json:
 def number(text: str) -> int:
     """Returns the integer that JSON text holds. Raises ValueError if it has too many digits."""
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(text)} digits; the limit is {MAX_DIGITS}")
+        raise ValueError(f"a number has {len(text)} digits; send more than {MAX_DIGITS} as text")
     return int(text)
 
 
@@ -331,9 +339,9 @@ class Scheduler:
 
 
 class Watchdog:
-    """Raises AgentHung in an agent that computes too long; one alarm serves all rollouts.
+    """Raises AgentHung in an agent that computes for over `limit_sec` without a call.
 
-    It works only on the main thread of a platform with alarms.
+    It does nothing outside the main thread, or on a platform without alarm signals.
     """
 
     def __init__(self, limit_sec: float) -> None:

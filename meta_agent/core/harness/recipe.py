@@ -123,7 +123,7 @@ class Recipe:
 
     @property
     def most_rows_per_step(self) -> int:
-        """Returns the most rollouts of a step that also replaces groups the filter dropped."""
+        """Returns the most rollouts in a step if groups that the filter drops are replaced."""
         return int(self.groups_per_step * (self.refill_factor or 1)) * self.num_generations
 
 
@@ -167,7 +167,7 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
 
 
 def no_hints(domain: str, fraction: JSON) -> ConfigError:
-    """Returns the error for a recipe with hints if the domain has no reference solutions."""
+    """Returns the error for a recipe's hint_fraction in a domain without reference solutions."""
     return ConfigError(
         f"hint_fraction is {fraction}, but no training task of the domain {domain} has a reference "
         "solution to give hints from",
@@ -176,7 +176,7 @@ def no_hints(domain: str, fraction: JSON) -> ConfigError:
 
 
 def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
-    """Parses a recipe's TOML text. Raises ConfigError, which names file `where` and wrong key."""
+    """Returns the recipe in a TOML text. Raises ConfigError, naming file `where` and the key."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -203,7 +203,7 @@ def recipe_of(tree: HarnessTree) -> Recipe:
 
 
 def with_preset(data: Mapping[str, Any], where: str = RECIPE_FILE) -> dict[str, Any]:
-    """Returns a recipe's keys, with those of the algorithm that its `preset` names as defaults.
+    """Returns a recipe's keys, completed by those of the algorithm that its `preset` names.
 
     Raises ConfigError, which names the file `where`, for an unknown preset.
     """
@@ -237,7 +237,8 @@ def _check_together(where: str, recipe: Recipe) -> None:
             f"{where}: warmup_steps is {recipe.warmup_steps}; use a whole number or a share below 1"
         )
     if recipe.delta is not None and recipe.delta <= 1 + recipe.epsilon:
-        raise ConfigError(f"{where}: delta is {recipe.delta}, but must be greater than 1 + epsilon")
+        least = 1 + recipe.epsilon
+        raise ConfigError(f"{where}: delta is {recipe.delta}; set it above 1 + epsilon, {least:g}")
     _check_level(where, recipe)
 
 

@@ -71,7 +71,7 @@ class Teaches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one contract test: what was tested, whether it passed, and the fault if not."""
+    """The result of one test of a harness: what was tested, whether it passed, else the fault."""
 
     name: str
     ok: bool
@@ -113,7 +113,8 @@ class HarnessSession:
     def _require_kind(self) -> None:
         if self.contract.entry is None:
             raise ConfigError(
-                f"harness {self.contract.name} has a `command` in harness.toml: use `open_session`"
+                f"the harness {self.contract.name} has a `command` in harness.toml, not an "
+                "`entry`; load it with `open_session`"
             )
 
     def _sources(self) -> Mapping[str, bytes]:
@@ -140,7 +141,7 @@ class HarnessSession:
         return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
-        """Returns True if the harness has a file for `role`: `reward`, `filter` or `data`."""
+        """Returns True if the harness has a file for `reward`, `filter` or `data` (curriculum)."""
         return role in self._roles
 
     def rollout(
@@ -216,7 +217,7 @@ class HarnessSession:
             self._ask("harness.filter_state", {"state": state})
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
-        """Starts the filter on groups of rollouts. The returned function waits for the weights."""
+        """Starts the filter on groups of rollouts. Returns a function that waits for weights."""
         count = len(groups)
         if not self.has("filter"):
             return lambda: [1.0] * count
@@ -239,7 +240,7 @@ class HarnessSession:
         return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Returns a measurement by each diagnostic (metric) of the harness, in path order."""
+        """Returns what each diagnostic (metric) of the harness measured, in order of paths."""
         return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
@@ -256,7 +257,10 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Runs the harness's contract tests on sample rollouts and tasks (`{"key", "view"}`)."""
+        """Returns the results of tests of the harness on sample rollouts and tasks.
+
+        A task is `{"key", "view"}`.
+        """
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]
@@ -419,12 +423,12 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns `value` if it is a dict of finite floats, else raises CandidateError about `what`."""
+    """Returns `value`; raises CandidateError, naming `what`, unless a dict of finite floats."""
     if not isinstance(value, dict):
         raise _must_return(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:
         raise CandidateError(
-            f"{what} returned {len(value)} names; the limit is {MAX_REWARD_NAMES}",
+            f"{what} returned {len(value)} names; return at most {MAX_REWARD_NAMES}",
             reason="bad_length",
         )
     for name in value:

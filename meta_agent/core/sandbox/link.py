@@ -71,7 +71,7 @@ class Link:
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
         """Sends a message, and the raw bytes `attached`, as one frame.
 
-        Raises LinkTimeout after `deadline` (monotonic seconds).
+        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError for too large a frame.
         """
         line = json.dumps(message, separators=(",", ":")).encode()
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
@@ -141,7 +141,7 @@ class Pace:
         self._owed, self._left = 0.0, time.monotonic()
 
     def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
-        """Parses a frame (one message), and pauses if parsing takes more than half of the time."""
+        """Returns the object in a frame (one message); sleeps if parsing takes half of the time."""
         self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
         started = time.thread_time()
         frame = parse_frame(body, budget)
@@ -174,5 +174,5 @@ def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
 
 
 def protocol_error(message: str) -> SandboxError:
-    """Returns the SandboxError for a worker that broke the protocol."""
+    """Returns a SandboxError of kind `protocol`, for a worker that sent something invalid."""
     return SandboxError(message, kind="protocol")

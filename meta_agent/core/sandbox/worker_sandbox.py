@@ -151,8 +151,7 @@ class WorkerSandbox:
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
         """Returns the content of regular files by path; other and missing files are left out.
 
-        `limit_bytes` bounds all of them together. Raises GuestError beyond it, and never cuts a
-        file.
+        Raises GuestError if all of them together exceed `limit_bytes`; no file is cut.
         """
         args = {"paths": list(paths), "limit_bytes": limit_bytes}
         names = sum(len(json.dumps(path)) + len('"":,===') for path in paths)
@@ -168,7 +167,7 @@ class WorkerSandbox:
         return files
 
     def install(self, name: str, source: str) -> None:
-        """Loads a Python module in the worker, which adds the operations that the module lists."""
+        """Loads Python source in the sandbox as a module, whose OPERATIONS `request` then calls."""
         self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
 
     def request(

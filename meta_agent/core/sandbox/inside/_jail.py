@@ -61,7 +61,7 @@ WORKED: set[tuple[str, bool, bool]] = set()
 
 
 class Plan(NamedTuple):
-    """What one jail is built from: its folder, the interpreter's folders, and a second user."""
+    """A sandbox's folder, Python's folders, and the user id for untrusted code (`stranger`)."""
 
     folder: str
     interpreter: list[str]  # the folders of the interpreter and its packages
@@ -77,8 +77,7 @@ def check(result: int) -> None:
 def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
     """Limits the memory, file size and open files of each process.
 
-    With a stranger (the sandbox's second user) it also limits how many processes that user may
-    have.
+    It also limits the number of processes of `stranger`, the user for untrusted code, if any.
     """
     memory = limits["memory_mb"] << 20
     limit_by_resource = {
@@ -96,13 +95,13 @@ def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
 
 
 def enter_namespaces(stranger: int | None) -> None:
-    """Moves this process into new namespaces in which it keeps its user and the stranger exists.
+    """Moves this process into new namespaces, in which its own user and `stranger` exist.
 
-    Raises OSError if the kernel refuses.
+    `stranger` is the user for untrusted code. Raises OSError if the kernel refuses.
     """
     flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
     here, (entered, say) = os.getpid(), os.pipe()
-    outside = os.fork()
+    outside = os.fork()  # from there alone, two users can be mapped
     if outside == 0:
         os.close(say)
         map_users(here, stranger, entered)
@@ -118,9 +117,7 @@ def enter_namespaces(stranger: int | None) -> None:
 
 
 def map_users(pid: int, stranger: int | None, entered: int) -> None:
-    """Runs in a child outside the new namespace, where alone two users can be mapped; then
-    exits.
-    """
+    """Gives the namespace of process `pid` its users, once `entered` is readable; then exits."""
     try:
         if os.read(entered, 1):
             alone = stranger is None
@@ -137,10 +134,7 @@ def map_users(pid: int, stranger: int | None, entered: int) -> None:
 
 
 def raise_loopback() -> None:
-    """Switches on the sandbox's own loopback interface, where a relay for agents listens.
-
-    No other network interface exists in the sandbox.
-    """
+    """Switches on loopback, the sandbox's only network interface, where agents reach the model."""
     check(sock := libc.socket(AF_INET, SOCK_DGRAM, 0))
     try:
         request = array.array("B", struct.pack("16sh14x", b"lo", 0))
@@ -200,9 +194,7 @@ def make_folders(root: str) -> None:
 
 
 def system_folders(root: str) -> list[str]:
-    """Returns the folders of system programs and libraries; recreates the symbolic links among
-    them.
-    """
+    """Returns the folders of system programs; copies the symbolic links among them into `root`."""
     folders = []
     for path in SYSTEM:
         if os.path.islink(path):
@@ -213,10 +205,7 @@ def system_folders(root: str) -> list[str]:
 
 
 def with_links_last(folders: list[str]) -> list[str]:
-    """Returns the folders and the targets of links among them, targets first.
-
-    Links in the new root need their targets to exist.
-    """
+    """Returns the folders and the targets of links among them: a link needs its target first."""
     paths = {*folders, *map(os.path.realpath, folders)}
     return sorted(paths, key=lambda path: (path != os.path.realpath(path), path))
 
@@ -224,8 +213,8 @@ def with_links_last(folders: list[str]) -> list[str]:
 def show(root: str, path: str) -> bool:
     """Mounts a folder read-only at the same path in the new root.
 
-    Returns True if file locks in it are this sandbox's own, which an overlay mount gives. If the
-    kernel allows no overlay, the folder itself is mounted and sandboxes can see each other's locks.
+    Returns True if file locks in it are private to this sandbox, which an overlay mount gives.
+    Without overlays the folder itself is mounted, and sandboxes can see each other's locks.
     """
     target = f"{root}{path}"
     os.makedirs(target, exist_ok=True)
@@ -269,9 +258,7 @@ def make_devices(root: str) -> None:
 
 
 def write_names(root: str, stranger: int | None) -> None:
-    """Writes the files in `/etc` that programs read: library paths, host names, the sandbox's
-    users.
-    """
+    """Writes the files in `/etc` that programs read: library paths, host names and users."""
     user = os.getuid() if stranger is None else stranger
     texts = {
         "passwd": f"root:x:0:0::/:/bin/sh\nsandbox:x:{user}:{user}::/tmp:/bin/sh\n",
@@ -291,7 +278,7 @@ def write_names(root: str, stranger: int | None) -> None:
 
 
 def enter_root(root: str) -> None:
-    """Makes this folder the root of the namespace and unmounts the old root."""
+    """Makes the folder `root` the root of the file system, and unmounts the old root."""
     os.chdir(root)
     check(libc.syscall(SYS_PIVOT_ROOT[os.uname().machine], b".", b"."))
     check(libc.umount2(b".", MNT_DETACH))
@@ -314,7 +301,7 @@ def die_with_parent() -> None:
 
 
 def stand_guard(child: int) -> None:
-    """Runs in the outer process: waits for the inner one and exits with its exit code."""
+    """Waits for the process `child` and exits with its exit code; never returns."""
     for descriptor in (0, 1):
         os.close(descriptor)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -322,7 +309,7 @@ def stand_guard(child: int) -> None:
 
 
 def fork_inside() -> None:
-    """Forks and returns only in the child, which is PID 1 of the new namespace."""
+    """Forks, and returns only in the child, PID 1 of the new namespace. The parent waits for it."""
     child = os.fork()
     if child:
         stand_guard(child)
@@ -330,7 +317,7 @@ def fork_inside() -> None:
 
 
 def give_away(folder: str, user: int) -> bool:
-    """Makes the stranger the only user who may enter the work and temporary folders.
+    """Makes `user` the only one who may enter the sandbox's work and temporary folders.
 
     Returns False if this process may not change their owner.
     """
@@ -345,7 +332,7 @@ def give_away(folder: str, user: int) -> bool:
 
 
 def settle_in(plan: Plan) -> None:
-    """Becomes the stranger in a process that only tests whether the stranger can work here.
+    """Becomes the user for untrusted code, to test whether that user can work in the sandbox.
 
     Raises OSError if that user cannot enter the work folder or run the interpreter.
     """
@@ -360,10 +347,7 @@ def settle_in(plan: Plan) -> None:
 
 
 def works(plan: Plan, *, fenced: bool) -> bool:
-    """Returns whether a sandbox can be entered with this plan.
-
-    A success is remembered for later calls.
-    """
+    """Returns True if a sandbox starts by this plan (`fenced`: in namespaces); caches successes."""
     tried = os.path.dirname(plan.folder), plan.stranger is not None, fenced
     if tried not in WORKED and attempt(plan, fenced):
         WORKED.add(tried)
@@ -371,9 +355,9 @@ def works(plan: Plan, *, fenced: bool) -> bool:
 
 
 def attempt(plan: Plan, fenced: bool) -> bool:
-    """Tries the whole sequence of fences in a throw-away child and returns whether it succeeded.
+    """Starts a sandbox by the plan in a child process, and returns True if that worked.
 
-    A failed attempt leaves a half-entered jail, so the caller's process is never used for it.
+    A failure leaves its process half restricted, so the caller's process is never used for it.
     """
     child = os.fork()
     if child == 0:
@@ -394,7 +378,7 @@ def attempt(plan: Plan, fenced: bool) -> bool:
 
 
 def chosen(plan: Plan) -> tuple[Plan, bool]:
-    """Returns the strictest plan that this machine allows, and whether the kernel fences hold."""
+    """Returns the strictest plan that works here, and whether the kernel grants namespaces."""
     if plan.stranger is not None and give_away(plan.folder, plan.stranger):
         for fenced in (True, False):
             if works(plan, fenced=fenced):
@@ -405,10 +389,7 @@ def chosen(plan: Plan) -> tuple[Plan, bool]:
 
 
 def enter(plan: Plan, fenced: bool, limits: dict[str, Any]) -> list[str]:
-    """Puts this process behind the fences that `chosen` decided on.
-
-    Returns the names of those that hold.
-    """
+    """Puts this process under the plan's restrictions. Returns the names of those that hold."""
     die_with_parent()
     root = os.getuid() == 0
     own_locks = False

@@ -219,10 +219,7 @@ def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, i
 def become(
     argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int], say: int
 ) -> None:
-    """Turns the forked child into the program.
-
-    On failure it writes the error number and path to `say`.
-    """
+    """Turns the forked child into the program. On failure it writes the error to pipe `say`."""
     number, path = errno.EINVAL, argv[0]  # a name with a zero byte in it
     try:
         os.setsid()
@@ -255,10 +252,7 @@ def exit_watch(pid: int) -> Iterator[int]:
 
 
 def run_command(args: dict[str, Json]) -> dict[str, Json]:
-    """Runs one command and returns its result as JSON.
-
-    A command that cannot start gives a shell's exit codes: 127 not found, 126 refused.
-    """
+    """Runs a command and returns its result. The exit code 127 or 126 says that it cannot start."""
     started = time.monotonic()
     try:
         command = Command(args)

@@ -39,7 +39,7 @@ def parent_directory(path: str, create: bool) -> Iterator[tuple[int, str]]:
 
 
 def write_files(args: dict[str, Json]) -> None:
-    """Writes new files; deletes what stood at their paths first, so no link is written through."""
+    """Writes the `files` of a request. What stood at a path is deleted, so no link is followed."""
     mode = 0o755 if args["executable"] else 0o644
     for path, content in args["files"].items():
         with parent_directory(path, create=True) as (folder, name):
@@ -66,8 +66,7 @@ def read_files(args: dict[str, Json]) -> dict[str, str]:
 
 
 def read_regular(path: str, limit: int) -> bytes | None:
-    """Returns the content of a regular file, or None for anything else and for a path through a
-    link.
+    """Returns a regular file's content; None for anything else, and for a path through a link.
 
     Raises ValueError if the file is longer than `limit` bytes.
     """
@@ -87,5 +86,7 @@ def read_regular(path: str, limit: int) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise ValueError(f"{path}: the requested files exceed limit_bytes; read fewer or raise it")
+        raise ValueError(
+            f"{path} exceeds the {limit} bytes left of limit_bytes; read fewer files or raise it"
+        )
     return content

@@ -27,9 +27,7 @@ ORDER_BYTES = 1 << 18  # more than a socket takes at once
 
 
 def serve(descriptor: int) -> None:
-    """Answers the host's orders until the host is gone: to fork a sandbox, or to report whether one
-    ended.
-    """
+    """Forks sandboxes, and says how they ended, as the host orders; exits once the host is gone."""
     os.umask(0o022)
     host = socket.socket(fileno=descriptor)
     while True:
@@ -65,7 +63,7 @@ def perform(order: dict[str, Json], stdio: list[int]) -> dict[str, Json]:
 
 
 def become(plan: Plan, fenced: bool, order: dict[str, Json], stdio: list[int]) -> None:
-    """Turns the forked process into a worker behind its fences; never returns."""
+    """Turns the forked process into a sandbox's worker program, restricted; never returns."""
     os.setsid()
     for target, descriptor in enumerate(stdio):
         os.dup2(descriptor, target)

@@ -21,12 +21,10 @@ Json = Any
 
 
 class Pipe:
-    """Sends and receives length-prefixed frames over two private descriptors; each is a line of
-    JSON.
+    """Sends and receives frames: a length, a line of JSON, and from the host perhaps raw bytes.
 
-    Raw bytes that the host sends after that line become the message's `attached`. While a write
-    waits for room, arriving bytes are read, so that host and guest can both write large frames at
-    the same moment without a deadlock.
+    The raw bytes become the message's `attached`. While a write waits for room, arriving bytes are
+    read, so that host and guest can both write large frames at once without a deadlock.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -49,7 +47,7 @@ class Pipe:
             self._write(memoryview(len(body).to_bytes(4, "little") + body))
 
     def receive(self, timeout_sec: float | None = None) -> Json:
-        """Returns the next frame, or None once time is up. Raises EOFError if the host is gone."""
+        """Returns the next message, None once time is up. Raises EOFError if the host is gone."""
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
         while (frame := self.take()) is None:
             if deadline is not None and not self._readable(max(0.0, deadline - time.monotonic())):
@@ -77,10 +75,7 @@ class Pipe:
         return bool(waiter.poll(timeout_sec * 1000))
 
     def fill(self) -> None:
-        """Reads what has arrived into the buffer, and waits if nothing has.
-
-        Raises EOFError if the host is gone.
-        """
+        """Waits for bytes and reads them into the buffer. Raises EOFError if the host is gone."""
         chunk = os.read(self.source, CHUNK_BYTES)
         if not chunk:
             raise EOFError
@@ -107,10 +102,7 @@ def parsed(frame: bytes) -> Json:
 
 
 def wire(message: Json) -> bytes:
-    """Encodes a message as ASCII JSON; raises ValueError for NaN and infinities.
-
-    Halves of surrogate pairs become "?".
-    """
+    """Returns a message as ASCII JSON, with "?" for lone surrogates. Raises ValueError for NaN."""
     text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     if "\\ud" in text:
         whole = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
@@ -119,15 +111,13 @@ def wire(message: Json) -> bytes:
 
 
 class Channel:
-    """Lets a guest operation ask the host in the middle of its work."""
+    """Lets code in a sandbox call the host, such as the model, in the middle of its work."""
 
     def __init__(self, pipe: Pipe, request_id: int) -> None:
         self._pipe, self._id, self._next_cid = pipe, request_id, 0
 
     def calls(self, calls: Sequence[dict[str, Json]]) -> list[int]:
-        """Sends calls in one frame and returns their ids (`cid`) without waiting; missing ids are
-        filled in.
-        """
+        """Sends calls in one message and returns their ids (`cid`) without waiting."""
         numbered = [self._numbered(call) for call in calls]
         self._pipe.send({"id": self._id, "calls": numbered})
         return [call["cid"] for call in numbered]
@@ -143,10 +133,9 @@ class Channel:
         kill_descendants()
 
     def wait(self, timeout_sec: float | None = None) -> list[dict[str, Json]]:
-        """Waits for the next answers:
+        """Returns the next answers, each `{"cid", "ok"}` or `{"cid", "err"}`; [] once time is up.
 
-        `[{"cid", "ok"} or {"cid", "err"}]`; returns [] if time is up. The host groups answers
-        freely: one frame may answer a part of one `calls`, or parts of several.
+        One list may answer a part of one `calls`, or parts of several.
         """
         while (frame := self._pipe.receive(timeout_sec)) is not None:
             if frame["id"] == self._id:  # else a late answer to an operation that is over
@@ -163,7 +152,7 @@ class Channel:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Returns an exception's traceback without the worker's own frames."""
+    """Returns an exception's traceback as text, without the frames of this program itself."""
     folder = __name__.rpartition(".")[0] + "."  # what came from it is named so in tracebacks
     ours = tuple(f"<{name[len(folder) :]}>" for name in sys.modules if name.startswith(folder))
     summary = traceback.TracebackException.from_exception(error)

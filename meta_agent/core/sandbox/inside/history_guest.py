@@ -20,7 +20,7 @@ HEXADECIMAL = set("0123456789abcdef")
 
 
 def history(root: str) -> "list[str]":
-    """Returns the paths below a folder that hold version history."""
+    """Returns the git directories and other stores of version history below a folder."""
     paths = []
     for folder, folders, files in os.walk(root):
         if folder in SKIPPED:
@@ -65,7 +65,7 @@ def _beginning(folder: str, name: str) -> bytes:
 
 
 def main() -> None:
-    """Prints the report on the folder that the first argument names."""
+    """Prints, as JSON, what the folder `argv[1]` holds, and all version history on the machine."""
     place = Path(sys.argv[1]).resolve()
     names = sorted(path.name for path in place.iterdir())
     print(json.dumps({"place": str(place), "names": names, "history": sorted(history("/"))}))

@@ -57,15 +57,12 @@ def instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> byt
 
 
 def refuse(code: int) -> bytes:
-    """Returns the instruction that makes a system call fail with this error number."""
+    """Returns the BPF instruction that makes a system call fail with this error number."""
     return instruction(RETURN, RET_ERRNO | code)
 
 
 def filter_program(machine: str) -> bytes:
-    """Returns the seccomp filter for this processor, as packed BPF instructions.
-
-    Each step either ends the filter or falls through to the next.
-    """
+    """Returns the seccomp filter for a processor such as `x86_64`, as packed BPF instructions."""
     column, arch = MACHINES[machine]
     steps = [
         instruction(LD_WORD, ARCH),
@@ -103,10 +100,7 @@ def filter_program(machine: str) -> bytes:
 
 
 def filter_calls() -> bool:
-    """Installs the seccomp filter for this process and everything it starts.
-
-    Returns whether it holds.
-    """
+    """Installs the seccomp filter for this process and its children. Returns True if it holds."""
     if os.uname().machine not in MACHINES:
         return False
     program = filter_program(os.uname().machine)
@@ -154,10 +148,10 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def lock(folder: str, fenced: bool) -> list[str]:
-    """Restricts files (Landlock) and system calls (seccomp) of this process.
+    """Restricts the files (Landlock) and system calls (seccomp) of this process.
 
-    Returns ["seccomp"] if the filter of system calls holds, else []. Landlock only backs up the
-    mounts that already hide the host's files, so no fence is named after it.
+    Returns ["seccomp"] if the filter of system calls holds, else []. Landlock is not reported,
+    because it only backs up the mounts that already hide the host's files.
     """
     restrict_files(folder, fenced)
     return ["seccomp"] if filter_calls() else []

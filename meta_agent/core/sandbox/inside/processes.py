@@ -25,9 +25,7 @@ libc = ctypes.CDLL(None)
 
 
 class Here:
-    """What the host says about this sandbox before anything runs, and what this process keeps of
-    it.
-    """
+    """What this process knows of its sandbox: folder, users, limits and protections."""
 
     work_dir = ""
     """The path of this sandbox's work folder, as seen inside."""
@@ -39,9 +37,7 @@ class Here:
     """The limits of each untrusted process, by the names of RLIMIT_*."""
     fences: tuple[str, ...] = ()
     guest = -1
-    """The id of the process that runs guest modules, which outlives commands; -1 if there is
-    none.
-    """
+    """The id of the process that runs guest modules and outlives commands; -1 without one."""
 
 
 def step_down() -> None:
@@ -66,9 +62,7 @@ def step_down() -> None:
 
 @contextlib.contextmanager
 def as_stranger() -> Iterator[None]:
-    """While it is entered, files are opened with the stranger's rights and created as the
-    stranger's.
-    """
+    """Opens and creates files as the user for untrusted code, inside the `with` block."""
     if Here.stranger is None:
         yield
         return
@@ -84,9 +78,9 @@ def as_stranger() -> Iterator[None]:
 class CpuMeter:
     """Sums the processor time that all processes below this one have used since it was created.
 
-    In a container the control group counts. Elsewhere it takes the larger of two sums: the time of
-    living processes and of dead ones that were waited for, and the time observed of each process
-    while it lived.
+    In a container the control group's clock is read. Elsewhere it takes the larger of two sums: the
+    time of living processes and of dead ones that were waited for, and the time observed of each
+    process while it lived.
     """
 
     GROUPS = (
@@ -124,17 +118,13 @@ class CpuMeter:
 
 
 def cpu_ticks(pid: int) -> tuple[int, int]:
-    """Returns the ticks that a process has used and those of children it waited for; 0, 0 once it
-    is gone.
-    """
+    """Returns the clock ticks of a process and of its reaped children; (0, 0) if it is gone."""
     user, system, *waited_for = [int(field) for field in stat_of(pid)[11:15]] or [0, 0]
     return user + system, sum(waited_for)
 
 
 class OomCounter:
-    """Counts the kernel's out-of-memory kills in this container's memory group since it was
-    created.
-    """
+    """Watches the kernel's count of out-of-memory kills in this container's memory group."""
 
     FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 

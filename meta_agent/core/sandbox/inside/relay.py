@@ -27,7 +27,7 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 class Relay:
-    """Moves bytes between the files of a folder and the pipes of a worker."""
+    """Moves bytes between the host's files in a folder and the pipes of the worker program."""
 
     def __init__(self, folder: str, worker: int, to: int, source: int, contained: bool) -> None:
         self._folder, self._worker, self._to, self._source = folder, worker, to, source
@@ -37,7 +37,7 @@ class Relay:
         os.set_blocking(to, False)
 
     def run(self, deadline: float) -> str:
-        """Returns how the worker ended, once it has and its output is in files."""
+        """Moves bytes until the worker ends or is killed at `deadline`; returns its exit code."""
         while self._write_output():
             self._read_input()
             if time.monotonic() > deadline or self._is_silent():
@@ -105,7 +105,7 @@ def oom_kills() -> bool:
 
 
 def write(path: str, data: bytes) -> None:
-    """Writes a file that appears whole."""
+    """Writes a file under another name and then renames it, so that nobody reads half of it."""
     with open(f"{path}.part", "wb") as file:  # noqa: PTH123
         file.write(data)
     os.rename(f"{path}.part", path)  # noqa: PTH104
@@ -131,7 +131,7 @@ def become_worker(folder: str, work: str, source: int, sink: int) -> None:
 def main(folder: str, work: str, deadline_sec: str, contained: str) -> None:
     """Starts the worker in the folder `work`, and leaves a relay behind that outlives this call.
 
-    `contained` says that the visible control group is this sandbox's, if it is not empty.
+    A `contained` that is not empty says that the visible control group is this sandbox's own.
     """
     os.makedirs(work, mode=0o755, exist_ok=True)  # noqa: PTH103
     write(f"{folder}/alive", b"")

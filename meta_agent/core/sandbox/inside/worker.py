@@ -52,7 +52,7 @@ MAX_DESCRIPTORS = 4096
 
 
 class StderrTail:
-    """Captures descriptors 1 and 2 of guest code and keeps the last bytes for error reports."""
+    """Captures this process's standard output and error, and keeps their last 16 KiB as `text`."""
 
     def __init__(self) -> None:
         source, sink = os.pipe()
@@ -71,7 +71,7 @@ class StderrTail:
 
 
 class Worker:
-    """Serves requests one at a time until the host closes the pipe."""
+    """Serves the host's requests one at a time until the host closes the pipe."""
 
     def __init__(self, pipe: Pipe, tail: StderrTail) -> None:
         self._pipe, self._tail = pipe, tail
@@ -129,7 +129,7 @@ class Worker:
 
 
 class Guest:
-    """The process in which guest modules run, seen from the worker."""
+    """The process that runs guest modules, which is Python source that the host sends."""
 
     def __init__(self) -> None:
         source, to = os.pipe()
@@ -142,9 +142,7 @@ class Guest:
         self.pipe = Pipe(back, to)
 
     def end(self) -> None:
-        """Kills the guest and ends this process with the guest's exit code; called when guest or
-        host is gone.
-        """
+        """Kills the guest process, and ends this process with the guest's exit code."""
         with contextlib.suppress(OSError):
             os.kill(Here.guest, signal.SIGKILL)
         status = 0
@@ -155,7 +153,7 @@ class Guest:
 
 
 def serve_modules(source: int, sink: int) -> None:
-    """Runs as the guest's process, with no descriptor open but its own pipe, until it exits."""
+    """Runs guest modules, Python source that the host sends, in this process; never returns."""
     try:
         low, high = sorted((source, sink))
         for first, last in ((3, low), (low + 1, high), (high + 1, MAX_DESCRIPTORS)):
@@ -169,7 +167,7 @@ def serve_modules(source: int, sink: int) -> None:
 
 
 class Modules:
-    """Serves the operations of installed guest modules."""
+    """Loads guest modules, Python source that the host sends, and runs their operations."""
 
     def __init__(self, pipe: Pipe, tail: StderrTail) -> None:
         self._pipe, self._tail = pipe, tail
@@ -208,7 +206,9 @@ class Modules:
         exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102
         operations: dict[str, Callable[[Json, Channel], Json]] = module.__dict__["OPERATIONS"]
         if taken := set(operations) & OWN_OPERATIONS:
-            raise ValueError(f"the worker's own operations cannot be replaced: {sorted(taken)}")
+            raise ValueError(
+                f"the worker has operations {sorted(taken)} itself; rename those of the module"
+            )
         self._operations.update(operations)
         return sorted(operations)
 
@@ -228,7 +228,7 @@ def answer(
 
 
 def hello(args: dict[str, Json]) -> dict[str, Json]:
-    """Returns facts about this sandbox: protocol, Python version, work folder, fences and user."""
+    """Returns facts about this sandbox: protocol, Python version, folder, protections and user."""
     return {
         "protocol": PROTOCOL,
         "python": list(sys.version_info[:3]),
@@ -250,7 +250,7 @@ def die_with_host(source: int) -> None:
 
 
 def main() -> None:
-    """Moves the frame descriptors out of reach of guest code, then serves requests."""
+    """Serves the host's requests, over copies of the pipes that untrusted code cannot reach."""
     Here.work_dir = os.getcwd()  # noqa: PTH109 - not pathlib: a container pays for it at each start
     source, sink = os.dup(0), os.dup(1)
     null = os.open("/dev/null", os.O_RDONLY)
