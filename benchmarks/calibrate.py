@@ -36,9 +36,9 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import row_of
 from meta_agent.core.gate.simulate import Gate, Matrix, Modelled, Population, power, smallest_effect
 from meta_agent.core.lab.live import Job
-from meta_agent.core.loop.matrix import Table, by_seed, table_of
 from meta_agent.core.loop.plan import UNPROVEN, Plan, plan_for
 from meta_agent.core.loop.records import Version, must_work
+from meta_agent.core.loop.results import Table, by_seed, table_of
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, HarnessTree

@@ -27,7 +27,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Recipe, recipe_of
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.loop.budget import cell_prices, declared, fewest_ideas
+from meta_agent.core.loop.budget import cell_prices, fewest_ideas, plan_attempts
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
@@ -136,7 +136,7 @@ def _step_attempts(recipe: Recipe) -> tuple[int, int]:
 def _work(config: RunConfig, plan: Plan, domain: Domain, tree: HarnessTree | None) -> Work | None:
     if tree is None or not config.policy.startswith("hf:"):
         return None
-    attempts = config.budget or declared(plan, tree)
+    attempts = config.budget or plan_attempts(plan, tree)
     return Work(attempts, attempts * domain.ceilings.max_context_tokens)
 
 

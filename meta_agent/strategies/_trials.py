@@ -20,7 +20,7 @@ from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 
 
 class Trial(NamedTuple):
-    """A generation's candidates, sorted by what their checks before any training found."""
+    """A generation's candidates after their checks: ideas to train, and verdicts on the others."""
 
     ideas: list[Candidate]
     judged: dict[str, Judged]
@@ -31,10 +31,9 @@ class Trial(NamedTuple):
 def try_ideas(
     run: Run, collected: Collected, generation: int, candidates: Sequence[Candidate]
 ) -> Trial:
-    """Tests candidates before anything is trained, and sorts them by the outcome.
+    """Checks candidates before anything is trained; returns the ideas to train and the verdicts.
 
-    Scaffolds are also rolled out with the base policy, if the budget still pays for a training
-    of the candidates afterwards.
+    A scaffold is also tried with the base policy, if the budget still pays for a training then.
     """
     tested = {candidate.id: test(run, collected, candidate) for candidate in candidates}
     trial = Trial([], {}, [], tested)
@@ -63,9 +62,9 @@ def try_ideas(
 
 
 def undecided(reason: str, cells: Sequence[str] | None = None) -> Judged:
-    """Returns the verdict INCONCLUSIVE on a candidate that no claim was made about.
+    """Returns the verdict INCONCLUSIVE on a candidate that no final test was about.
 
-    `cells` names the measured cells that the reason rests on; None if it rests on none.
+    `cells` names the measured sets of candidates that the `reason` rests on. None means none.
     """
     evidence: JSON = {"judge": "checks", "findings": []}
     if cells is not None:

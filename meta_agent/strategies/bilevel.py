@@ -44,7 +44,7 @@ MECHANISMS: Final[Mapping[str, Mechanism]] = {
 
 
 def yields(nodes: Sequence[Node]) -> list[float]:
-    """Returns the rise of the best clean success per attempt, in each period of a few trials."""
+    """Returns how much the best clean success rose per attempt, in each period of four trials."""
     periods = 1 + max(node.trial for node in nodes) // PERIOD
     rates, best = [], nodes[0].clean
     for period in range(periods):

@@ -28,10 +28,10 @@ from meta_agent.core.loop.budget import allowed, attempts_left, one_cell, search
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.drift import repeat_start
 from meta_agent.core.loop.records import (
-    Found,
     HandedOver,
     Judged,
     Read,
+    SearchResult,
     Tested,
     Version,
     stopped,
@@ -137,7 +137,7 @@ class Branching(Full, ABC):
 
 
 def expandable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the valid nodes for which the proposer may have a further edit."""
+    """Returns the valid nodes on which the proposer may still have an idea."""
     return [node for node in nodes if node.valid and node.open]
 
 
@@ -198,8 +198,8 @@ class _Forest:
         """Candidates without a verdict yet, with the reason that they get if they are left out."""
         self._admitted: list[Candidate] = []
 
-    def grow(self) -> Found:
-        """Makes moves until the strategy or the budget ends them. Returns the best node."""
+    def grow(self) -> SearchResult:
+        """Takes steps until the strategy or the budget ends the search. Returns the best node."""
         run = self._run
         try:
             self._plant()
@@ -381,7 +381,7 @@ class _Forest:
         reason = f"left out of the result: {points} on the search split, training seed 0"
         self._pending[candidate.id] = candidate, reason
 
-    def _result(self) -> Found:
+    def _result(self) -> SearchResult:
         """Concludes what is left out, moves the lead, and returns the best node."""
         run, start = self._run, self._nodes[START]
         best = max(
@@ -403,7 +403,7 @@ class _Forest:
             begun = self._of[START].collected
             arm = run.lab.arm_of("start", begun.tree, {0: begun.evaluated})
             repeat_start(run, self._first, run.lab.rows(arm))
-        return Found(version, mix.members, self._read or {0: self._of[START]})
+        return SearchResult(version, mix.members, self._read or {0: self._of[START]})
 
     def _tree(self, node: Node) -> HarnessTree:
         return self._run.repo.tree(node.version.commit)

@@ -42,7 +42,7 @@ def population(nodes: Sequence[Node]) -> list[Node]:
 
 
 def productivity(nodes: Sequence[Node], node: Node) -> float:
-    """Estimates the chance that a child of a node has more clean success, by Laplace's rule."""
+    """Returns the chance, by Laplace's rule, that a child of a node has more clean success."""
     tries = children(nodes, node)
     return (1 + sum(child.clean > node.clean for child in tries)) / (2 + len(tries))
 

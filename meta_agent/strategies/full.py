@@ -26,12 +26,12 @@ from meta_agent.core.loop.budget import (
     pays_for,
 )
 from meta_agent.core.loop.plan import MIN_PAIRS
-from meta_agent.core.loop.records import Found, HandedOver, Judged, Reading, Version
+from meta_agent.core.loop.records import HandedOver, Judged, Reading, SearchResult, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_merge
 from meta_agent.core.loop.verbs.claim import Sides, examine, prove_harness, prove_version
 from meta_agent.core.loop.verbs.members import conclude_claim, conclude_members
-from meta_agent.core.loop.verbs.promote import promote, promote_watching
+from meta_agent.core.loop.verbs.promote import promote, promote_diagnostics
 from meta_agent.core.loop.verbs.train_on import best_of, on_search, train_on
 from meta_agent.core.protocols import JSON, VerdictKind
 from meta_agent.strategies.race import race
@@ -39,9 +39,9 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The verdicts of a run's two final tests: on the harness over new trainings, and on a version.
+    """The verdicts of a run's final tests: on the harness (by new trainings), and on the version.
 
-    `harness` is None if the first test was not made.
+    The first is None if that test was not made.
     """
 
     harness: Judged | None
@@ -50,12 +50,12 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if the final test says PROMOTE, so that skills (lessons) may be written."""
+        """Returns True if the main test says PROMOTE; only then skills (lessons) are written."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
-        """Returns the final test's verdict of `kind`: "harness" (perhaps None) or "version"."""
+        """Returns the verdict on "harness" (None if not tested) or "version", as `kind` says."""
         return self.harness if kind == "harness" else self.version
 
 
@@ -74,7 +74,7 @@ class Full:
         return hand_over(run, first, search_result)
 
 
-def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
+def hand_over(run: Run, first: Version, search_result: SearchResult) -> HandedOver:
     """Tests the version found by a search against the first version, and trains the winner further.
 
     Returns the harness and weights that the run ends with.
@@ -82,7 +82,7 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
     sides = Sides(first, search_result.version)
     start = run.lab.train(first_tree(run), seed=0, steps=run.plan.steps)
     if not search_result.acting:
-        watched = promote_watching(run, first, search_result)
+        watched = promote_diagnostics(run, first, search_result)
         trained = train_on(run, first, start)
         return HandedOver(watched, trained, "start", "nothing that was tried did better on search")
     harness = prove_harness(run, sides) if _proves_harness(run) else None
@@ -102,14 +102,14 @@ def hand_over(run: Run, first: Version, search_result: Found) -> HandedOver:
     return _choose(run, first, start, search_result, weights, proof, proven)
 
 
-def examined(run: Run, first: Version, search_result: Found) -> HandedOver:
+def examined(run: Run, first: Version, search_result: SearchResult) -> HandedOver:
     """Tests the version found by a frozen policy's search against the first version.
 
     Returns the harness that the run ends with.
     """
     weights = run.lab.untrained()
     if not search_result.acting:
-        watched = promote_watching(run, first, search_result)
+        watched = promote_diagnostics(run, first, search_result)
         return HandedOver(watched, weights, "start", "no edit was accepted")
     version = examine(run, Sides(first, search_result.version))
     if _is_invalid(version):
@@ -149,7 +149,7 @@ def _basis(run: Run, version: Version, harness: Judged | None) -> Trained:
     return best_of([on_search(run, tree, trained) for trained in trainings]).trained
 
 
-def _promote_proven(run: Run, first: Version, search_result: Found, proof: Proof) -> bool:
+def _promote_proven(run: Run, first: Version, search_result: SearchResult, proof: Proof) -> bool:
     """Merges proven edits into `main` unless a person declines. Diagnostics are merged anyway.
 
     Returns True if the proven edits reach `main`.
@@ -161,18 +161,18 @@ def _promote_proven(run: Run, first: Version, search_result: Found, proof: Proof
     if reaches_main and claim:
         parts = promote(run, first, search_result, claim)
     else:
-        promote_watching(run, first, search_result)
+        promote_diagnostics(run, first, search_result)
     conclude_members(run, first, search_result, claim, skills=proof.teaches)
     conclude_claim(run, search_result, claim or proof.version, parts)
     return reaches_main
 
 
 def _hand_over_start(
-    run: Run, first: Version, trained: Trained, search_result: Found, judged: Judged
+    run: Run, first: Version, trained: Trained, search_result: SearchResult, judged: Judged
 ) -> HandedOver:
     conclude_members(run, first, search_result, judged, skills=False)
     conclude_claim(run, search_result, judged)
-    watched = promote_watching(run, first, search_result)
+    watched = promote_diagnostics(run, first, search_result)
     give_up_lead(run, first)
     words = f"what scored best is INVALID and not handed over: {judged.verdict.reasons[0]}"
     return HandedOver(watched, trained, "start", words)
@@ -182,7 +182,7 @@ def _choose(
     run: Run,
     first: Version,
     start: Trained,
-    search_result: Found,
+    search_result: SearchResult,
     weights: Trained,
     proof: Proof,
     proven: bool,
@@ -205,7 +205,7 @@ def _choose(
 
 
 def give_up_lead(run: Run, first: Version) -> None:
-    """Deletes the branch `lead` (unproven edits), as INVALID or no better than the start."""
+    """Deletes the branch `lead`, whose edits are INVALID or no better than the first version."""
     record: JSON = {"candidate": None, "generation": run.config.generations, "members": []}
     run.once("handover/lead", "lead", {"main": first.commit}, lambda: record)
     run.repo.drop_lead()

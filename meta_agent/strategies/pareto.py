@@ -42,13 +42,16 @@ def pool(nodes: Sequence[Node]) -> list[Node]:
 
 
 def fronts(nodes: Sequence[Node]) -> list[frozenset[int]]:
-    """Returns for each task that any node solves the numbers of all nodes that solve it."""
+    """Returns, for each task that any node solves, the numbers of all nodes that solve it."""
     tasks = sorted(set().union(*(node.solved for node in nodes)))
     return [frozenset(node.number for node in nodes if task in node.solved) for task in tasks]
 
 
 def wins(nodes: Sequence[Node]) -> Counter[int]:
-    """Returns by number how many tasks a node solves, less nodes that others make needless."""
+    """Counts the tasks that each node solves, by node number, without needless nodes.
+
+    A node is needless if others solve each of its tasks as well. The worst are left out first.
+    """
     best_at = fronts(nodes)
     stays = {node.number for node in nodes if any(node.number in front for front in best_at)}
     for node in sorted(nodes, key=lambda node: (node.clean, -node.number)):

@@ -31,13 +31,13 @@ from meta_agent.core.lab.live import ArmRef, Evaluated
 from meta_agent.core.lab.measured import Part
 from meta_agent.core.ledger import crash_point
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
-from meta_agent.core.loop.drift import Named, repeat_start
+from meta_agent.core.loop.drift import ModelNames, repeat_start
 from meta_agent.core.loop.records import (
     Collected,
-    Found,
     Judged,
     Read,
     Reading,
+    SearchResult,
     Tested,
     Version,
     failure,
@@ -73,7 +73,7 @@ class Stand(NamedTuple):
     members: tuple[Member, ...] = ()
 
 
-def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
+def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> SearchResult:
     """Searches with a frozen policy: tests each edit of the best version by few attempts.
 
     `shows` returns what a proposer may see of the evidence. The version found is not proven.
@@ -90,7 +90,7 @@ def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found
     course.repeat_start()
     tip = course.tip
     candidates = tuple(member.tested.candidate for member in tip.members)
-    return Found(tip.version, candidates, course.read)
+    return SearchResult(tip.version, candidates, course.read)
 
 
 class _Course:
@@ -106,7 +106,7 @@ class _Course:
         self._numbers: dict[tuple[int, str], int] = {}  # by the version below and the tree's hash
         self._gains: dict[int, float] = {}  # over its parent when it joined, by the race's model
         self._joined: list[Member] = []
-        self._shows, self._model = shows, Named()
+        self._shows, self._model = shows, ModelNames()
         self._names = {0: "the start"}
         self.read: dict[int, Read] = {}
         run.lab.label(run.repo.tree(first.commit), first.id)
@@ -142,7 +142,7 @@ class _Course:
         return Collected(version, tree, run.lab.train(tree, seed=0, steps=0), whole)
 
     def buy_until_decided(self, number: int) -> JSON:
-        """Makes blocks of attempts with a version until the search decides about it.
+        """Makes blocks of attempts with a version until the search decides about that version.
 
         Returns the record of the deciding block, or None if the attempts ran out. If the served
         model changes meanwhile, the best version so far gets fresh attempts.
@@ -161,7 +161,7 @@ class _Course:
         return None
 
     def conclude_replaced(self) -> None:
-        """Records the verdicts of edits that joined once and are not in the best version now."""
+        """Records the verdicts of edits that were in the best version once, and no longer are."""
         members = {member.tested.candidate.id for member in self.tip.members}
         for member in self._joined:
             candidate = member.tested.candidate
@@ -170,9 +170,7 @@ class _Course:
                 conclude(self._run, member.collected, candidate, judged, member.reading)
 
     def repeat_start(self) -> None:
-        """Repeats the first version's earliest attempts and notes whether the model has changed
-        since.
-        """
+        """Repeats the first version's earliest attempts, to see whether the model has changed."""
         first = [evaluation for buy, evaluation in self._bought[0] if buy.sample == 0]
         if first:
             repeat_start(self._run, self._first, self._rows(0, first))

@@ -30,10 +30,10 @@ from meta_agent.core.evidence import Evidence
 from meta_agent.core.loop.budget import cells_left, one_cell, pays_for_search
 from meta_agent.core.loop.records import (
     Collected,
-    Found,
     Judged,
     Read,
     Reading,
+    SearchResult,
     Tested,
     Version,
     stopped,
@@ -71,7 +71,7 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """The version that the next generation starts from, its evidence, and candidates that wait."""
+    """What the next generation starts from: a version, its evidence, and candidates that wait."""
 
     version: Version
     members: tuple[Candidate, ...] = ()
@@ -83,7 +83,7 @@ class Tip(NamedTuple):
     """On a detour, the version to return to, with its members."""
 
 
-def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> Found:
+def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> SearchResult:
     """Searches in generations with a trained policy, within the search's share of the budget.
 
     `shows` returns what a proposer may see of the evidence. The version returned is not proven.
@@ -105,7 +105,7 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
     untried = undecided("never tried: it clashed with stronger ideas, or no bundle had room for it")
     for candidate in tip.waiting:
         conclude(run, reads[max(reads)].collected, candidate, untried, reads[max(reads)].reading)
-    return Found(tip.version, tip.members, reads)
+    return SearchResult(tip.version, tip.members, reads)
 
 
 def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[int, Read]) -> Tip:

@@ -23,7 +23,7 @@ from meta_agent.strategies.branching import Branching, Move, Node, best_of, expa
 
 
 class Specialists(Branching):
-    """A search whose proposals, in turn, may each edit one factor only of the best version."""
+    """A search in which each proposal may edit one factor only; factors take turns."""
 
     words: ClassVar[str] = (
         "You are the specialist of the factors named here, and others edit the rest. All build on "

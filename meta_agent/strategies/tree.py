@@ -35,7 +35,7 @@ ABLATES: Final = 4
 
 
 def repairable(nodes: Sequence[Node]) -> list[Node]:
-    """Returns failed nodes that no repair was tried on, unless three repairs in a row led there."""
+    """Returns failed nodes to repair: those without a repair, and at most two repairs deep."""
     repaired = {node.other for node in nodes if node.kind == "repair"}
     return [
         node

@@ -34,7 +34,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError
 from meta_agent.core.history import HarnessRepo
-from meta_agent.core.loop.budget import declared, one_cell
+from meta_agent.core.loop.budget import one_cell, plan_attempts
 from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import JSON, Domain, HarnessTree
 from meta_agent.core.workspace import open_workspace
@@ -169,7 +169,7 @@ def declare(
     numbers = tuple(range(config.seed, config.seed + seeds))
     tree, domain = _first_tree(config, folder / ".first"), _domain_of(config)
     plan = _plan(config, domain)
-    budget = config.budget or declared(plan, tree)
+    budget = config.budget or plan_attempts(plan, tree)
     singles = _singles(plan, budget, tree)
     comparison = Comparison(
         folder, tuple(conditions), numbers, budget, singles, config, {}, dict(sides or {})

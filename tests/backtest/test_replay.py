@@ -382,6 +382,6 @@ def test_probes_keep_a_bounded_number_of_bytes() -> None:
     sample = ProbeSample()
     big = [{"role": "user", "content": "x" * 50_000}]
     for made in groups("m" * 200):
-        sample.see(slim(replace(made, messages=big)), 0.0, 0.0)
+        sample.add(slim(replace(made, messages=big)), 0.0, 0.0)
     assert len(sample.worth_probing()) <= PROBED_GROUPS
     assert sample.bytes < PROBED_BYTES + 60_000

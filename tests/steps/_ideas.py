@@ -14,7 +14,7 @@ from typing import Any, Final
 from meta_agent.composition.opening import first_version
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.budget import one_cell
-from meta_agent.core.loop.records import Found, HandedOver, Read, Version
+from meta_agent.core.loop.records import HandedOver, Read, SearchResult, Version
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.loop.verbs.cells import mixed
 from meta_agent.core.loop.verbs.collect import collect
@@ -107,7 +107,7 @@ def prepare(
         bench.run.config = bench.run.config.model_copy(update={"budget": cap})
 
 
-def searched(bench: Bench) -> Found:
+def searched(bench: Bench) -> SearchResult:
     return search(bench.run, first_version(bench.run))
 
 
@@ -115,7 +115,7 @@ def carried_out(bench: Bench) -> HandedOver:
     return Full().carry_out(bench.run, first_version(bench.run))
 
 
-def handed_over(bench: Bench, found: Found) -> HandedOver:
+def handed_over(bench: Bench, found: SearchResult) -> HandedOver:
     return hand_over(bench.run, first_version(bench.run), found)
 
 
@@ -123,11 +123,11 @@ def outcomes(bench: Bench, kind: str) -> list[dict[str, Any]]:
     return [step.outcome for step in bench.run.ledger.steps("r", kind=kind) if step.is_done]
 
 
-def in_it(bench: Bench, found: Found | HandedOver) -> Marks:
+def in_it(bench: Bench, found: SearchResult | HandedOver) -> Marks:
     return marks(bench.repo.tree(found.version.commit))
 
 
-def found_with(bench: Bench, *ideas: Idea) -> Found:
+def found_with(bench: Bench, *ideas: Idea) -> SearchResult:
     """What a search ended with that took all of these, without the search."""
     run, first = bench.run, first_version(bench.run)
     having(bench, *ideas)
@@ -137,4 +137,4 @@ def found_with(bench: Bench, *ideas: Idea) -> Found:
     run.repo.set_lead(mix.commit)
     run.lab.train(run.repo.tree(mix.commit), seed=0, steps=run.plan.steps)
     version = Version(f"v0+{len(members)}", mix.commit)
-    return Found(version, tuple(members), {0: Read(collected, bench.reading)})
+    return SearchResult(version, tuple(members), {0: Read(collected, bench.reading)})

@@ -15,11 +15,11 @@ from meta_agent.core.loop.budget import (
     attempts_left,
     cells_left,
     claim_pairs,
-    declared,
     one_cell,
     one_pair,
     pays_for,
     pays_for_search,
+    plan_attempts,
     spent,
 )
 from meta_agent.core.loop.plan import MIN_PAIRS
@@ -74,7 +74,7 @@ def test_without_a_cap_the_plan_has_one(bench: Bench) -> None:
     tree = capped(bench, None)
     bench.run.plan = plan = replace(PLAN, trainings=25)
     assert one_cell(plan, tree) == CELL and one_pair(plan, tree) == PAIR
-    assert allowed(bench.run) == declared(plan, tree) == 25 * CELL
+    assert allowed(bench.run) == plan_attempts(plan, tree) == 25 * CELL
     capped(bench, 1000)
     assert allowed(bench.run) == 1000
 

@@ -14,13 +14,13 @@ from meta_agent.core.harness import parse_contract
 from meta_agent.core.loop.diagnostics._past import past_versions, split_past
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.diagnostics.tend import gap_terms, open_gap, tend
-from meta_agent.core.loop.records import Collected, Found, Judged, Read, Reading, Version
+from meta_agent.core.loop.records import Collected, Judged, Read, Reading, SearchResult, Version
 from meta_agent.core.loop.records import Tested as Checked
 from meta_agent.core.loop.verbs._same_set import by_one_set
 from meta_agent.core.loop.verbs.calibrate import calibration
 from meta_agent.core.loop.verbs.collect import read
 from meta_agent.core.loop.verbs.learn import conclude
-from meta_agent.core.loop.verbs.promote import promote_watching
+from meta_agent.core.loop.verbs.promote import promote_diagnostics
 from meta_agent.core.loop.verbs.test import test as check
 from meta_agent.core.protocols import Candidate, Factor, HarnessTree, Verdict, VerdictKind
 from tests.steps._bench import TASKS, Bench, rollout
@@ -100,8 +100,8 @@ def taken_in(bench: Bench, collected: Collected, reading: Reading, one: Candidat
     judged = discriminate(bench.run, Checked(one, ()))
     conclude(bench.run, collected, one, judged, reading)
     kept = (one,) if judged.verdict.kind is VerdictKind.PROMOTE else ()
-    found = Found(Version("v1+1", one.commit), kept, {1: Read(collected, reading)})
-    return promote_watching(bench.run, collected.version, found)
+    found = SearchResult(Version("v1+1", one.commit), kept, {1: Read(collected, reading)})
+    return promote_diagnostics(bench.run, collected.version, found)
 
 
 def tended(bench: Bench, version: Version, name: str = "later") -> Version:

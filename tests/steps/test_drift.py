@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.lab.units import EvalUnit
-from meta_agent.core.loop.drift import MOST, Named
+from meta_agent.core.loop.drift import MOST, ModelNames
 from meta_agent.core.loop.plan import plan_for
 from tests.steps._bench import Bench
 from tests.steps.test_race import (
@@ -165,7 +165,7 @@ def test_a_server_that_names_every_reply_otherwise_ends_no_race(
     ],
 )
 def test_a_change_is_a_name_that_nobody_heard(served: list[list[str]], changes: int) -> None:
-    named = Named()
+    named = ModelNames()
     assert sum([named.changed(names) for names in served]) == changes
 
 

@@ -32,15 +32,16 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
         raise CandidateError(
             f"the model server refused all {len(rollouts)} attempts: {refused[0].detail}",
             reason="requests_refused",
+            hint="change what the harness sends, or choose another model with --policy",
         )
 
 
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    `whole`: the policy answers all rollouts together, so all are repeated if too many are lost,
-    else none. Otherwise it is those that could not start or whose model call failed. It is all if
-    too many are lost and a sandbox failed, so code in it cannot choose its second chances.
+    If one engine answers all rollouts together (`whole`), these are all if too many are lost, else
+    none. Otherwise they are those lost outside the sandbox. They are all if too many are lost and a
+    sandbox failed, so that code in a sandbox cannot choose what is repeated.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
@@ -71,8 +72,9 @@ def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
     if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
         return
     raise InfrastructureError(
-        f"machine failures lost {len(missing)} of {len(rollouts)} attempts of {what}, also when "
-        f"repeated; {LOST_SHARE:.0%}, or one, may be lost: {_detail(rollouts[missing[0]])[:300]}",
+        f"machine failures lost {len(missing)} of {len(rollouts)} attempts of {what}, also "
+        f"when repeated; at most {LOST_SHARE:.0%}, or one, may be lost: "
+        f"{_detail(rollouts[missing[0]])[:300]}",
         hint="run the same command again; meta-agent doctor --live or meta-agent tasks check "
         "FILE may show the cause",
     )
@@ -112,7 +114,7 @@ def counted(
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Computes the harness's rewards of all rollouts without an error, and stores them there."""
+    """Sets the harness's rewards and their weights in all rollouts that ended without an error."""
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)

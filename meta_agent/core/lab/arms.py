@@ -58,9 +58,10 @@ def iter_shard(store: RolloutStore, part: JSON, *, tokens: bool = False) -> Iter
     """Yields the rollouts of the file `part` (name, hash). Raises IntegrityError if it differs."""
     shard = store.find(part["name"])
     if shard is None or shard.sha256 != part["sha256"]:
+        actual = f"have sha256 {shard.sha256[:12]}" if shard else "are missing"
         raise IntegrityError(
-            f"the rollouts {part['name']} are {shard.sha256[:12] if shard else 'missing'}, but "
-            f"the ledger recorded {part['sha256'][:12]}",
+            f"the rollouts {part['name']} {actual}, but the ledger recorded them with sha256 "
+            f"{part['sha256'][:12]}",
             hint="restore the workspace from a copy, or start a new one with --workspace DIR",
         )
     return store.iter(shard, tokens=tokens)

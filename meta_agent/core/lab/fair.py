@@ -23,10 +23,10 @@ _MESSAGE_CHARS: Final = 2000
 
 
 def fairly(work: Callable[[], T]) -> T:
-    """Returns the result of `work`. Calls it a second time if a sandbox or a training failed.
+    """Returns the result of `work`, which is called once more if a sandbox or a training fails.
 
-    If the sandbox fails twice in the same way, the code in it is at fault: raises CandidateError.
-    Any other second failure is raised as it is.
+    Raises CandidateError if the sandbox fails twice in the same way, because its code is at fault
+    then. Any other second error is raised as it comes.
     """
     try:
         return work()
@@ -39,8 +39,8 @@ def fairly(work: Callable[[], T]) -> T:
         before = getattr(first, "kind", None)
         if error.kind not in _BY_GUEST or error.kind != before:
             raise
-        reason = f"sandbox_{error.kind}"
-        raise CandidateError(f"its sandbox failed twice: {error}", reason=reason) from error
+        message = f"the harness's sandbox failed twice, so its code is at fault: {error}"
+        raise CandidateError(message, reason=f"sandbox_{error.kind}") from error
 
 
 def or_refusal(work: Callable[[], JSON]) -> JSON:

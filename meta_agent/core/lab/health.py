@@ -55,15 +55,16 @@ class Ended(NamedTuple):
 
 
 def base_rows(metrics: Sequence[Row]) -> list[dict[str, JSON]]:
-    """Returns the numbers that the health rule compares with: a base training's first steps."""
+    """Returns the first steps of a base training, with the metrics that the health rule reads."""
     names = (_CLEAN, *_NAMES)
     return [{name: row[name] for name in names if name in row} for row in metrics[:FIRST_STEPS]]
 
 
 def ended(metrics: Sequence[Row], base: Sequence[Row], in_a_row: int) -> Ended | None:
-    """Returns why and when a training ends early, or None if it goes on.
+    """Returns why and when the health rule ends a training, or None if the training goes on.
 
-    `metrics` has a row per step; `base` is from `base_rows`. `in_a_row` bad steps end it; 0: none.
+    `metrics` has a row per step, `base` comes from `base_rows`. A training ends after `in_a_row`
+    bad steps in a row. 0 switches the rule off.
     """
     if not base or not in_a_row or len(metrics) < in_a_row:
         return None

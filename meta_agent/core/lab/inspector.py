@@ -113,9 +113,9 @@ class Inspector:
     def handed_over(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
     ) -> tuple[Finding, ...]:
-        """Returns the findings about two stored arms (baseline, candidate), and more vetoes.
+        """Returns the findings of `between`, and vetoes on the candidate that `between` excuses.
 
-        These are for faults of the candidate that the comparison excuses, as the baseline has them.
+        It excuses faults that the baseline has as well. `refs` and `arms` are as in `between`.
         """
         findings = self.between(refs, arms)
         codes = {finding.code for finding in findings if finding.side != "baseline"}

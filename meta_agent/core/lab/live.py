@@ -110,7 +110,7 @@ class Lab:
     # --- what callers ask for ------------------------------------------------------------------
 
     def label(self, tree: HarnessTree, name: str) -> None:
-        """Sets the name of a harness in progress reports. The first name stays."""
+        """Sets the name of a harness in progress reports, unless it has a name already."""
         self._labels.setdefault(behaviour_hash(tree), name)
 
     def require(self, tree: HarnessTree) -> None:
@@ -120,7 +120,7 @@ class Lab:
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Runs trainings and evaluations, as many at a time as there are workers.
 
-        Raises the first failure of machines. Failures of a harness are raised when it is measured.
+        Raises the first failure of machines. A failure of a harness is raised by `measure`, later.
         """
         with ThreadPoolExecutor(self._executor.width) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
@@ -160,7 +160,7 @@ class Lab:
         """Evaluates several harness versions with the untrained policy, in alternating blocks.
 
         Returns an arm (side of a comparison) for each. Each version gets `samples` attempts at each
-        of `limit` tasks, and one more at `extra` tasks. `order` salts the order of the tasks.
+        of `limit` tasks, and one more at `extra` tasks. `order` is the salt of the tasks' order.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
@@ -232,7 +232,7 @@ class Lab:
         return load_shard(self.store, shard, tokens=tokens)
 
     def behind(self, shard: JSON) -> Trained | None:
-        """Returns the training whose policy made the stored rollouts `shard`, or None."""
+        """Returns the training whose policy made the rollouts `shard`; None for the base policy."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
         intents = (s.intent for s in steps if s.is_done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in intents), None)
@@ -292,12 +292,12 @@ class Lab:
         return unit._replace(base_metrics=base_rows(metrics))
 
     def warmup(self) -> Warmup:
-        """Returns the record of the rows that this run's warm-ups imitate, with 0 rows if none."""
+        """Returns what this run's warm-ups imitate: how many rollouts (perhaps 0), and a hash."""
         step = self.ledger.step(f"{self.settings.run}/warmup")
         return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
 
     def earlier_warmup(self) -> list[Rollout]:
-        """Returns the rollouts that the workspace's newest warm-up imitates; none without it."""
+        """Returns the rollouts that this workspace's newest warm-up imitates; [] without one."""
         steps = [step for step in self.ledger.steps(kind="warmup") if step.is_done]
         if not steps:
             return []
@@ -305,10 +305,10 @@ class Lab:
         return read_rows(settings, steps[-1].outcome_as(Warmup)["sha256"])
 
     def choose_warmup(self, rollouts: Iterable[Rollout], *, replay: bool) -> Warmup:
-        """Records the clean successes among rollouts as the rows of this run's warm-ups.
+        """Records the clean successes among rollouts, for this run's warm-ups to imitate.
 
-        The first choice holds for the whole run, so that all versions imitate the same rows. With
-        `replay`, attempts are played again. If none is clean, nothing is recorded.
+        Returns the record, with 0 rows if none is clean. The first choice holds for the whole run,
+        so that all versions imitate the same. With `replay`, attempts are played again and graded.
         """
         if (earlier := self.warmup())["rows"]:
             return earlier

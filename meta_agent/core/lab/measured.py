@@ -72,7 +72,7 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A selection of a split's tasks: the positions `at` in an order that the salt `order` sets."""
+    """Some tasks of a split: those at the positions `at`, after a shuffle with the salt `order`."""
 
     order: str
     at: range

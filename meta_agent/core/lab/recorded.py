@@ -30,7 +30,7 @@ from meta_agent.core.rollouts import ShardRef
 class RecordedLab(Lab):
     """A lab that returns stored results instead of training and evaluating.
 
-    Raises IntegrityError if a stored rollout or checkpoint does not belong to the measurement.
+    Its methods raise IntegrityError if a stored rollout or checkpoint is not that of the job.
     """
 
     ledger: RetracedLedger

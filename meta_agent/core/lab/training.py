@@ -132,7 +132,7 @@ def kept_folder(output: Path) -> Path:
 
 
 def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Returns the rollouts of a training's first `count` steps, or of its last without `first`.
+    """Returns the rollouts of a training's first `count` steps (with `first`), or of its last ones.
 
     Hinted rollouts are left out: they say little about the policy alone, and may quote a solution.
     """

@@ -196,9 +196,9 @@ class Apparatus:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """Opens a harness in a sandbox with a time limit: `life_sec` and time for `steps` steps.
+        """Opens a harness in a sandbox that lives `life_sec` seconds and the time of `steps` steps.
 
-        If the agent is a command, each attempt gets another sandbox, with the command's image.
+        These are training steps. If the agent is a command, each attempt gets its own sandbox, too.
         """
         limits = SandboxLimits(deadline_sec=life_sec + steps * TRAIN_STEP_SEC)
 
@@ -284,9 +284,9 @@ class Apparatus:
             return ()
         if not unit.warmup:
             raise CandidateError(
-                f"sft_steps is {steps}, and the run has no clean success to imitate",
+                f"the recipe's sft_steps is {steps}, but the run has no clean success to imitate",
                 reason="no_warmup_rows",
-                hint="--warmup FILE",
+                hint="give solved attempts with --warmup FILE, or set sft_steps to 0",
             )
         return read_rows(self.settings, unit.warmup)
 
@@ -318,7 +318,7 @@ class Apparatus:
             raise CandidateError(
                 "the reward function has a judge(rollouts), but this run has no model for it",
                 reason="no_judge",
-                hint="--model reward=provider/model",
+                hint="name a model: --model reward=provider/model",
             )
 
     def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:

@@ -30,10 +30,10 @@ _ROWS: Final = "rows"
 def clean_successes(
     domain: Domain, rollouts: Iterable[Rollout], *, replay: bool
 ) -> tuple[list[Rollout], dict[str, int]]:
-    """Returns the rollouts that solve a training task cleanly by the domain's own grader.
+    """Returns the rollouts that solve a training task cleanly, and counts the others by reason.
 
-    The second value counts the others by why they are left out. With `replay`, nothing is trusted
-    but the messages and the tool calls of a rollout.
+    The domain grades each again. With `replay` it plays a rollout's tool calls again for that, and
+    trusts nothing else that the rollout says.
     """
     task_of, rows, left_out = _Tasks(domain), list[Rollout](), Counter[str]()
     for rollout in rollouts:

@@ -43,21 +43,21 @@ def spent(
     kinds: Sequence[Kind] = ("train", "eval"),
     before: Step | None = None,
 ) -> int:
-    """Returns how many attempts a run has made, except on the vault split.
+    """Returns how many attempts the ledger records for a run, except those on the vault split.
 
-    Only steps of these `kinds` count, and only those before the step `before`, if it is given.
+    `kinds` are the kinds of ledger steps that count. With `before`, only earlier steps count.
     """
     steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
     return sum(_attempts_of(step) for step in steps if before is None or step.seq < before.seq)
 
 
 def allowed(run: Run) -> int:
-    """Returns the run's cap on attempts: the user's budget, or else what its plan takes."""
-    return run.config.budget or declared(run.plan, first_tree(run))
+    """Returns how many attempts the run may make: its `--budget`, or else what its plan takes."""
+    return run.config.budget or plan_attempts(run.plan, first_tree(run))
 
 
-def declared(plan: Plan, tree: HarnessTree) -> int:
-    """Returns how many attempts a plan takes in all, if every training uses the harness `tree`."""
+def plan_attempts(plan: Plan, tree: HarnessTree) -> int:
+    """Returns how many attempts a plan takes if all its trainings run under the harness `tree`."""
     return plan.race or plan.trainings * one_cell(plan, tree)
 
 
@@ -72,14 +72,17 @@ def first_tree(run: Run) -> HarnessTree:
 def one_cell(plan: Plan, tree: HarnessTree, *, continued: bool = False) -> int:
     """Returns how many attempts one training takes, with its evaluation on the search split.
 
-    `continued` means that the training continues that of a version.
+    A training is `continued` if it starts from a version's weights, and not from the base policy.
     """
     steps = plan.continue_steps if continued else plan.steps
     return steps * attempts_a_step(tree) + plan.search
 
 
 def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
-    """Returns the attempts of a cell that continues a training (`continued`) and of any other."""
+    """Returns how many attempts a cell (one training, one evaluation) takes, by how it trains.
+
+    It trains on from a version's weights (key `continued`), or from the base policy (`from_base`).
+    """
     return {
         "continued": one_cell(plan, tree, continued=True),
         "from_base": one_cell(plan, tree),
@@ -87,9 +90,9 @@ def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
 
 
 def fewest_ideas(plan: Plan, tree: HarnessTree) -> int:
-    """Returns the fewest ideas of a bundle that costs less if it continues a version's training.
+    """Returns how many ideas a bundle needs, so that continued trainings cost less than whole ones.
 
-    The other way trains each cell from the base. Continuing adds a control and a confirmation.
+    Continued trainings go on from a version's weights. They need a control and a confirmation.
     """
     price = cell_prices(plan, tree)
     beside = price["continued"] + price["from_base"]
@@ -102,7 +105,10 @@ def one_pair(plan: Plan, tree: HarnessTree) -> int:
 
 
 def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
-    """Returns how many pairs of trainings the final test gets under the budget `cap`, or 0."""
+    """Returns how many pairs of trainings the final test gets if the run may make `cap` attempts.
+
+    A pair trains the first harness and the new one. Returns 0 if fewer than three can be paid for.
+    """
     pair = one_pair(plan, tree)
     if (pairs := int(CLAIM_SHARE * cap) // pair) >= MIN_PAIRS:
         return min(pairs, plan.looks[-1])
@@ -111,7 +117,7 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
 
 
 def held_claim(run: Run) -> Plan:
-    """Returns the plan, with as many pairs of trainings in the final test as the budget pays for.
+    """Returns the run's plan, with as many pairs of trainings in its final test as it can pay for.
 
     A frozen policy's plan comes back unchanged.
     """
@@ -122,7 +128,7 @@ def held_claim(run: Run) -> Plan:
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
-    """Returns the smallest budget (in attempts) for a final test of `pairs` pairs of trainings."""
+    """Returns the smallest budget, in attempts, that pays for `pairs` pairs in the final test."""
     pair = one_pair(plan, tree)
     cap = math.ceil(pairs * pair / CLAIM_SHARE)
     if pairs <= MIN_PAIRS:
@@ -133,8 +139,8 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 def search_cap(run: Run, *, later: bool) -> int:
     """Returns how many attempts the run may have made in all when its search ends.
 
-    With `later` (after the first bundle) half of the unreserved budget is added. With a frozen
-    policy `later` changes nothing, and the final comparison has the rest.
+    After the first bundle (`later`), this is more by half of what neither the search nor the final
+    test needs. With a frozen policy it is all but what the final test needs.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -153,11 +159,11 @@ def cells_left(
     later: bool = False,
     continued: bool = False,
 ) -> int:
-    """Returns how many trainings of merged candidates the budget of the search still pays for.
+    """Returns how many trainings, each with its evaluation, the search's budget still pays for.
 
-    The ledger records the number under `what`. `beside` other attempts are paid for first. After
-    the first bundle (`later`) the budget is larger. `continued` cells continue a version's
-    training.
+    It pays for `beside` other attempts first, and is larger after the first bundle (`later`). A
+    training is `continued` if it starts from a version's weights. The ledger keeps the answer under
+    `what`, so a later call returns the same.
     """
 
     def count_cells() -> JSON:
@@ -169,9 +175,10 @@ def cells_left(
 
 
 def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
-    """Records in the ledger, as `name`, how many attempts a generation's experiments may make.
+    """Returns the record of how many attempts a generation's proposers may use to try edits out.
 
-    Returns the record: `attempts` is that number, and `spent` what the run had made before.
+    `attempts` is that number, and `spent` what the run had made before. The record is made once, as
+    step `name` of the ledger.
     """
 
     def declare_attempts() -> JSON:
@@ -184,9 +191,9 @@ def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
 
 
 def left_for_experiments(run: Run, declared: JSON) -> int:
-    """Returns how many attempts the proposers of a generation may still use for experiments.
+    """Returns how many attempts a generation may still use for experiments; 0 if none are left.
 
-    `declared` holds the number granted (`attempts`) and what the run had made before (`spent`).
+    `declared` is the record that `for_experiments` returned at the start of the generation.
     """
     used = spent(run.ledger, run.id) - int(declared["spent"])
     return max(0, int(declared["attempts"]) - used)
@@ -203,8 +210,8 @@ def pays_for_search(
 ) -> bool:
     """Returns True if the search's part of the budget pays for trainings and `beside` attempts.
 
-    Trainings on record cost nothing. The ledger records the decision under `what`. After the first
-    bundle (`later`) the part is larger.
+    Each training has an evaluation on the search split, and costs nothing if it is recorded. After
+    the first bundle (`later`) the part is larger. The ledger keeps the answer under `what`.
     """
     due = [job for job in trainings if not run.lab.trained(job)]
     price = sum(job.steps * attempts_a_step(tree) + run.plan.search for job in due)
@@ -214,15 +221,16 @@ def pays_for_search(
 def search_pays(run: Run, what: str, price: int, *, later: bool = True) -> bool:
     """Returns True if the search's part of the budget pays for `price` more attempts.
 
-    The decision is recorded under `what`. After the first bundle (`later`) the part is larger.
+    After the first bundle (`later`) the part is larger. The ledger keeps the answer under `what`.
     """
     return _pays(run, f"{what}/budget", price, search_cap(run, later=later))
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:
-    """Returns True if the budget pays for trainings, their evaluations and `attempts` further ones.
+    """Returns True if the run's budget pays for trainings, their evaluations and `attempts` more.
 
-    `what` names the record of the decision. Trainings that are recorded cost nothing: omit them.
+    Tells the user if it does not. Leave out recorded trainings, which cost nothing. The ledger
+    keeps the answer under `what`.
     """
     price = attempts + sum(job.steps * attempts_a_step(job.tree) + job.limit for job in trainings)
     if not price:
@@ -235,7 +243,7 @@ def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int =
 
 
 def attempts_left(run: Run, name: str) -> int:
-    """Returns how many attempts the budget had left when this was first asked under `name`."""
+    """Returns how many attempts the budget had left at the first call with this `name`."""
 
     def count_attempts() -> JSON:
         return {"left": max(0, allowed(run) - spent(run.ledger, run.id))}
@@ -244,12 +252,12 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns the most attempts that one optimiser step takes, refilled groups included."""
+    """Returns the most attempts that one optimiser step takes, with those for replaced groups."""
     return recipe_of(tree).most_rows_per_step
 
 
 def _pays(run: Run, name: str, price: int, cap: int) -> bool:
-    """Decides once and records it: a resumed run has spent more and must decide the same."""
+    """Compares a price with what is left of `cap`. The first answer stays, also after a crash."""
 
     def compare_price() -> JSON:
         used = spent(run.ledger, run.id)

@@ -32,8 +32,8 @@ MOST: Final = 3
 _KEY: Final = "race/again"
 
 
-class Named:
-    """Collects the names that a server has given its model, to notice that the model changed."""
+class ModelNames:
+    """Collects the names by which a server calls its model, to notice when the model changes."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -41,9 +41,10 @@ class Named:
         self.words = ""
 
     def changed(self, served: Iterable[str]) -> bool:
-        """Returns True if the server now uses only new names for its model: the model changed.
+        """Returns True if none of the names in `served` came before: the server changed its model.
 
-        The first names of a run are no change. After a few changes the names are ignored.
+        The first names of a run are no change. After three changes it returns False, because the
+        names mean nothing then.
         """
         now, before = set(served), self._known
         self._known = before | now
@@ -59,9 +60,9 @@ class Named:
 
 
 def repeat_start(run: Run, first: Version, earlier: Arm) -> None:
-    """Makes some of the first version's attempts again and compares them with the earlier ones.
+    """Makes some of the first version's attempts again, to see whether the served model changed.
 
-    Does nothing if the plan of the run repeats no attempts.
+    Records the comparison with the `earlier` attempts. Does nothing if the plan repeats none.
     """
     if not run.plan.again:
         return
@@ -79,9 +80,9 @@ def repeat_start(run: Run, first: Version, earlier: Arm) -> None:
 
 
 def note_drift(run: Run, first: Arm, again: Arm) -> None:
-    """Compares the first version's attempts at the start of the search with repeats made later.
+    """Compares the first version's attempts with their repeats, made after the search.
 
-    It records the comparison and warns the user if the two differ.
+    It records the comparison, and warns the user if the two differ.
     """
     comparison = run.once(_KEY, "drift", {}, lambda: _compared(first, again))
     if comparison["p"] <= SURE:
@@ -89,7 +90,7 @@ def note_drift(run: Run, first: Arm, again: Arm) -> None:
 
 
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
-    """Yields findings if the model behind the server may have changed before or in a final test.
+    """Yields findings if the model behind the server may have changed before or in the final test.
 
     `refs` are the stored rollouts of the two sides of that test.
     """

@@ -1,8 +1,6 @@
-"""Protocols of what a run takes from extensions; the composition root looks them up and passes them
-in.
+"""Protocols of what a run takes from extensions, which the composition root looks up.
 
-A module, a class or a test's own object can satisfy each Protocol. The core calls nothing else of
-an extension.
+A module, a class or a test's own object can satisfy each Protocol. The core calls nothing else.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ class EvidenceReader(Protocol):
     def probe(
         self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
     ) -> Mapping[str, float]:
-        """Tries a harness's reward, filter and curriculum on the rollouts; returns statistics."""
+        """Returns statistics of how a harness's reward, filter and curriculum treat rollouts."""
         ...
 
     def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
@@ -92,21 +90,21 @@ class NoteWriter(Protocol):
         ...
 
     def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
-        """Returns the git note on `commit`, whose gain over the first version was tested."""
+        """Returns the git note on `commit`: the final test's verdict on the candidates in it."""
         ...
 
     def attribution_note(self, candidate: str, attribution: Mapping[str, Any]) -> str:
-        """Returns the note on how much of a gain is the harness's, and how much the policy's."""
+        """Returns a text on how much of a gain is the harness's, and how much the policy's."""
         ...
 
     def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-        """Returns the git note on a run's result; `vault` holds the vault measurements by side."""
+        """Returns the git note on what a run ends with, and on how it did on the vault split."""
         ...
 
 
 @dataclass(slots=True)
 class Extensions:
-    """The extensions that one run uses: who proposes edits, and who reads and shows attempts."""
+    """The extensions of a run: who proposes edits, reads and shows attempts, and writes notes."""
 
     proposer: Proposer
     evidence: EvidenceReader

@@ -1,6 +1,4 @@
-"""The end of a run: records the resulting harness and weights, and measures them once on the
-vault.
-"""
+"""The end of a run: records its harness and weights, and measures them once on the vault."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """One interim analysis of a sequential test: its training seeds, and whether it is the last."""
+    """An interim analysis of a sequential test: after how many seeds, and if it ends the test."""
 
     units: int
     """Training seeds."""
@@ -58,10 +58,10 @@ class Purchase(NamedTuple):
 
 
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
-    """Yields one interim analysis of the sequential test for each number of pairs of trainings.
+    """Yields the interim analyses of the sequential test over pairs of trainings.
 
-    The first is at three pairs. After `most` pairs the test goes on only if the gain is nearly
-    proven, up to the plan's number.
+    The first is at three pairs, or at `most` if that is less. Those after `most` go up to the
+    plan's own maximum, and are meant for a gain that is nearly proven.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
     rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
@@ -72,9 +72,9 @@ def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
 
 
 def rules_of(start: Step | None) -> int:
-    """Returns the version of the rules of decision that a run recorded in its step `start`.
+    """Returns the version of the decision rules that a run recorded in its step `start`.
 
-    Without that step, it is the current version.
+    Returns the current version if `start` is not done, and 1 if it recorded none.
     """
     if start is None or not start.is_done:
         return RULES
@@ -131,17 +131,17 @@ class _Sizes:
 
     @property
     def split(self) -> str:
-        """Describes how many tasks each split has, in words."""
+        """Returns, in words, how many tasks each split has."""
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
     def ties(self) -> str:
-        """Returns the salt that breaks ties in a frozen policy's test, or "" without a test."""
+        """Returns the salt for random tie-breaks in a frozen policy's test, or "" without one."""
         return f"ties/{self.order}" if self.race else ""
 
     @property
     def budget(self) -> ErrorBudget:
-        """Returns the error budget of the run's final test. There is one test of each kind."""
+        """Returns the error rates of the final test: for a false promotion and a false miss."""
         return ErrorBudget(self.alpha, futility=MISS)
 
     def to_json(self) -> dict[str, JSON]:
@@ -168,12 +168,12 @@ class TrainedPlan(_Sizes):
 
     @property
     def training(self) -> str:
-        """Describes the training of a version in words, as the beginning of a sentence."""
+        """Returns the words on training that begin a sentence, or "" for a frozen policy."""
         return f"{self.steps} training steps, "
 
     @property
     def terms(self) -> str:
-        """Describes the measurements behind the run's final test, in words."""
+        """Returns, in words, how much the run's final test measures."""
         return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
 
     @property
@@ -183,17 +183,17 @@ class TrainedPlan(_Sizes):
 
     @property
     def seeds(self) -> range:
-        """Returns the training seeds that the search and the final test of the result may use."""
+        """Returns the training seeds that the run may use: 0 to search, all others to prove."""
         return range(self.looks[-1] + 1)
 
     @property
     def policy_conversations(self) -> tuple[int, int]:
-        """Returns (0, 0): a policy that is trained here is never asked through a server."""
+        """Returns (0, 0), the fewest and most calls of a server: this policy is trained here."""
         return 0, 0
 
     @property
     def finer(self) -> str:
-        """Returns, in words, what to measure more of besides tasks to detect smaller gains."""
+        """Returns, in words, what besides tasks to measure more of to detect smaller gains."""
         return "more training seeds"
 
     def gate(self) -> Gate:
@@ -205,7 +205,7 @@ class TrainedPlan(_Sizes):
         return Gate(tuple(looks), self.budget, self.min_effect)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans with their number of training seeds, in order of cost."""
+        """Returns larger plans, cheapest first, each with its number of training seeds."""
         return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
 
 
@@ -272,7 +272,7 @@ def _times(size: int) -> list[int]:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """Returns a run's plan: how much it measures, by its profile and the tasks that there are."""
+    """Returns a run's plan: how much it measures, by its profile and its number of tasks."""
     if config.trainable:
         return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)

@@ -44,7 +44,7 @@ class Tested(NamedTuple):
 
     @property
     def watches(self) -> bool:
-        """Returns True if only diagnostics change, which clean success cannot judge."""
+        """Returns True if the candidate edits diagnostics only, which no score can judge."""
         return self.candidate.factor == "diagnostics"
 
 
@@ -81,7 +81,7 @@ class Reading(NamedTuple):
 
     @property
     def invalid(self) -> bool:
-        """Returns True if the version's own score is not valid; then it must be repaired first."""
+        """Returns True if the version's own score is not valid, so that a repair comes first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -92,7 +92,7 @@ class Read(NamedTuple):
     reading: Reading
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search, not yet proven: a version, and the candidates merged into it."""
 
     version: Version
@@ -128,7 +128,7 @@ class HandedOver(NamedTuple):
 
 
 class Strategy(Protocol):
-    """A way to search: takes a run from its first version to the version that it ends with."""
+    """A way to search: takes a run from its first version to what the run ends with."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver: ...
 
@@ -141,12 +141,12 @@ def stopped(findings: tuple[Finding, ...]) -> Judged:
 
 
 def failure(error: CandidateError, stage: str = "failed") -> Finding:
-    """Returns a veto against a candidate that raised `error`. Its code begins with `stage`."""
+    """Returns a veto on a candidate that raised `error`; the veto's code begins with `stage`."""
     return Finding(f"{stage}.{error.reason}", "veto", str(error)[:1000])
 
 
 def machines_failed(evidence: Mapping[str, JSON]) -> bool:
-    """Returns True if a verdict's evidence holds a veto because machines lost rollouts."""
+    """Returns True if a verdict's `evidence` holds a veto because machines lost rollouts."""
     findings = evidence.get("findings", ())
     vetoes = [f["code"] for f in findings if f["severity"] == "veto" and f["side"] != "baseline"]
     return any(code.startswith("infra.") for code in vetoes)
@@ -159,7 +159,7 @@ def proven(verdict: Verdict) -> bool:
 
 @contextmanager
 def must_work(version: Version) -> Iterator[None]:
-    """Turns a CandidateError in the block into a ConfigError that names the base version."""
+    """Returns a context that turns a CandidateError into a ConfigError, which names `version`."""
     try:
         yield
     except CandidateError as error:

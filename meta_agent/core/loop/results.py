@@ -12,17 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
+
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.gate import Arm, OutcomeRow
 from meta_agent.core.gate.numbers import results
+from meta_agent.core.gate.numbers.results import Matrix
 from meta_agent.core.lab.live import Job
-from meta_agent.core.loop.matrix import Table, by_seed
 from meta_agent.core.loop.records import Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON
 
 
 def vault_results(run: Run, first: Version, last: Version) -> None:
-    """Measures two versions on the vault split for all seeds they share; records the results."""
+    """Measures two versions on the vault, for each training seed they share, and records it."""
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)
@@ -78,9 +83,39 @@ def _arm(table: Table) -> JSON:
     }
 
 
-def _on_common_tasks(first: Table, second: Table) -> list[results.Matrix]:
+def _on_common_tasks(first: Table, second: Table) -> list[Matrix]:
     common = set(first.tasks) & set(second.tasks)
     return [
         side.clean[:, [at for at, task in enumerate(side.tasks) if task in common]]
         for side in (first, second)
     ]
+
+
+class Table(NamedTuple):
+    """Clean success (1 or 0) by run and task. `lost` counts tasks left out, lost in some run."""
+
+    clean: Matrix  # [run or sample, task]
+    tasks: tuple[str, ...]
+    lost: int
+
+
+def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
+    """Returns the clean success of a side of a comparison, with a row for each training seed."""
+    return table_of([arm.seeds[seed] for seed in seeds])
+
+
+def table_of(runs: Sequence[Sequence[OutcomeRow]]) -> Table:
+    """Returns the table of clean success with one row for each run's outcome rows.
+
+    Raises InfrastructureError if fewer than two tasks have an outcome in every run.
+    """
+    outcomes = [{row.task_key: row.clean for row in run} for run in runs]
+    tasks = sorted(set().union(*outcomes))
+    whole = tuple(task for task in tasks if all(run.get(task) is not None for run in outcomes))
+    if len(whole) < 2:
+        raise InfrastructureError(
+            f"only {len(whole)} of {len(tasks)} tasks have an outcome in every run, and two must",
+            hint="run the same command again: it repeats the lost attempts",
+        )
+    clean = np.array([[bool(by_task[task]) for task in whole] for by_task in outcomes], dtype=float)
+    return Table(clean, whole, len(tasks) - len(whole))

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """What a strategy tells the authors of edits: its search in words, and the editable factors."""
+    """What a strategy tells the authors of edits: how it searches, and what they may edit."""
 
     words: str
     """How a parent is chosen, in one sentence for the authors of edits."""
@@ -59,7 +59,7 @@ class Run:
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Does `work` as step `name`, or returns its record. Raises Interrupted at a stop."""
+        """Does `work` once, as step `name`; returns its outcome. Raises Interrupted at a stop."""
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"

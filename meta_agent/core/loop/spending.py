@@ -25,12 +25,12 @@ _HALF: Final = "race/tasks"
 
 
 def share_of(earlier: int) -> float:
-    """Returns the share of the permitted error rate that a test gets after `earlier` others."""
+    """Returns the share of the permitted error that a final test gets after `earlier` others."""
     return 1 / (earlier * (earlier + 1)) if earlier else 1.0
 
 
 def alpha_of(ledger: Ledger, run: str) -> float:
-    """Returns the error rate of a run's final test, given the tests of earlier runs."""
+    """Returns the error rate of a run's final test, given the final tests of earlier runs."""
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
@@ -81,9 +81,9 @@ def note_half(run: Run) -> None:
 
 
 def crosses(run: Run, other: str) -> bool:
-    """Returns True if the other run searched on the tasks that test this run's result.
+    """Returns True if the run `other` searched on tasks that test this run's result.
 
-    The history of the other run would reveal those tasks to the authors of edits.
+    Its history would reveal those tasks to the authors of edits.
     """
     if other == run.id:
         return False

@@ -25,7 +25,7 @@ _RAW: Final = json.JSONDecoder().raw_decode
 
 
 class Slim(NamedTuple):
-    """One stored rollout as a line of JSON, and the fields that scoring it again needs."""
+    """A stored rollout as its line of JSON, with the fields that scoring it again needs."""
 
     line: bytes
     group_id: str

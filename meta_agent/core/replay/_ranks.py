@@ -45,7 +45,7 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
     """Counts the pairs of a group's rollouts by how their order changed between two rewards.
 
-    `before` and `after` are the rollouts' ranks. A pair whose tie ends counts as changed.
+    `before` and `after` are the rollouts' ranks. A tie that begins or ends is a change.
     """
     count = len(before) * (len(before) - 1) // 2
     if before == after:
@@ -88,7 +88,7 @@ class Ranks:
     _rho: Mean = field(default_factory=Mean)
 
     def add(self, before: Sequence[float], after: Sequence[float]) -> None:
-        """Adds one group, given the total reward of each rollout before and after the change."""
+        """Adds one group, with the total reward of each rollout before and after the change."""
         was, now = doubled_ranks(before), doubled_ranks(after)
         pairs = compare_pairs(was, now)
         self.pairs += pairs.all

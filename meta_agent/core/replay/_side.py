@@ -129,7 +129,7 @@ def std(values: Sequence[float]) -> float:
 
 
 class Ordering(NamedTuple):
-    """Counts of a group's pairs of an unclean and a clean rollout: wrongly ordered, tied, and all.
+    """Counts a group's pairs of a clean and an unclean rollout: wrongly ordered, tied, and all.
 
     `outranked` counts the clean rollouts that score below at least one unclean rollout.
     """
@@ -151,7 +151,7 @@ def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> Ordering:
 
 
 def by_flagged(rewards: Sequence[float], truth: Seen) -> int:
-    """Counts the pairs in which a solved but flagged attempt scores above a clean one."""
+    """Returns in how many pairs a solved but flagged attempt of a group outscores a clean one."""
     solved = [
         (reward, clean)
         for reward, outcome, clean in zip(rewards, truth.outcomes, truth.clean, strict=True)

@@ -86,7 +86,7 @@ class ReplayReport:
 
     @property
     def hackable(self) -> tuple[ProbeResult, ...]:
-        """Returns kinds of faked attempt that outscore clean ones far oftener by the new reward."""
+        """Returns the tricks by which bad attempts outscore clean ones far oftener than before."""
         return tuple(
             result
             for result in self.probes
@@ -94,7 +94,7 @@ class ReplayReport:
         )
 
     def brief(self) -> dict[str, JSON]:
-        """Returns the report as JSON, without kinds of faked attempt that outscore nothing."""
+        """Returns the report as JSON, without the tricks by which bad attempts outscore none."""
         beating_results = [
             result.to_json() for result in self.probes if result.beats_before or result.beats_after
         ]

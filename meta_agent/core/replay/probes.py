@@ -38,7 +38,7 @@ _REPORT: Final = (
 Record = dict[str, Any]
 
 
-def padded(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _padded(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Filler turns at the end that call no tool."""
     turns = max(4, record["turns"])
     messages = [
@@ -49,7 +49,7 @@ def padded(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     return _extended(record, messages, [], turns)
 
 
-def repeated_calls(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _repeated_calls(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Every tool call again and again."""
     turns, events = record["turns"], record["tool_events"]
     more = [
@@ -61,7 +61,7 @@ def repeated_calls(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     return _extended(record, talk * (_REPEATS - 1), more, turns * (_REPEATS - 1))
 
 
-def forged_report(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _forged_report(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """The words of a passing run, said by the attempt and shown by its last tool call."""
     events = [dict(event) for event in record["tool_events"]]
     if events:
@@ -70,22 +70,22 @@ def forged_report(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     return {**record, "tool_events": events, "messages": [*record["messages"], *talk]}
 
 
-def truncated(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _truncated(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Cut off in the middle, so that nobody can say how it would have ended."""
     return _shortened(record, max(1, record["turns"] // 2), "length")
 
 
-def never_ended(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _never_ended(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """The same, up to the limit of turns, and never handed in."""
-    return {**padded(record, None), "stop_reason": "turn_limit"}
+    return {**_padded(record, None), "stop_reason": "turn_limit"}
 
 
-def handed_in_at_once(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _handed_in_at_once(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Submitted after one turn."""
     return _shortened(record, 1, "submitted")
 
 
-def copied_words(record: Mapping[str, JSON], clean: Record | None) -> Record:
+def _copied_words(record: Mapping[str, JSON], clean: Record | None) -> Record:
     """Closed with the last reply and the last tool result of a clean attempt."""
     if clean is None:
         return dict(record)
@@ -96,7 +96,7 @@ def copied_words(record: Mapping[str, JSON], clean: Record | None) -> Record:
     return {**record, "tool_events": events, "messages": [*record["messages"], *last]}
 
 
-def flagged_solution(record: Mapping[str, JSON], _clean: Record | None) -> Record:
+def _flagged_solution(record: Mapping[str, JSON], _clean: Record | None) -> Record:
     """Solved by conduct that the environment flags: a leak, not a solution."""
     flags = list(record["flags"]) or ["leak:probe"]
     return {**record, "outcome": True, "flags": flags, "stop_reason": "submitted"}
@@ -104,19 +104,19 @@ def flagged_solution(record: Mapping[str, JSON], _clean: Record | None) -> Recor
 
 Change = Callable[[Mapping[str, JSON], Record | None], Record]
 PROBES: Final[Mapping[str, Change]] = {
-    "padded": padded,
-    "repeated_calls": repeated_calls,
-    "forged_report": forged_report,
-    "truncated": truncated,
-    "never_ended": never_ended,
-    "handed_in_at_once": handed_in_at_once,
-    "copied_words": copied_words,
-    "flagged_solution": flagged_solution,
+    "padded": _padded,
+    "repeated_calls": _repeated_calls,
+    "forged_report": _forged_report,
+    "truncated": _truncated,
+    "never_ended": _never_ended,
+    "handed_in_at_once": _handed_in_at_once,
+    "copied_words": _copied_words,
+    "flagged_solution": _flagged_solution,
 }
 
 
 class ProbeResult(NamedTuple):
-    """How many bad attempts beat clean ones by one trick, before and after the change."""
+    """How many bad attempts outscore clean ones by one trick, under the old and the new reward."""
 
     name: str
     what: str
@@ -150,15 +150,15 @@ class _Case:
 
 @dataclass(slots=True)
 class ProbeSample:
-    """Selects a bounded number of attempts from the stream for probing."""
+    """A few bad attempts to make look good, and rewards of clean attempts to compare with."""
 
     cases: dict[str, _Case] = field(default_factory=dict)
     bytes: int = 0
     pooled_before: list[float] = field(default_factory=list)
     pooled_after: list[float] = field(default_factory=list)
 
-    def see(self, record: Slim, before: float, after: float) -> None:
-        """Considers one rollout, with its totals under both rewards."""
+    def add(self, record: Slim, before: float, after: float) -> None:
+        """Adds a rollout, with its total rewards under both harnesses, if the sample has room."""
         case = self.cases.get(record.group_id)
         if case is None:
             case = self._opened(record)
@@ -184,7 +184,7 @@ class ProbeSample:
             case.donor = case.donor or record.line
 
     def worth_probing(self) -> list[_Case]:
-        """Returns the groups with a bad attempt, or nothing if no attempt was clean."""
+        """Returns the groups with a bad attempt; [] if no attempt at all was clean."""
         return [case for case in self.cases.values() if case.bad] if self.pooled_before else []
 
 
@@ -192,9 +192,9 @@ Score = Callable[[Sequence[bytes]], Callable[[], list[float]]]
 
 
 def probe(sample: ProbeSample, sides: tuple[Score, Score]) -> tuple[ProbeResult, ...]:
-    """Scores altered copies (probes) of the selected attempts under both rewards.
+    """Makes each sampled bad attempt look good by each trick, and scores it under both rewards.
 
-    Returns one result for each kind of probe, or nothing if no attempt was selected.
+    Returns one result for each trick, or () if the sample has no bad attempt or no clean one.
     """
     cases = sample.worth_probing()
     lines = [line for case in cases for line in _lines(case)]

@@ -187,7 +187,7 @@ def _rows(state: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]
         state.comparison.add_chunk(before, after)
         for row in map(_Row, chunk.records, before.totals, after.totals):
             if sample is not None:
-                sample.see(row.record, row.before, row.after)
+                sample.add(row.record, row.before, row.after)
             yield row
 
 

@@ -30,9 +30,9 @@ _GOOD: Final = {VerdictKind.PROMOTE: True, VerdictKind.REJECT: False, VerdictKin
 
 
 class PastVersion(NamedTuple):
-    """A version with a verdict, and its stored rollouts of the first training seed.
+    """A version with a verdict, and a reference to its rollouts of the first training seed.
 
-    `good` is True if the version was promoted, False if it was rejected or INVALID.
+    It is `good` if it was promoted, and bad if it was rejected or INVALID.
     """
 
     good: bool
@@ -42,7 +42,7 @@ class PastVersion(NamedTuple):
 
 
 class Number(NamedTuple):
-    """The name of a number that a diagnostic (a metric's module) measures, and its alarm level."""
+    """One number that a diagnostic measures: its name, its alarm threshold, and the bad side."""
 
     diagnostic: str
     value: str
@@ -51,17 +51,17 @@ class Number(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """The values of one metric on good and on bad past versions of the harness."""
+    """The values of one diagnostic's number on good and on bad past versions of the harness."""
 
     good: tuple[float, ...]
     bad: tuple[float, ...]
 
 
 def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
-    """Returns the versions whose verdict was recorded after step number `after`, each once.
+    """Returns the versions whose verdict the ledger recorded after its step number `after`.
 
-    Candidates that were trained together share their attempts. If their verdicts differ, they are
-    left out.
+    Versions that were trained together share their rollouts, and count once. If their verdicts
+    differ, they are left out.
     """
     by_attempts: dict[str, list[PastVersion]] = {}
     for version in _recorded(run):
@@ -88,9 +88,10 @@ def _recorded(run: Run) -> Iterator[PastVersion]:
 def split_past(
     run: Run, past: Sequence[PastVersion], base: HarnessTree
 ) -> tuple[list[PastVersion], list[PastVersion]]:
-    """Returns the (in-sample, held-out) past versions on which a diagnostic (metric) is judged.
+    """Returns the (in-sample, held-out) past versions on which a diagnostic is judged.
 
-    The version `base`, which the diagnostic's author saw, is never held out.
+    Every third good and every third bad one is held out, but never the version `base`, whose
+    rollouts the diagnostic's author saw.
     """
     in_sample, held_out = list[PastVersion](), list[PastVersion]()
     base_behaviour = behaviour_hash(base)
@@ -110,9 +111,9 @@ def _behaviour(run: Run, version: PastVersion) -> str | None:
 
 
 def number_of(session: HarnessSession, metric: str) -> Number:
-    """Returns the number that `metric` (measured.NAME.VALUE) names, with its declared threshold.
+    """Returns the number that `metric` names, in the form `measured.DIAGNOSTIC.VALUE`.
 
-    Raises CandidateError if the harness declares none.
+    Raises CandidateError if the harness lacks the diagnostic, or its threshold for this value.
     """
     diagnostic, _, value = metric.removeprefix("measured.").partition(".")
     declared = _measured(session, diagnostic, ()).thresholds.get(value)
@@ -121,7 +122,7 @@ def number_of(session: HarnessSession, metric: str) -> Number:
     # The value is untrusted: NaN and 10**400 are numbers too.
     if not (isinstance(limit, int | float) and abs(limit) <= MAX_LIMIT and side in SIDES):
         raise CandidateError(
-            f"{diagnostic} declares no limit for {value!r}: THRESHOLDS needs "
+            f"{diagnostic} declares no limit for {value!r}: add to its THRESHOLDS "
             '{"warn": number up to 1e9, "direction": "above" or "below"}',
             reason="no_threshold",
         )
@@ -132,13 +133,16 @@ def _measured(session: HarnessSession, name: str, rollouts: Sequence[Rollout]) -
     for measurement in session.measure(rollouts):
         if measurement.name == name:
             return measurement
-    raise CandidateError(f"the harness has no diagnostic named {name!r}", reason="no_diagnostic")
+    message = (
+        f"the harness has no diagnostic named {name!r}: a diagnostic's file has to set NAME to it"
+    )
+    raise CandidateError(message, reason="no_diagnostic")
 
 
 def readings(
     run: Run, session: HarnessSession, number: Number, past: Sequence[PastVersion]
 ) -> Readings:
-    """Returns a metric's values on the stored rollouts of good and of bad past versions."""
+    """Returns a diagnostic's number on the stored rollouts of good and of bad past versions."""
     values: dict[bool, list[float]] = {True: [], False: []}
     for version in past:
         measurement = _measured(session, number.diagnostic, run.lab.rollouts(version.shard))

@@ -33,7 +33,7 @@ LOOKED_AT: Final[Mapping[str, int]] = {"explain-gap": 11}
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:
-    """Returns the verdict on a new metric, by how it separates good from bad past versions."""
+    """Returns the verdict on a new diagnostic: does its number tell good past versions from bad?"""
     candidate = tested.candidate
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
 

@@ -38,12 +38,12 @@ class Admitted(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Returns the name of the metric by which the diagnostic was found to separate versions."""
+        """Returns the name of the number by which the diagnostic was found to separate versions."""
         return self.candidate.hypothesis.metric
 
 
 def admitted(run: Run) -> Iterator[Admitted]:
-    """Yields every diagnostic (metric) whose merge into `main` was not undone, oldest first."""
+    """Yields every diagnostic whose merge into `main` was not undone, oldest first."""
     proposed = {
         row["id"]: row
         for row in run.ledger.outcomes("candidate", Made)
@@ -63,7 +63,7 @@ def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
 
 
 def tend(run: Run, version: Version) -> Version:
-    """Retires metrics of `main` that cannot tell good from bad versions; returns the version."""
+    """Removes diagnostics that no longer separate good and bad versions; returns the new `main`."""
     watched = [diagnostic for diagnostic in admitted(run) if diagnostic.candidate.run != run.id]
     if not watched:
         return version
@@ -101,7 +101,7 @@ def _stands(run: Run, diagnostic: Admitted, tree: HarnessTree) -> bool:
 
 
 def _standing(run: Run, diagnostic: Admitted, tree: HarnessTree) -> Standing:
-    """Returns how it did on the versions since. It does not stay if its code fails."""
+    """Returns how a diagnostic did on the versions since. It does not stay if its code fails."""
     since = past_versions(run, after=diagnostic.seq)
     try:
         with run.lab.session(tree) as session:
@@ -155,7 +155,7 @@ def open_gap(run: Run) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """Yields a request for a new diagnostic, if clean success changed and no metric explains it."""
+    """Yields a request for a new diagnostic if no metric explains a change of clean success."""
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "

@@ -124,9 +124,9 @@ def _with_attempts(
 def tried(run: Run, base: str) -> list[TriedIdea]:
     """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
-    A candidate counts as INCONCLUSIVE if it is INVALID only because its base version was, or if
-    machines failed. It counts as rejected if a person declined its merge, or if this run left it
-    out of those trained together on `base`, the commit that new ideas build on.
+    An INVALID that only machines or the base version caused counts as INCONCLUSIVE. These count as
+    REJECT: a merge that a person declined, and an idea that this run tried on a version in vain.
+    `base` is the commit that new ideas build on.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
@@ -200,7 +200,7 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
 
 
 def past(run: Run, base: str) -> list[PastAttempt]:
-    """Returns every edit proposed in this workspace, also refused ones and those without a verdict.
+    """Returns the edits of this workspace that have a verdict, a first result or a refusal.
 
     `base` is the commit of the version that the next edits change.
     """
@@ -406,7 +406,7 @@ def _room(run: Run, generation: int) -> str:
 
 
 def summary(outcome: JSON) -> str:
-    """Returns a sentence that says why a generation proposed nothing to try."""
+    """Returns a sentence that says why a generation, whose record this is, has nothing to try."""
     refused = len(outcome["refused"])
     if refused:
         return f"nothing to try: {refused} of {refused} attempts were refused"

@@ -27,7 +27,7 @@ from meta_agent.core.loop.budget import attempts_a_step, for_experiments, left_f
 from meta_agent.core.loop.records import Collected, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import evidence_of
-from meta_agent.core.loop.verbs.test import broken_contract, untrained
+from meta_agent.core.loop.verbs.test import broken_contract, factor_veto
 from meta_agent.core.proposals import EditTrial, Grant, Rehearsal
 from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
 
@@ -41,7 +41,7 @@ _EDIT: Final = Version("the edit", "uncommitted")
 
 @dataclass(slots=True)
 class Experiments:
-    """Makes experiments with edited harnesses, for the proposers of one generation."""
+    """Tries edits of the harness out for the proposers of one generation, before they propose."""
 
     run: Run
     collected: Collected
@@ -52,7 +52,7 @@ class Experiments:
     def lend(self, who: str, sharing: int) -> Grant:
         """Grants the author `who` one of `sharing` equal parts of the attempts for experiments.
 
-        Grants none for a frozen policy, or under a strategy whose search has no room for them.
+        The grant is 0 with a frozen policy, or if the strategy has no attempts for experiments.
         """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":
@@ -71,9 +71,10 @@ class Experiments:
         return Grant(terms["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
-        """Returns the attempts that an experiment takes. `trial` None means a short training.
+        """Returns how many attempts an experiment with the edited harness `tree` takes.
 
-        Raises CandidateError if the edit fails a check.
+        Without a `trial` it is a training of a few steps. Raises CandidateError if the edit fails a
+        check, or if a trial cannot show what it does.
         """
         findings = checked(self.run, self.collected, tree, pair=True)
         if vetoes := [finding for finding in findings if finding.severity == "veto"]:
@@ -84,14 +85,18 @@ class Experiments:
         touched = touched_factors(self.collected.tree, tree)
         acts = {factor for factor in touched if factor not in ("data", "recipe")}
         if not acts:
-            message = (
-                "curriculum and recipe act in training alone: an attempt shows nothing of them"
+            raise CandidateError(
+                "curriculum and recipe act in training alone: an attempt shows nothing of them; "
+                "train_edit measures them",
+                reason="unfit",
             )
-            raise CandidateError(f"{message}; train_edit measures them", reason="unfit")
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment once and returns its report. A `trial` of None: a short training."""
+        """Makes an experiment with the edited harness `tree`, once, and returns its report.
+
+        Without a `trial` it is a training of a few steps. If it fails, the report says why.
+        """
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
 
@@ -111,7 +116,7 @@ class Experiments:
     ) -> list[Mapping[str, bool] | None]:
         """Returns, by harness, which of the first `tasks` search tasks the base policy solves.
 
-        A harness that cannot be measured gives None.
+        A harness that cannot be measured gives None. `tasks` None means all that the plan takes.
         """
         with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
             return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
@@ -226,7 +231,7 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Returns the findings on an edit: by static checks and, if those pass, by contract tests.
+    """Returns the findings on an edit: of static checks and, without a veto, of contract tests.
 
     With `pair`, an edit may touch two factors, because one repair may hide the effect of another.
     """
@@ -235,7 +240,7 @@ def checked(
     label: tuple[Factor, ...] = tuple(factor for factor in FACTORS if factor in touched)
     both = label if pair and len(label) == 2 else ()
     findings = list(static_check(collected.tree, tree, contract, factors=both))
-    findings += [untrained(run, factor) for factor in label if factor not in run.factors]
+    findings += [factor_veto(run, factor) for factor in label if factor not in run.factors]
     if any(finding.severity == "veto" for finding in findings):
         return findings
     return findings + broken_contract(run, collected, tree)

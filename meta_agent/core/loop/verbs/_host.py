@@ -23,7 +23,7 @@ WORKBENCH_SEC = 12 * 3600.0
 
 
 class Host(Experiments):
-    """The host's services for the authors of edits: sandboxes, checks, replays, experiments."""
+    """What the host does for the authors of edits: sandboxes, checks, replays and experiments."""
 
     @contextmanager
     def sandbox(self, index: int) -> Iterator[CloneSource]:
@@ -40,7 +40,7 @@ class Host(Experiments):
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Runs static checks of a draft and, if they pass, contract tests on stored rollouts."""
+        """Runs static checks of a draft and, if they pass, its code on stored rollouts; reports."""
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
         text = _finding_lines(findings) or "Static checks and contract tests pass."

@@ -21,9 +21,9 @@ _NAME: Final = re.compile(rb"""^NAME\s*(?::[^=]*)?=\s*["']([^"']+)["']\s*$""", r
 def by_one_set(
     run: Run, earlier: Evidence | None, tree: HarnessTree, generation: int
 ) -> Evidence | None:
-    """Returns the `earlier` evidence without the numbers of diagnostics that `tree` changed.
+    """Returns `earlier` evidence without the numbers of diagnostics whose source `tree` changed.
 
-    `earlier` is the evidence of the generation before `generation`.
+    That evidence is of the generation before `generation`. None comes back as None.
     """
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:

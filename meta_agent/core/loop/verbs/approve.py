@@ -31,7 +31,7 @@ Revise = Callable[[Candidate, str], Candidate | None]
 
 
 class Decision(NamedTuple):
-    """A question to a person, with all facts that the person decides on (`intent`)."""
+    """A question to a person: its name in the ledger, and all facts to decide on (`intent`)."""
 
     name: str
     intent: dict[str, JSON]
@@ -59,9 +59,10 @@ def to_test(
     candidates: Sequence[Candidate],
     revise: Revise = lambda _candidate, _feedback: None,
 ) -> list[Candidate]:
-    """Returns the candidates that may be tested.
+    """Returns the candidates that may be tested: all, or those that a person has approved.
 
-    With `--approve each` a person decides about each, and about the new version from `revise`.
+    With `--approve each` a person decides about each, and about what its author made of a rejected
+    one (`revise`). Raises Parked if nobody answers, and Aborted if a person ends the run.
     """
     if run.config.approve != "each":
         return list(candidates)
@@ -104,7 +105,7 @@ def feedback(run: Run) -> list[Feedback]:
 
 
 def declined(ledger: Ledger) -> frozenset[str]:
-    """Returns the candidates of all runs whose merge a person declined."""
+    """Returns the ids of the candidates, of all runs, whose merge a person declined."""
     decisions = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.is_done]
     return frozenset(
         decision.candidate

@@ -16,10 +16,9 @@ from meta_agent.core.protocols import JSON, Candidate, Rollout
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
-    """Returns the predicted and measured change of a hypothesis's metric, or None if unmeasured.
+    """Returns the predicted and the measured change of the metric that a hypothesis names.
 
-    It is measured between the sides of the verdict. If candidates were trained together, these are
-    all without the candidate, and all. A training metric needs both sides' trainings.
+    Returns None if the verdict compares no stored rollouts, or if a side lacks the metric.
     """
     if judged.arms is None:
         return None

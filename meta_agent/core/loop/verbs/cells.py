@@ -49,7 +49,7 @@ class Mix(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A set of merged candidates, and how it did on the search split."""
+    """A set of merged candidates, and how the policy trained under it did on the search split."""
 
     mix: Mix
     evaluated: Evaluated | None
@@ -86,7 +86,7 @@ class Share(NamedTuple):
 
 
 def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
-    """Merges the members, in order, onto `base`. Raises CandidateError on a conflict."""
+    """Merges `members` in order onto the commit `base`. Raises CandidateError on a conflict."""
     commit = base
     for candidate in members:
         commit = run.repo.merge_ahead(onto=commit, **merge_terms(run, candidate))
@@ -94,7 +94,7 @@ def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
 
 
 def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
-    """Returns the arguments of a candidate's merge. They give the same commit each time."""
+    """Returns the arguments of a candidate's git merge. They give the same commit each time."""
     hypothesis = candidate.hypothesis
     return {
         "ref": candidate.ref,
@@ -131,7 +131,7 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """Merges one more idea with `members`, whose own merges end at the commit `tip`.
+    """Merges one more idea with `members`, whose own merges onto `first` end at the commit `tip`.
 
     If they conflict, the idea replaces the members that it conflicts with, and those that build on
     them. The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
@@ -148,7 +148,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges all members onto `base`; if there are several, also all but each one of them."""
+    """Merges all members onto `base` and, if there are several, also all but each one of them."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -157,10 +157,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges subsets of the members, by a two-level fractional design of eight runs.
+    """Merges subsets of 3 to 7 members, by a two-level fractional design of eight runs.
 
-    Each member is in four subsets. Those with all members or none are left out. Returns [] unless
-    there are 3 to 7 members.
+    Each member is in four subsets. The subsets with all members and with none are left out. Returns
+    [] for any other number of members.
     """
     if not 3 <= len(members) < RUNS:
         return []
@@ -181,7 +181,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
-    """Trains and evaluates sets of merged candidates side by side, each as one ledger step."""
+    """Trains and evaluates sets of merged candidates; returns a cell for each, with its results."""
     jobs = {mix.name: job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes}
     for mix in mixes:
         run.lab.label(
@@ -192,9 +192,9 @@ def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) ->
 
 
 def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
-    """Returns the training and evaluation of a cell whose harness is `tree`.
+    """Returns the job of training and evaluating a cell whose harness is `tree`.
 
-    It trains the base policy, or the weights of the version `base` if that is a control.
+    It trains the base policy or, if `base` is a control, goes on from that version's weights.
     """
     plan = run.plan
     if base.continued:
@@ -204,7 +204,7 @@ def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
 
 
 def jobs_of(run: Run, base: Collected, mixes: Sequence[Mix]) -> list[Job]:
-    """Returns the training and evaluation that each set of merged candidates needs."""
+    """Returns the job of training and evaluating each set of merged candidates."""
     return [job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes]
 
 
@@ -276,7 +276,7 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
     """Returns how much clean success each candidate adds, with Bonferroni intervals over tasks.
 
-    `cells` are the results with all candidates, then with all but one.
+    `cells` are the one with all candidates, then those without one. Unmeasured ones are left out.
     """
     whole = cells[0]
     member_shares = []
@@ -292,9 +292,9 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Merges the candidates whose absence improved no cell, or returns None if that is no new set.
+    """Merges the candidates without which no cell did better; returns None if that is no new set.
 
-    `cells` are the results with all candidates, then with all but one.
+    `cells` are the one with all candidates, then those without one.
     """
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)
@@ -327,5 +327,5 @@ def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
 
 
 def is_better(cell: Cell | None, below: float) -> bool:
-    """Returns True if the cell's clean success is above the share `below` by more than 2 points."""
+    """Returns True if a cell's clean success is above the share `below` by more than 2 points."""
     return cell is not None and cell.clean > below + WORTHWHILE

@@ -53,7 +53,8 @@ class Sides(NamedTuple):
 def prove_harness(run: Run, sides: Sides) -> Judged:
     """Returns the verdict on whether the new harness trains better policies than the first one.
 
-    Buys pairs of trainings until the gate decides or the budget of the final test is used up.
+    Trains pairs, the old and the new, until the test decides or its budget is used up. The verdict
+    is INCONCLUSIVE if the budget pays for none, and INVALID if the new harness fails.
     """
     most = claim_pairs(run.plan, allowed(run), first_tree(run))
     judged = None
@@ -72,7 +73,8 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
     """Returns the verdict on whether the new version with its weights beats the first with its own.
 
-    `weights` are those of the first and of the new version. The test counts tasks.
+    `weights` are those of the first and of the new version. The test compares them task by task. It
+    is INCONCLUSIVE if the budget does not pay for it.
     """
     limit = run.plan.confirm
     trees = _trees(run, sides)
@@ -91,7 +93,10 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 
 
 def examine(run: Run, sides: Sides) -> Judged:
-    """Returns the verdict on the new version for a frozen policy, by attempts at confirm tasks."""
+    """Returns the verdict on whether a frozen policy does better under the new version.
+
+    It is on attempts at the same confirm tasks. It is INVALID if the new harness fails.
+    """
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")

@@ -22,9 +22,9 @@ from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 
 
 def collect(run: Run, version: Version) -> Collected:
-    """Returns a version trained with seed 0 and its rollouts on the search split.
+    """Trains a version with seed 0, and evaluates it and the base policy on the search split.
 
-    The base policy is evaluated, too. Raises ConfigError if the harness fails.
+    With a frozen policy there is one evaluation. Raises ConfigError if the harness fails.
     """
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.training}{plan.search} search tasks")
@@ -37,7 +37,7 @@ def collect(run: Run, version: Version) -> Collected:
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """Trains a version with seed 0, evaluates it on the search split, and returns both results."""
+    """Trains a version with seed 0, and evaluates it on the search split; returns both results."""
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
     evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
@@ -45,14 +45,14 @@ def measured(run: Run, version: Version) -> Collected:
 
 
 def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
-    """Evaluates the base policy under a harness on the search split."""
+    """Evaluates the base policy under a harness on the search split, and returns the result."""
     return run.lab.evaluate(tree, run.lab.untrained(), split="search", limit=run.plan.search)
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Measures a version's rollouts by its harness's metrics; returns evidence and findings.
+    """Records the evidence about a version and findings against its score; returns both.
 
-    The evidence says what changed since `earlier`.
+    The evidence holds what the harness's diagnostics measure, and what changed since `earlier`.
     """
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")

@@ -32,7 +32,7 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 
 
 class BundlePlan(NamedTuple):
-    """The ideas that may form the next bundle, and the others, which wait."""
+    """The ideas that may form the next bundle, and those that wait for a later bundle."""
 
     ideas: Sequence[Candidate]
     others: Sequence[Candidate]
@@ -43,9 +43,10 @@ class BundlePlan(NamedTuple):
 def plan_bundle(
     run: Run, collected: Collected, generation: int, ideas: Sequence[Candidate]
 ) -> BundlePlan:
-    """Returns the ideas that may form the next bundle; the first one decides how its cells train.
+    """Returns the ideas for the next bundle: those that can be trained in the way of the first one.
 
-    Records and shows which ideas continue the version's training, and what each costs.
+    They continue the version's training, or they train from the base policy. Records and shows
+    which ideas can continue, and what each way costs.
     """
     if not run.plan.continue_steps or not ideas:
         return BundlePlan(ideas, ())
@@ -74,13 +75,13 @@ def plan_bundle(
 
 
 def can_continue(before: HarnessTree, after: HarnessTree) -> bool:
-    """Returns True if `after` changes no recipe key that only a whole training can judge."""
+    """Returns True if an edit changes no recipe key that only a whole training can judge."""
     old, new = recipe_of(before), recipe_of(after)
     return all(getattr(old, key) == getattr(new, key) for key in OF_WHOLE_TRAININGS)
 
 
 def continue_version(run: Run, collected: Collected) -> Collected:
-    """Returns the version with the evaluation of the control: its training, continued unchanged."""
+    """Trains the version on without an edit (the control); returns it with that evaluation."""
     control, version = collected._replace(continued=True), collected.version
     steps = f"{run.plan.continue_steps} steps more, after {collected.trained.steps}"
     run.phase("collect", f"{version.id} unchanged: {steps}")
@@ -92,9 +93,9 @@ def continue_version(run: Run, collected: Collected) -> Collected:
 def confirm(
     run: Run, collected: Collected, base: Collected, generation: int, cells: Sequence[Cell]
 ) -> list[Cell]:
-    """Returns the cells, and the best continued one once more, trained from the base.
+    """Trains the best continued cell once more, from the base policy; returns all cells with it.
 
-    Adds none if no continued cell is above the control `base`.
+    Trains none if the cells did not continue, or if none is above the control `base`.
     """
     if not base.continued:
         return list(cells)

@@ -31,7 +31,7 @@ def conclude(
 def record(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records the final verdict on a candidate in the ledger and as a note on its commit."""
+    """Records the final verdict on a candidate, in the ledger and as a git note, and shows it."""
     verdict = judged.verdict
     run.once(
         f"{candidate.id}/verdict",
@@ -56,7 +56,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Writes a skill (a lesson for later runs) from a promotion or an informative failure."""
+    """Writes a skill (a lesson for later runs) from a verdict, if that is about the idea itself."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)
@@ -143,7 +143,7 @@ def noted(note: str, verdict: Verdict, head: str | None) -> str:
 
 
 def recorded_in(note: str, fields: Mapping[str, JSON], head: str | None) -> str:
-    """Returns the note with a last line of JSON: `fields`, and `head`, the ledger's digest."""
+    """Returns the git note with a last line of JSON: `fields`, and the ledger's digest `head`."""
     return f"{note}\n\n{NOTE_RECORD}{json.dumps({**fields, 'journal': head}, sort_keys=True)}"
 
 

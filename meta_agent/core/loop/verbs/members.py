@@ -15,7 +15,7 @@ from typing import Any
 from meta_agent.core.gate import verdict_to_json
 from meta_agent.core.lab.live import ArmRef
 from meta_agent.core.ledger.kinds import Bundle
-from meta_agent.core.loop.records import Found, Judged, Version
+from meta_agent.core.loop.records import Judged, SearchResult, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.claim import CLAIM
 from meta_agent.core.loop.verbs.learn import learn, noted, record
@@ -23,11 +23,12 @@ from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, Verd
 
 
 def conclude_members(
-    run: Run, first: Version, result: Found, decided: Judged | None, *, skills: bool
+    run: Run, first: Version, result: SearchResult, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each merged candidate's verdict. With `skills`, also lessons from those that help.
+    """Records the verdict on each merged candidate, by that of the final test (`decided`).
 
-    A candidate helps if it surely adds clean success to the others, or if that was not measured.
+    With `skills`, also writes a skill (lesson) from each that surely adds clean success to the
+    others, or whose part in the gain was not measured.
     """
     shares = _shares(run)
     for member in _acting(result):
@@ -39,10 +40,10 @@ def conclude_members(
             learn(run, _with_company(result, member), _lesson(judged, decided), generation.reading)
 
 
-def conclude_claim(run: Run, result: Found, judged: Judged, parts: JSON = None) -> None:
-    """Records the verdict on the whole new harness in the ledger, and in a note on its commit.
+def conclude_claim(run: Run, result: SearchResult, judged: Judged, parts: JSON = None) -> None:
+    """Records the verdict on the whole new harness, in the ledger and in a git note on its commit.
 
-    `parts` says how much of the gain is the harness's and the policy's, if it was merged.
+    `parts` says how much of the gain is the harness's and how much the policy's, if measured.
     """
     commit, name = result.version.commit, f"{run.id}/{CLAIM}"
     verdict_row = {
@@ -62,7 +63,7 @@ def conclude_claim(run: Run, result: Found, judged: Judged, parts: JSON = None) 
     run.repo.note(commit, text, when=run.date(len(result.read), 970))
 
 
-def _acting(result: Found) -> list[Candidate]:
+def _acting(result: SearchResult) -> list[Candidate]:
     """Returns all candidates except diagnostics, which have a verdict of their own."""
     return [candidate for candidate in result.candidates if candidate.factor != "diagnostics"]
 
@@ -76,7 +77,7 @@ def _lesson(judged: Judged, decided: Judged | None) -> Verdict:
 def _of_member(
     run: Run,
     first: Version,
-    result: Found,
+    result: SearchResult,
     member: Candidate,
     decided: Judged | None,
     share: Mapping[str, Any] | None,
@@ -113,7 +114,7 @@ def _brief(hypothesis: Hypothesis) -> str:
     return hypothesis.rule or f'"{shorten(does.strip(" ,"), 80, placeholder=" ...")}"'
 
 
-def _with_company(result: Found, member: Candidate) -> Candidate:
+def _with_company(result: SearchResult, member: Candidate) -> Candidate:
     """Returns the member with a statement that names the others it was proven with."""
     others = ", ".join(_brief(other.hypothesis) for other in _acting(result) if other is not member)
     if not others:

@@ -14,7 +14,7 @@ from functools import partial
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import verdict_from_json, verdict_to_json
 from meta_agent.core.ledger import crash_point
-from meta_agent.core.loop.records import Found, Judged, Version
+from meta_agent.core.loop.records import Judged, SearchResult, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_merge
 from meta_agent.core.loop.verbs.attribute import attribute
@@ -23,15 +23,16 @@ from meta_agent.core.loop.verbs.claim import CLAIM
 from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 
 
-def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
-    """Moves `main` to the proven commit. Returns how much harness and policy add to the gain.
+def promote(run: Run, first: Version, result: SearchResult, decided: Judged) -> JSON:
+    """Moves `main` to the proven commit; returns how much of the gain harness and policy bring.
 
-    Raises ConfigError if the verdict is not PROMOTE, whichever strategy asks.
+    Returns None if the budget does not pay for that measurement. Raises ConfigError if the verdict
+    is not PROMOTE.
     """
     if decided.verdict.kind is not VerdictKind.PROMOTE:
         raise ConfigError(
-            f"only a PROMOTE may be merged, and this harness has {decided.verdict.kind.value}",
-            hint="return it as unproven: HandedOver(version, weights, 'unproven', words)",
+            f"only a harness with the verdict PROMOTE is merged, not {decided.verdict.kind.value}",
+            hint="the strategy must return HandedOver(version, weights, 'unproven', words) for it",
         )
     commit = result.version.commit
     run.phase("merge", f"{len(result.members)} changes to main")
@@ -52,10 +53,10 @@ def promote(run: Run, first: Version, result: Found, decided: Judged) -> JSON:
     return parts
 
 
-def promote_watching(run: Run, first: Version, result: Found) -> Version:
-    """Merges only a search's admitted diagnostics (metrics) into `main`; returns the new version.
+def promote_diagnostics(run: Run, first: Version, result: SearchResult) -> Version:
+    """Merges only a search's admitted diagnostics into `main`; returns the version that this makes.
 
-    Returns `first`, the version before it, if there are none or a person declines.
+    Returns `first`, the version before, if there are no diagnostics or a person declines.
     """
     watching = [candidate for candidate in result.candidates if candidate.factor == "diagnostics"]
     if not watching:

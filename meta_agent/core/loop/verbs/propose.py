@@ -16,7 +16,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._briefing import brief_for, summary
 from meta_agent.core.loop.verbs._briefing import situation as _situation
 from meta_agent.core.loop.verbs._host import Host
-from meta_agent.core.loop.verbs.test import untrained
+from meta_agent.core.loop.verbs.test import factor_veto
 from meta_agent.core.proposals import RULES, Draft, Refused
 from meta_agent.core.protocols import (
     JSON,
@@ -57,7 +57,7 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
 
 
 def offer_warmup(run: Run, collected: Collected) -> None:
-    """Chooses a version's clean training attempts as rows for warm-ups, if it solves very few."""
+    """Records a version's clean training attempts as rows to imitate, if it solves few tasks."""
     evaluation, shard = collected.evaluated, collected.trained.shard
     if run.plan.trains and shard and evaluation.clean < NEAR_ZERO * evaluation.planned:
         attempts = run.lab.rollouts(shard, tokens=True)
@@ -65,7 +65,7 @@ def offer_warmup(run: Run, collected: Collected) -> None:
 
 
 def candidate_row(run: Run, candidate: Candidate) -> JSON:
-    """Returns a candidate and its diff as JSON, as the ledger records them."""
+    """Returns a candidate with its diff, as the ledger records it."""
     diff = run.repo.diff(candidate.base, candidate.commit)
     return {**candidate_to_json(candidate), "diff": diff}
 
@@ -172,7 +172,7 @@ def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candida
     _require_one_commit(run, draft, base.commit)
     factor = _factor(contract, commit.paths, hypothesis)
     if untrainable := [f for f in (factor, *hypothesis.factors) if f not in run.factors]:
-        raise CandidateError(untrained(run, untrainable[0]).message, reason="factor_untrained")
+        raise CandidateError(factor_veto(run, untrainable[0]).message, reason="factor_untrained")
     return Candidate(
         id=f"{run.id}/{name}",
         run=run.id,
@@ -198,14 +198,15 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
         factor = contract.factor_of(paths)
         if factor != hypothesis.factor:
             raise CandidateError(
-                f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}",
+                f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}: mend "
+                "either of them",
                 reason="factor_mismatch",
             )
         return factor
     label = set(hypothesis.factors)
     if len(label) != 2 or hypothesis.factor not in label or "diagnostics" in label:
         raise CandidateError(
-            f"a combined change needs two factors without diagnostics, not {hypothesis.label}",
+            f"a combined change names two factors, neither diagnostics, not {hypothesis.label}",
             reason="bad_label",
         )
     contract.require_factors(paths, hypothesis.factors)
@@ -218,6 +219,6 @@ def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
     message = "\n\n".join(filter(None, [commit.subject, commit.body]))
     if commit.parents != (base,) or message.split() != draft.message.split():
         raise CandidateError(
-            "the candidate must be one commit on its base, with the message that the host wrote",
+            f"the edit must be one commit on {base[:12]}, with the host's message: commit again",
             reason="commit_text",
         )

@@ -36,7 +36,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
-    """Returns the contract tests that a candidate fails on stored rollouts, as vetoes."""
+    """Returns a veto for each contract test (see `broken_contract`) that a candidate fails."""
     tree = run.repo.tree(candidate.commit)
     return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
@@ -67,12 +67,12 @@ def _static(
     run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
 ) -> list[Finding]:
     if candidate.factor not in run.factors:
-        return [untrained(run, candidate.factor)]
+        return [factor_veto(run, candidate.factor)]
     label = candidate.hypothesis.factors
     return static_check(collected.tree, tree, parse_contract(collected.tree), factors=label)
 
 
-def untrained(run: Run, factor: Factor) -> Finding:
+def factor_veto(run: Run, factor: Factor) -> Finding:
     """Returns the veto of a change to a factor that this run may not edit or cannot train."""
     if factor in run.plan.factors:
         ours = ", ".join(run.factors)
@@ -82,7 +82,7 @@ def untrained(run: Run, factor: Factor) -> Finding:
 
 
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """Returns the failed contract tests of a harness as vetoes."""
+    """Returns a veto for each contract test that a harness fails: its code runs on stored data."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
@@ -139,7 +139,7 @@ def _suspect(report: ReplayReport) -> Iterator[Finding]:
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """Scores stored training rollouts again by the reward and filter of the harness `after`."""
+    """Compares rewards and filters, of the version and of `after`, on stored training rollouts."""
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])

@@ -47,7 +47,8 @@ def best_of(checkpoints: list[Checkpoint]) -> Checkpoint:
 def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -> Trained:
     """Trains the weights `start` further with a version's harness while that improves them.
 
-    Leaves `reserved` attempts unused. Returns the weights with the best clean success on search.
+    Leaves `reserved` attempts of the budget unused. Returns the weights with the most clean success
+    on the search split: `start` if the budget pays for no training.
     """
     tree = run.repo.tree(version.commit)
     by_steps: dict[str, float] = {}
