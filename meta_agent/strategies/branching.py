@@ -39,15 +39,7 @@ from meta_agent.core.loop.records import (
 from meta_agent.core.loop.run import Run, SearchTerms
 from meta_agent.core.loop.spending import note_half
 from meta_agent.core.loop.verbs.approve import to_test
-from meta_agent.core.loop.verbs.cells import (
-    ALL,
-    WORTHWHILE,
-    Cell,
-    Mix,
-    measure,
-    mixed,
-    short,
-)
+from meta_agent.core.loop.verbs.cells import ALL, WORTHWHILE, Cell, Mix, measure, mixed, short
 from meta_agent.core.loop.verbs.collect import collect, measured, read
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise

@@ -21,13 +21,7 @@ from random import Random
 from statistics import fmean
 from typing import ClassVar, Final
 
-from meta_agent.strategies.branching import (
-    Branching,
-    Move,
-    Node,
-    children,
-    cross,
-)
+from meta_agent.strategies.branching import Branching, Move, Node, children, cross
 
 POPULATION: Final = 8
 NEIGHBOURS: Final = 3

@@ -19,15 +19,7 @@ from itertools import combinations
 from random import Random
 from typing import ClassVar, Final
 
-from meta_agent.strategies.branching import (
-    START,
-    Branching,
-    Move,
-    Node,
-    best_of,
-    cross,
-    drawn,
-)
+from meta_agent.strategies.branching import START, Branching, Move, Node, best_of, cross, drawn
 
 MERGES: Final = 5
 

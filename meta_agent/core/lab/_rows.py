@@ -96,10 +96,7 @@ def shard_reference(shard: ShardRef) -> JSON:
 
 
 def counted(
-    shard: ShardRef,
-    plan: Sequence[PlannedRollout],
-    rollouts: Sequence[Rollout],
-    seed: int,
+    shard: ShardRef, plan: Sequence[PlannedRollout], rollouts: Sequence[Rollout], seed: int
 ) -> JSON:
     """Returns an evaluation's counts and a reference to its rollouts, as the ledger stores them.
 

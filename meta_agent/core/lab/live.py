@@ -55,14 +55,7 @@ from meta_agent.core.lab.units import (
 from meta_agent.core.lab.warmup import clean_successes, read_rows, write_rows
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger.kinds import Kind, Train, Warmup
-from meta_agent.core.protocols import (
-    JSON,
-    Domain,
-    HarnessTree,
-    Rollout,
-    SandboxOpener,
-    Split,
-)
+from meta_agent.core.protocols import JSON, Domain, HarnessTree, Rollout, SandboxOpener, Split
 from meta_agent.core.rollouts import RolloutStore
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]

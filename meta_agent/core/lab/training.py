@@ -18,14 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import Teaches
 from meta_agent.core.lab.health import Ended
-from meta_agent.core.protocols import (
-    JSON,
-    Checkpoint,
-    Domain,
-    Gateway,
-    PlannedRollout,
-    Rollout,
-)
+from meta_agent.core.protocols import JSON, Checkpoint, Domain, Gateway, PlannedRollout, Rollout
 
 TRAIN_STEP_SEC: Final = 1800.0
 """The most seconds that one optimiser step may take."""

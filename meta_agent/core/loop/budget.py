@@ -38,10 +38,7 @@ _SPARED: Final = 3
 
 
 def spent(
-    ledger: Ledger,
-    run: str,
-    kinds: Sequence[Kind] = ("train", "eval"),
-    before: Step | None = None,
+    ledger: Ledger, run: str, kinds: Sequence[Kind] = ("train", "eval"), before: Step | None = None
 ) -> int:
     """Returns how many attempts the ledger records for a run, except those on the vault split.
 
@@ -83,10 +80,7 @@ def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
 
     It trains on from a version's weights (key `continued`), or from the base policy (`from_base`).
     """
-    return {
-        "continued": one_cell(plan, tree, continued=True),
-        "from_base": one_cell(plan, tree),
-    }
+    return {"continued": one_cell(plan, tree, continued=True), "from_base": one_cell(plan, tree)}
 
 
 def fewest_ideas(plan: Plan, tree: HarnessTree) -> int:

@@ -69,12 +69,7 @@ def repeat_start(run: Run, first: Version, earlier: Arm) -> None:
     run.phase("race", f"{run.plan.again} attempts of the start again, to check for drift")
     tree, part = run.repo.tree(first.commit), Part(run.plan.order, range(run.plan.again))
     repeated = run.lab.evaluate(
-        tree,
-        run.lab.untrained(),
-        split="search",
-        limit=run.plan.search,
-        part=part,
-        again="-again",
+        tree, run.lab.untrained(), split="search", limit=run.plan.search, part=part, again="-again"
     )
     note_drift(run, earlier, run.lab.rows(run.lab.arm_of(first.id, tree, {0: repeated})))
 

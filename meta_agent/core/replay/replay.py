@@ -88,9 +88,7 @@ def replay(
         CandidateError: the candidate's reward or filter broke its contract.
     """
     state = _Replay(
-        (base_session, candidate_session),
-        stored_commit,
-        ProbeSample() if probes else None,
+        (base_session, candidate_session), stored_commit, ProbeSample() if probes else None
     )
     comparison = state.comparison
     waiting: deque[_Filtered] = deque()

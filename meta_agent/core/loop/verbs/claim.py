@@ -137,13 +137,7 @@ def _look(run: Run, sides: Sides, purchase: Purchase) -> Judged:
     )
     refs, search_gain = (before, after), _in_search(run, trees)
     return _judged(
-        run,
-        "harness",
-        refs,
-        course=course,
-        look=pairs,
-        final=purchase.final,
-        elsewhere=search_gain,
+        run, "harness", refs, course=course, look=pairs, final=purchase.final, elsewhere=search_gain
     )
 
 
