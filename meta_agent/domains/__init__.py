@@ -68,9 +68,9 @@ def load_domain(name: str) -> Domain:
 
 
 def kind_of(name: str) -> tuple[DomainKind, str]:
-    """Returns the kind of domain that a value of `--domain` (`name`) means, and the text after `:`.
+    """Returns the kind of domain that `name`, a value of `--domain`, means, and the text after `:`.
 
-    For a user's own domain the text is the whole name. Raises ConfigError if there is none.
+    For a user's own domain the text is the whole name. Raises ConfigError if no domain fits.
     """
     first, colon, rest = name.partition(":")
     if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
@@ -90,7 +90,7 @@ def kind_of(name: str) -> tuple[DomainKind, str]:
 def open_domain(options: DomainOptions) -> Domain:
     """Returns the domain that `options.name`, a value of `--domain`, names.
 
-    Raises ConfigError if there is none, or if it needs a task file and `options` has none.
+    Raises ConfigError if no domain has that name, or if it needs a task file and gets none.
     """
     kind, detail = kind_of(options.name)
     if kind.needs_file and options.tasks is None:

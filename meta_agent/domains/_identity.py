@@ -1,4 +1,4 @@
-"""The hashes by which a task file's domain says what it measures with.
+"""Bases of domains that read a task file, its reference solutions, and hashes of what they measure.
 
 `evaluator_hash` changes with the rows, the code that grades, the ceilings and the sampling.
 """
@@ -9,14 +9,18 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.protocols import JSON, Domain, Split, Task
-from meta_agent.domains._references import reference_of
-from meta_agent.domains.formats.rows import TaskFile
+from meta_agent.domains.formats._swe_row import SweRow
+from meta_agent.domains.formats.code_sets import CodeRow
+from meta_agent.domains.formats.graded_sets import GradedRow
+from meta_agent.domains.formats.math_sets import MathRow
+from meta_agent.domains.formats.rows import TaskFile, stream_rows
 
 
 class FileTasks:
@@ -30,7 +34,7 @@ class FileTasks:
         return reference_of(self.capabilities, self.rows[task_key])
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the task `key`, with only what the agent may see. Each domain defines this."""
         raise NotImplementedError
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -39,7 +43,7 @@ class FileTasks:
 
 
 class ReadTasks(FileTasks):
-    """A base class of domains whose task file a reader of `formats` has read."""
+    """A base class of domains that keep the rows and notes of a `TaskFile`."""
 
     open_at_once: int | None = 8
     regrade_at_most: int | None = None
@@ -68,6 +72,35 @@ class ReadTasks(FileTasks):
         raise NotImplementedError
 
 
+def reference_of(capabilities: Capabilities, row: Any) -> str | None:
+    """Returns a row's gold program or patch, worked solution or accepted reply; None without one.
+
+    The bare answer of a math problem is not returned, since it shows no way to solve it.
+    """
+    match row:
+        case CodeRow(gold=(program, *_)):
+            return str(program).removeprefix(row.prompt)
+        case SweRow():
+            return row.patch
+        case MathRow() if capabilities.path is not None:
+            return _worked(capabilities.path).get(row.line)
+        case GradedRow():
+            solution = capabilities.solution(row.key)
+            return solution and solution[1]
+    return None
+
+
+@lru_cache(maxsize=1)
+def _worked(path: Path) -> Mapping[int, str]:
+    """Returns the worked solutions of a file of math problems, by line (MATH and GSM8K)."""
+    solutions = {}
+    for fields in stream_rows(path):
+        text = fields.row.get("solution") or fields.row.get("answer")
+        if isinstance(text, str) and ("solution" in fields.row or "####" in text):
+            solutions[fields.line] = text
+    return solutions
+
+
 def row_hash(row: Any) -> str:
     """Returns the SHA-256 hash of a task's row, without its line number in the file."""
     content = dataclasses.asdict(row)
@@ -76,13 +109,13 @@ def row_hash(row: Any) -> str:
 
 
 def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
-    """Returns a SHA-256 hash of a domain's limits, sampling, task hashes (`rows`) and `parts`."""
+    """Returns a SHA-256 hash of what a domain measures with: limits, sampling, rows and `parts`."""
     ceilings, sampling = dataclasses.asdict(domain.ceilings), dataclasses.asdict(domain.sampling)
     return _hashed({"rows": rows, "ceilings": ceilings, "sampling": sampling, **parts})
 
 
 def code_hash(**names: Sequence[str]) -> str:
-    """Returns the SHA-256 of source files of `meta_agent.domains`, by package; "*" means all."""
+    """Returns one SHA-256 of the source files named for packages of `domains`; "*" means all."""
     digest = hashlib.sha256()
     for package, files in names.items():
         folder = resources.files("meta_agent.domains").joinpath(*package.split("__"))

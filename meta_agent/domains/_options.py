@@ -14,7 +14,7 @@ from meta_agent.core.protocols import Sandbox, SandboxLimits
 class DomainOptions:
     """Settings by which a domain is opened: its name, task file, sandbox backend, grader and more.
 
-    `detail` is the part of `--domain` after its colon. Sandboxes belong to the run `run`.
+    `detail` is the part of `--domain` after its colon. `run` names the run that owns the sandboxes.
     """
 
     name: str
@@ -40,7 +40,7 @@ def lasting(limits: SandboxLimits, seconds: float) -> SandboxLimits:
 
 
 def sandboxes(options: DomainOptions, limits: SandboxLimits) -> Callable[[], Sandbox]:
-    """Returns a function that starts a sandbox for an attempt. `limits` hold, but for `seconds`."""
+    """Returns a function that starts a sandbox with `limits`, long enough for `options.seconds`."""
 
     def factory() -> Sandbox:
         from meta_agent.sandboxes import open_sandbox

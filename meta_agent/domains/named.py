@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -66,7 +66,7 @@ def _from_gym(text: str, generators: str, python: str, tell: Callable[[str], Non
 
 def listing() -> list[dict[str, JSON]]:
     """Returns the public task sets that `--tasks` knows by name, as JSON rows."""
-    rows: list[dict[str, JSON]] = [
+    return [
         {
             "name": name,
             "domain": public.domain,
@@ -76,16 +76,16 @@ def listing() -> list[dict[str, JSON]]:
             "splits": _splits_of(name),
         }
         for name, public in PUBLIC.items()
+    ] + [
+        {
+            "name": f"{_GYM}:NAME",
+            "domain": _GYM,
+            "tasks": 500,
+            "licence": "Apache-2.0",
+            "source": "the package reasoning-gym",
+            "splits": "of every five: train 2, search 1, confirm 1, vault 1",
+        }
     ]
-    gym: Mapping[str, JSON] = {
-        "name": f"{_GYM}:NAME",
-        "domain": _GYM,
-        "tasks": 500,
-        "licence": "Apache-2.0",
-        "source": "the package reasoning-gym",
-        "splits": "of every five: train 2, search 1, confirm 1, vault 1",
-    }
-    return [*rows, dict(gym)]
 
 
 def _splits_of(name: str) -> str:

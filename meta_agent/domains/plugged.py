@@ -21,12 +21,7 @@ from meta_agent.core.registry import DOMAINS, load_entry_point
 from meta_agent.domains._options import DomainOptions
 
 _PARTS: Final = ("name", "evaluator_hash", "ceilings", "sampling", "tasks", "open", "regrade")
-_TYPES: Final[Mapping[str, type]] = {
-    "name": str,
-    "evaluator_hash": str,
-    "ceilings": Ceilings,
-    "sampling": Sampling,
-}
+_TYPES: Final = {"name": str, "evaluator_hash": str, "ceilings": Ceilings, "sampling": Sampling}
 
 
 def open_domain(options: DomainOptions) -> Domain:

@@ -38,7 +38,7 @@ def listening(
 ) -> Iterator[_Tell]:
     """Starts the named trackers, and yields a function that sends an event to each and to `url`.
 
-    At the end it waits for slow ones, a minute at most. `warn` receives their errors as text.
+    At the end it waits up to a minute for slow ones. `warn` receives their errors as text.
     """
     posts = [_Post(f"--log {name}", partial(_Tracked.opened, name, place), warn) for name in names]
     if url:
@@ -56,7 +56,7 @@ def listening(
 
 
 class _Tracked:
-    """Passes events on to a tracker."""
+    """Sends the numbers of a run's events to a tracker."""
 
     @classmethod
     def opened(cls, name: str, place: Place) -> Self:
@@ -81,7 +81,7 @@ class _Tracked:
 
 
 class _Called:
-    """Passes events on to a person's URL."""
+    """Posts a run's end, or its wait for a person, to the user's URL."""
 
     def __init__(self, url: str, run: str) -> None:
         self._url, self._run = url, run

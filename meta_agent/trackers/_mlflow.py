@@ -44,7 +44,7 @@ class _Mlflow:
 
 
 def open_tracker(place: Place) -> _Mlflow:
-    """Opens the MLflow experiment `meta-agent` for a run, and creates it if it does not exist."""
+    """Returns a tracker that writes to the MLflow experiment `meta-agent`, made if missing."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.folder / 'mlflow.db'}"
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(PROJECT)

@@ -29,5 +29,5 @@ class _Tensorboard:
 
 
 def open_tracker(place: Place) -> _Tensorboard:
-    """Opens a folder of TensorBoard event files for a run."""
+    """Returns a tracker that writes TensorBoard event files to a folder of the run."""
     return _Tensorboard(place.folder / "tensorboard" / place.run)

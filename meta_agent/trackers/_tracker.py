@@ -16,8 +16,6 @@ from meta_agent.core.registry import Registry
 from meta_agent.policies.training import TRL_NAMES
 
 PROJECT: Final = "meta-agent"
-
-
 _SAID: Final = ("domain", "policy", "meta_model", "strategy", "seed", "train_steps", "generations")
 
 
@@ -30,12 +28,12 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, run: str, folder: Path, config: Mapping[str, JSON]) -> Self:
-        """Describes a run for a tracker; of `config` it keeps a few settings and no paths."""
+        """Returns the `Place` of a run, with only a few settings of `config` and no paths."""
         return cls(run, folder, {name: config[name] for name in _SAID})
 
 
 class Tracker(Protocol):
-    """An experiment tracker (such as MLflow) that records one run's numbers, for one thread."""
+    """An experiment tracker (such as MLflow) of one run's numbers, used by one thread only."""
 
     def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
         """Records numbers by name at a step of the training `series`, or of the search (None)."""
@@ -47,7 +45,7 @@ class Tracker(Protocol):
 
 
 class PerSeries(ABC):
-    """Base of trackers whose client has a separate run for each training and one for the search."""
+    """Base class of trackers that open one run for the search and one for each training."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -69,11 +67,11 @@ class PerSeries(ABC):
 
     @abstractmethod
     def _begun(self, series: str | None, name: str) -> Any:
-        """Opens a run of that name, which an earlier process may have opened before."""
+        """Opens the tracker's run `name`, or continues it if an earlier process opened it."""
 
 
 def _built_in(name: str, place: Place) -> Tracker:
-    """Imports `_<name>.py`, which needs the package of that name, and begins the parent run."""
+    """Opens the tracker of the module `_<name>.py`, which needs the package of that name."""
     opened: Callable[[Place], Tracker] = import_module(f"{__package__}._{name}").open_tracker
     return opened(place)
 

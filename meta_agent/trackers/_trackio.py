@@ -27,5 +27,5 @@ class _Trackio(PerSeries):
 
 
 def open_tracker(place: Place) -> _Trackio:
-    """Opens the trackio project `meta-agent` for a run."""
+    """Returns a tracker that writes to the trackio project `meta-agent`."""
     return _Trackio(place)

@@ -36,5 +36,5 @@ class _Wandb(PerSeries):
 
 
 def open_tracker(place: Place) -> _Wandb:
-    """Opens the Weights & Biases project `meta-agent`, by the environment variables `WANDB_*`."""
+    """Returns a tracker for the W&B project `meta-agent`, set up by the variables `WANDB_*`."""
     return _Wandb(place)

@@ -36,7 +36,7 @@ def unpacked(text: str) -> list[JSON]:
 
 
 def pickled_string(data: bytes) -> str:
-    """Returns the one string in a pickle without unpickling. Raises `PackedError` for any other."""
+    """Returns the one string of a pickle, not unpickled. Raises PackedError for other content."""
     strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(data):

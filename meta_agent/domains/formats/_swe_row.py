@@ -14,8 +14,8 @@ from meta_agent.core.protocols import JSON, Split
 class SourceSpec:
     """Where a task's source files come from: an archive beside the task file, or an image's folder.
 
-    `setup_patch` is applied to them before an attempt, for example to plant a bug. An agent never
-    sees the paths in `hidden`, which grading puts back.
+    `setup_patch` changes these files before an attempt, for example to plant a bug. An agent never
+    sees the paths in `hidden`; grading puts them back.
     """
 
     archive: str | None = None  # relative to the task file; .tar or .tar.gz with one top folder
@@ -24,12 +24,10 @@ class SourceSpec:
     setup_patch: str = ""
     pythonpath: tuple[str, ...] = (".",)
     python: str = "python3"
-    plugins: tuple[str, ...] = ()  # of pytest in the image, by their distributions' names
+    plugins: tuple[str, ...] = ()  # pytest plugins in the image, by package name
     held: tuple[str, ...] = ()  # top names of the tree that the image holds too
     hidden: tuple[str, ...] = ()  # files, and folders with all that is in them
-    elsewhere: tuple[
-        tuple[str, str], ...
-    ] = ()  # folders of the image: (its path, path in the tree)
+    elsewhere: tuple[tuple[str, str], ...] = ()  # folders: (path in the image, path in the tree)
     kept_names: tuple[str, ...] = ()  # top names that stay in the image, such as an environment
 
 
@@ -37,8 +35,8 @@ class SourceSpec:
 class OfficialRun:
     """The test command of a task set's own evaluator, and the name of the parser of its log.
 
-    `prelude` has shell lines to run first. With `only_passed` a skipped or expected failure is no
-    pass; with `whole` the status of every test must be the expected one.
+    `prelude` runs first. With `only_passed`, skipped tests and expected failures do not count as
+    passed. With `whole`, every test must end with its expected status.
     """
 
     command: str
@@ -46,12 +44,12 @@ class OfficialRun:
     prelude: str = ""
     only_passed: bool = False
     whole: bool = False
-    always: bool = False  # even where pytest's ids would let our own runner do it
+    always: bool = False  # run this command even if our own runner could run the tests
 
 
 @dataclass(frozen=True, slots=True)
 class SweRow:
-    """One repository task. `patch` is the gold fix or None. No agent ever sees it."""
+    """A task in a code repository. `patch` is the gold (right) fix or None; no agent sees it."""
 
     instance_id: str
     repo: str
@@ -73,12 +71,12 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """Returns the ids of the grading tests: FAIL_TO_PASS, PASS_TO_PASS or `expected`."""
+        """Returns ids of the grading tests: FAIL_TO_PASS and PASS_TO_PASS, else of `expected`."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 
 def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:
-    """Returns a hash that two tasks share if they are the same: of the repository and the fix.
+    """Returns a hash of a task's repository and fix; equal tasks of different sets share the hash.
 
     Only the fix's changed lines count, without indentation; without a fix, the problem statement.
     """

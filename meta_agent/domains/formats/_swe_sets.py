@@ -79,7 +79,7 @@ Own = dict[str, Any]
 
 
 def own_fields(fields: Fields) -> Own:
-    """Returns those fields of a repository task that depend on its row's data set, such as image.
+    """Returns the fields of a repository task that depend on its row's data set, such as its image.
 
     Raises `ConfigError` for an unknown set, or if a field that the set needs is missing.
     """
@@ -89,7 +89,7 @@ def own_fields(fields: Fields) -> Own:
 
 
 def dialect_of(fields: Fields) -> str:
-    """Returns the data set that a row is from, such as swe-smith. Raises `ConfigError` if none."""
+    """Returns the data set of a row, such as swe-smith. Raises `ConfigError` if none is known."""
     row = fields.row
     if "fix_patch" in row and "org" in row:
         raise _unknown(fields, "this is a Multi-SWE-bench row; its test scripts are not supported")
@@ -159,7 +159,7 @@ def commands_of(script: str) -> OfficialRun | None:
     """Returns the test command of an evaluation script, with the lines that set up its environment.
 
     Lines that reset tests, apply the test patch or install the package are left out. Returns None
-    if the marks around the command are missing.
+    if the script has no lines `>>>>> Start Test Output` and `>>>>> End Test Output`.
     """
     lines = script.split("\n")
     # A mark inside a test patch begins with the sign of the diff.
@@ -188,7 +188,7 @@ def _swe_smith(fields: Fields) -> Own:
 
 
 def reversed_patch(text: str) -> str:
-    """Returns the diff that undoes the diff `text`. Hunks are read by the counts in their heads."""
+    """Returns the diff that undoes the diff `text`. Its hunk headers must count lines correctly."""
     turned: list[str] = []
     old = new = 0
     for line in text.split("\n"):

@@ -24,16 +24,16 @@ class Box(NamedTuple):
 
 
 def last_box(text: str) -> str | None:
-    r"""Returns the content of the last `\boxed{...}` of a text, or None if there is none.
+    r"""Returns the content of the last `\boxed{...}` or `\boxed 5` of a text, or None without one.
 
-    `\boxed 5` counts as well. Of nested boxes the outermost counts, without the inner commands.
+    Of nested boxes, the outermost counts; the commands of the inner ones are left out.
     """
     box = _last(text)
     return box.content if box else None
 
 
 def last_boxes(text: str) -> Box | None:
-    r"""Returns the last `\boxed{...}` of a text, or None; "box or box" gives "content, content"."""
+    r"""Returns the last box of a text, or None; `\boxed{1}` or `\boxed{2}` give one box, `1, 2`."""
     box = _last(text)
     if box is None or not box.content:
         return box

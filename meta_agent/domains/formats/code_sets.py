@@ -40,7 +40,7 @@ _MAX_TIME_SEC: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test of a program: its input and expected output, as text or, for functions, as JSON."""
+    """A test of a program: its input and expected output, as text, or as JSON for a function."""
 
     input: JSON
     expected: JSON
@@ -73,7 +73,7 @@ Reader = Callable[[Fields], CodeRow]
 
 
 def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
-    """Returns a file's problems; `mapping` renames fields. Raises `ConfigError` if it has none."""
+    """Returns a file's problems; `mapping` renames fields. Raises ConfigError if it has none."""
     readers: list[Reader] = []
 
     def read(fields: Fields) -> CodeRow:
@@ -149,7 +149,7 @@ def _mbpp(fields: Fields) -> CodeRow:
 
 
 def _called(program: str, code: str) -> list[str]:
-    """Returns the names that the solution defines and the tests load, in order."""
+    """Returns the names that the solution defines and the tests use, in order of use."""
     try:
         tests, solution = parse_python(program), parse_python(code)
     except (SyntaxError, ValueError) as problem:
@@ -218,7 +218,7 @@ def _object(fields: Fields, name: str) -> dict[str, JSON]:
 
 
 def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
-    """Returns `{inputs, outputs, fn_name?}` as cases."""
+    """Returns the kind of the tests in `{inputs, outputs, fn_name?}`, and the tests themselves."""
     inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
         raise RefusedRowError("the fields inputs and outputs hold no tests")
@@ -231,7 +231,7 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
 
 
 def _joined(value: JSON) -> str:
-    """Returns standard input as one text. Some sets store its lines."""
+    """Returns input or output as one text. Some sets store it as a list of lines."""
     if isinstance(value, list):
         return "\n".join(map(_joined, value))
     return value if isinstance(value, str) else json.dumps(value)

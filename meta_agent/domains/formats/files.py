@@ -94,7 +94,7 @@ def _refuse_other_text(path: Path, head: bytes) -> None:
 
 
 def head_of(path: Path) -> bytes:
-    """Returns a file's first bytes, decompressed, without byte order mark; none if damaged."""
+    """Returns the first 64 KiB of a file, decompressed, without byte order mark; b"" if damaged."""
     with _opened(path) as file:
         try:
             return file.read1(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
@@ -103,7 +103,7 @@ def head_of(path: Path) -> bytes:
 
 
 def _is_lines(head: bytes) -> bool:
-    """Returns True unless the first line is only the beginning of a value, or a list."""
+    """Returns whether a file begins with JSON lines, and not with a list or an indented value."""
     first, newline, rest = head.lstrip().partition(b"\n")
     if first.startswith(b"["):
         return False

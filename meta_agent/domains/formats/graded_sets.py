@@ -41,7 +41,7 @@ class GradedRow:
 
     @property
     def extra(self) -> Mapping[str, JSON]:
-        """Returns the row's `labels`, such as a level, which slices and curricula read."""
+        """Returns the row's `labels`, like {"level": "2"}, or {}. Reports group tasks by them."""
         labels = self.row.get("labels")
         return labels if isinstance(labels, dict) else {}
 
@@ -53,9 +53,9 @@ class GradedRow:
 def read_graded(
     path: Path, mapping: Mapping[str, str], rows: Iterable[Fields] | None = None
 ) -> TaskFile[GradedRow]:
-    """Returns the tasks of a file or, if given, of `rows`; `mapping` renames their fields.
+    """Returns the tasks of `path` or, if given, of `rows`; `mapping` renames their fields.
 
-    Raises `ConfigError` if there are no tasks, or if two share a key.
+    Raises `ConfigError` if there are no tasks, or if two tasks share a key.
     """
     rows = stream_rows(path, mapping) if rows is None else (row.renamed(mapping) for row in rows)
     task_file = collected(path, rows, _row, lambda row: digest(_content(row.row)))

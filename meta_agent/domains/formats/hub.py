@@ -23,9 +23,9 @@ def snapshot(
 ) -> Path:
     """Returns the local folder of a Hugging Face repository, ORG/NAME or ORG/NAME@REVISION.
 
-    Downloads the files that match `patterns` if the cache lacks them. Messages call the repository
-    `title` and offer `instead` to the user. Raises ConfigError if the hub does not answer or has no
-    such files, and PreflightError without `huggingface_hub`.
+    Downloads the files that match `patterns` if they are not cached. Errors name the repository by
+    `title`, and the other choice of the user by `instead`. Raises ConfigError if the hub does not
+    answer or has no such files, and PreflightError if `huggingface_hub` is not installed.
     """
     try:
         from huggingface_hub import snapshot_download

@@ -40,7 +40,7 @@ _DAPO_FRAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MathRow:
-    """One math problem. `gold` is the answer as the file states it. No agent ever sees it."""
+    """A math problem. `gold` is the right answer as the file states it; no agent ever sees it."""
 
     key: str
     problem: str
@@ -61,7 +61,7 @@ def problem_key(problem: str) -> str:
 
 
 class _Form(NamedTuple):
-    """One published form: which fields hold what, and how the odd ones are read."""
+    """A published form of math rows: the fields of problem, gold and key, and how they are read."""
 
     name: str
     problem: str
@@ -72,7 +72,7 @@ class _Form(NamedTuple):
     gold_of: Callable[[Fields, str], str | None] = lambda fields, name: _answer(fields, name)
 
     def row(self, fields: Fields) -> MathRow:
-        """Returns a row of this form. Raises RefusedRowError if it states no gold."""
+        """Returns a row as a math problem. Raises RefusedRowError if the row has no gold answer."""
         problem, gold = self.problem_of(fields, self.problem), self.gold_of(fields, self.gold)
         if gold is None or not gold.strip():
             raise RefusedRowError("the row has no reference answer")
@@ -85,7 +85,7 @@ class _Form(NamedTuple):
 
 
 def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
-    """Returns a file's problems; `mapping` renames fields. Raises `ConfigError` if it has none."""
+    """Returns a file's problems; `mapping` renames fields. Raises ConfigError if it has none."""
     forms: list[_Form] = []
 
     def read(fields: Fields) -> MathRow:
@@ -175,7 +175,7 @@ def _form_of(fields: Fields) -> _Form:
 
 
 def _mapped_form(fields: Fields) -> _Form | None:
-    """Returns the form of what `--map` names. A part that it does not name has our usual name."""
+    """Returns the form that `--map` describes, or None. Other fields have their usual names."""
     sides = []
     for names in (_PROBLEMS, _GOLDS):
         present = [name for name in names if name in fields.row]

@@ -31,9 +31,9 @@ _SUFFIXES: Final = (".parquet", ".jsonl", ".json", ".csv", ".gz", ".zst")
 
 
 class Part(NamedTuple):
-    """A published split of a data set: its files, and the splits (such as train) for its rows.
+    """A published split of a data set: a glob (`pattern`) of its files, and splits for its rows.
 
-    Without `splits`, a hash of each row decides its split.
+    Rows get the `splits`, such as train, in turn. Without them, a hash of each row decides.
     """
 
     name: str
@@ -100,7 +100,7 @@ class _Source(NamedTuple):
 
 
 def obtain(name: str, place: Path | None, tell: Tell) -> TaskSet:
-    """Returns the task file of the public set `name`, made of the files at `place` or the hub's.
+    """Returns the task file of the public set `name`, made from `place` or the Hugging Face hub.
 
     `tell` receives messages. Raises ConfigError if the files cannot be reached or read.
     """
@@ -133,9 +133,9 @@ def made_of(
     origin: str,
     sources: Sequence[Path] = (),
 ) -> TaskSet:
-    """Writes the rows that `rows()` yields to the cache, as a task file named `stem`.
+    """Writes what `rows()` yields to the task file `stem` in the cache; returns path and origin.
 
-    A record beside it holds their `origin` in words and hashes of the files `sources`.
+    A record beside the file holds the `origin` in words, and hashes of the files `sources`.
     """
     target = _place(stem, ".jsonl")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def _from_hub(name: str, public: PublicSet, tell: Tell) -> Path:
 
 
 def _sources(name: str, public: PublicSet, folder: Path) -> list[_Source]:
-    """Returns the files of every published split: those of the hub, or any that are called so."""
+    """Returns each published split's files: those of its pattern, else those named after it."""
     if folder.is_file():
         return [_Source(folder, ())]
     sources = []

@@ -125,7 +125,7 @@ def _expected(fields: Fields) -> dict[str, str]:
 
 
 def _paths(fields: Fields, name: str) -> frozenset[str]:
-    """Returns a list of paths as a set. The public set also stores Python literals of one."""
+    """Returns a field's list of paths, which some rows store as a Python literal, as a set."""
     value = fields.row.get(name) or []
     if isinstance(value, str):
         try:

@@ -24,14 +24,14 @@ Row = TypeVar("Row")
 
 
 def json_excerpt(value: JSON) -> str:
-    """Returns a value as an error message shows it: JSON, cut short."""
+    """Returns a value as JSON text of at most 80 characters, for an error message."""
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A row of a task file, with typed access to fields. `mapped` are those that `--map` set."""
+    """A row of a task file, with typed access to fields. `mapped` names those that `--map` set."""
 
     path: Path
     line: int
@@ -44,7 +44,7 @@ class Fields:
         return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
     def need(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
-        """Returns the error that the field `name` should be `wish`, such as "a string"."""
+        """Returns a ConfigError: the field `name` should be `wish` ("a string") and is not."""
         value = f"got {json_excerpt(self.row[name])}" if name in self.row else "it is missing"
         return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
 
@@ -53,7 +53,7 @@ class Fields:
         return ConfigError(f"{self.path}:{self.line}: {why}", hint=hint)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Returns a field that is a string, or `default`. Raises ConfigError for other values."""
+        """Returns a field's string; `default` if absent. Raises ConfigError for other values."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -62,7 +62,7 @@ class Fields:
         return value
 
     def optional_text(self, *names: str) -> str | None:
-        """Returns the first of the fields `names` that is present, or None; it must be a string."""
+        """Returns the first present field of `names`, or None. Raises ConfigError if not text."""
         return next((self.text(name) for name in names if self.row.get(name) is not None), None)
 
     def label(self, *names: str) -> str | None:
@@ -71,7 +71,7 @@ class Fields:
         return next((str(value) for value in values if value is not None), None)
 
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Returns a field that is a list of strings, or JSON text of one, or else `default`."""
+        """Returns a list of strings, maybe in JSON, or `default`. Raises ConfigError for others."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -82,7 +82,7 @@ class Fields:
         return tuple(value)
 
     def json(self, name: str, wish: str) -> JSON:
-        """Returns a field's value; text is parsed as JSON. Errors say that it should be `wish`."""
+        """Returns a field's value; a string is parsed as JSON. Raises ConfigError with `wish`."""
         value = self.row.get(name)
         try:
             return document(value) if isinstance(value, str) else value
@@ -90,14 +90,14 @@ class Fields:
             raise self.need(name, wish) from problem
 
     def nested(self, name: str) -> Fields | None:
-        """Returns a field that is an object, as fields of its own, or None if it is absent."""
+        """Returns an object as `Fields`; None if absent. Raises ConfigError for other values."""
         value = self.row.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.need(name, "an object")
         return None if value is None else Fields(self.path, self.line, value)
 
     def renamed(self, mapping: Mapping[str, str]) -> Fields:
-        """Returns the row with fields under more names; `mapping` maps old names to new ones."""
+        """Returns the row with fields under new names. Raises ConfigError if a field is absent."""
         ours = {our_name: self._at(name) for name, our_name in mapping.items()}
         return Fields(self.path, self.line, {**self.row, **ours}, frozenset(ours))
 
@@ -115,9 +115,9 @@ class Fields:
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
-    """Yields every row of a task file; `mapping` maps the file's field names to the usual ones.
+    """Yields the rows of a task file, read one by one; `mapping` maps its field names to ours.
 
-    Raises `ConfigError` at the first row that is no object. Only a JSON list is held whole.
+    Raises `ConfigError` at the first row that is no object. Only a JSON list is in memory whole.
     """
     for fields in _rows(path):
         yield fields.renamed(mapping) if mapping else fields
@@ -169,7 +169,7 @@ def split_of(fields: Fields, key: str) -> Split:
 
 
 def explicit_split(fields: Fields) -> Split | None:
-    """Returns the split that a row states, or None. Raises `ConfigError` for another value."""
+    """Returns the split that a row names, or None. Raises `ConfigError` for an unknown split."""
     value = fields.row.get("split")
     for split in SPLITS:
         if value == split:
@@ -180,7 +180,7 @@ def explicit_split(fields: Fields) -> Split | None:
 
 
 class RefusedRowError(Exception):
-    """Raised if a row is no task that can be graded. The message says why."""
+    """Raised if a row is no task that can be graded; the file's other rows are still read."""
 
 
 @dataclass(slots=True)
@@ -215,10 +215,10 @@ def collected(
     content: Callable[[Row], str],
     repeated: Callable[[TaskFile[Row], Row, Row], None] = lambda task_file, first, row: None,
 ) -> TaskFile[Row]:
-    """Returns the tasks that `read` makes of rows. Of rows with equal `content` the first stays.
+    """Returns the tasks that `read` makes of rows. Of rows with equal `content`, the first stays.
 
-    If `read` raises RefusedRowError, the row is left out and its line noted. `repeated` is called
-    for each repetition. Raises `ConfigError` if no row can be used.
+    If `read` raises RefusedRowError, the row is left out and its line noted. Each repetition is
+    passed to `repeated`. Raises `ConfigError`, which names `path`, if no row can be used.
     """
     task_file = TaskFile[Row](path)
     first_of: dict[str, Row] = {}

@@ -29,7 +29,7 @@ _KNOWN = frozenset(
 def read_swebench(path: Path) -> list[SweRow]:
     """Returns the repository tasks of a file, whose rows may be of several data sets.
 
-    Raises `ConfigError` at the first bad row, if two rows have one name, or if there is no row.
+    Raises `ConfigError` at the first bad row, if two rows share an id, or if there is no row.
     """
     rows: dict[str, SweRow] = {}
     for fields in stream_rows(path):

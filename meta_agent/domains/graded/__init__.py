@@ -12,7 +12,7 @@ ATTEMPT_LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadlin
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens tasks with a user's grader (`--grade`); without a task file, the grader's own tasks."""
+    """Opens a task file, or a grader's own `tasks()`. Raises ConfigError if there is no grader."""
     if options.grade is None:
         raise ConfigError(
             "--domain graded needs a grader", hint="--grade FILE.py, with grade(task, answer)"

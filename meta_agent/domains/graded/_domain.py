@@ -48,7 +48,7 @@ Rows = Callable[[Workers], TaskFile[GradedRow]]
 
 
 class GradedDomain(ReadTasks):
-    """A domain whose tasks are graded by a user's own function, in a process of its own."""
+    """A domain (tasks with a grader) whose grader is a user's function, run in its own process."""
 
     name = "graded"
     sampling = SAMPLING
@@ -114,7 +114,7 @@ class GradedDomain(ReadTasks):
             )
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the task `key`, with only what the agent may see. Raises KeyError without one."""
         row, schemas = self.rows[key], self._schemas[key]
         names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()
@@ -131,7 +131,7 @@ class GradedDomain(ReadTasks):
         return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from the answer, tool calls and files that it left."""
+        """Grades a stored attempt again. Raises GraderError if it fails or two grades differ."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
     @property
@@ -150,7 +150,7 @@ class GradedDomain(ReadTasks):
         return (row.prompt, reply) if self.regrade(key, {"answer": reply}).success else None
 
     def graded(self, row: Mapping[str, JSON], submission: Mapping[str, JSON]) -> Outcome:
-        """Grades what an attempt left, twice. Raises GraderError if the two grades differ."""
+        """Grades a submission, twice. Raises GraderError if grading fails or the grades differ."""
         grade = self._grade(row, submission)
         if "rule" not in grade:
             return self._outcome(grade)
@@ -160,7 +160,7 @@ class GradedDomain(ReadTasks):
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
-        """Tests a model on known answers, makes it the judge, and says how often it was right."""
+        """Makes a model the judge; returns how often it is right. Raises ConfigError under 90 %."""
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])
@@ -193,11 +193,8 @@ class GradedDomain(ReadTasks):
                 "which score is a success: give --threshold, or set THRESHOLD in the file"
             )
         success = grade["score"] >= self.threshold
-        detail = {
-            "verdict": _verdict(success),
-            "score": grade["score"],
-            "threshold": self.threshold,
-        }
+        detail = {"verdict": _verdict(success), "score": grade["score"]}
+        detail["threshold"] = self.threshold
         return Outcome(success, {**(grade.get("detail") or {}), **detail})
 
     def close(self) -> None:
@@ -240,7 +237,7 @@ def _threshold(requested: float | None, stated: JSON, grader: str) -> float | No
 
 
 def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
-    """Returns the usual ceilings with the `LIMITS` of the grader's file over them."""
+    """Returns the usual limits of an attempt, changed by `LIMITS` of the grader's file."""
     ceilings = dataclasses.asdict(CEILINGS)
     for name, value in stated.items():
         usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
@@ -254,7 +251,7 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
 
 
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
-    """Returns a function that reads the tasks of a file, or of the grader's own `tasks()`."""
+    """Returns a function that reads the tasks of `path` or, if None, of the grader's `tasks()`."""
 
     def rows(workers: Workers) -> TaskFile[GradedRow]:
         if path is not None:

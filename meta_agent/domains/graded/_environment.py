@@ -53,7 +53,7 @@ WORK_SCHEMAS: Final = (
 
 
 class GradedEnvironment:
-    """One attempt at a task with a user's grader: the user's tools, a folder, and an answer."""
+    """An attempt at a task with a user's grader: it runs tools, and keeps files and the answer."""
 
     work_tools: Sequence[str] = ("run", "write")
 
@@ -88,13 +88,8 @@ class GradedEnvironment:
             result = self._users_tool(tool, arguments)
         else:
             result = self._work(tool, arguments)
-        call_record = {
-            "tool": tool,
-            "arguments": dict(arguments),
-            "text": result.text,
-            "ok": result.ok,
-        }
-        self._calls.append(call_record)
+        call = {"tool": tool, "arguments": dict(arguments), "text": result.text, "ok": result.ok}
+        self._calls.append(call)
         return result
 
     def _submit(self, arguments: Mapping[str, JSON]) -> ToolResult:
@@ -138,7 +133,7 @@ class GradedEnvironment:
         return self._sandbox
 
     def start_files(self) -> Mapping[str, bytes]:
-        """Returns the files that the task starts with, from the grader's `files(task)`."""
+        """Returns the task's first files by path, from the grader's `files(task)`, or {}."""
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
@@ -146,7 +141,7 @@ class GradedEnvironment:
         return {path: unpacked(data) for path, data in contents.items()}
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Stores the files that an agent left in `sandbox`. Returns whether it left anything."""
+        """Stores the files left in `sandbox`. Returns whether the agent left a file or a reply."""
         self._files = folder_of(sandbox)
         return bool(self._files or self._said)
 
@@ -170,7 +165,7 @@ class GradedEnvironment:
         return {**inputs, "files": self._files} if self._files else inputs
 
     def close(self) -> None:
-        """Gives the grader's process back and ends the attempt's sandbox."""
+        """Gives the process of the user's tools back to the pool, and ends the sandbox."""
         if self._worker is not None:
             self._workers.give_back(self._worker)
             self._worker = None
@@ -193,9 +188,9 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 
 
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
-    """Returns the regular files of a sandbox's `repo/` by path, at most 4 MiB of the smallest ones.
+    """Returns the regular files of a sandbox's `repo/` by path: the smallest, 4 MiB in all.
 
-    Text is a string, other content base64. Returns {} if a file grows meanwhile.
+    Values are those of `packed`. Returns {} if a file grows while it is read.
     """
     listed = sandbox.exec(
         ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)],

@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Returns answers whose verdict is known: empty, gold, and the gold ones of other tasks."""
+    """Returns test cases of up to eight tasks: an empty answer, the gold, and another's gold."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
@@ -115,7 +115,10 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """Returns a sentence on how often a judge is right. Raises ConfigError if under 90 %."""
+    """Returns how often a judge is right, in words. Raises ConfigError if under 90 %.
+
+    `rule_of` returns the rule by which a case is judged; a case without a rule is skipped.
+    """
     ruled = [(case, rule) for case in cases if isinstance(rule := rule_of(case), str)]
     if not ruled:
         return f"the judge {judge.model} was tried on nothing: judge() decides the known answers"

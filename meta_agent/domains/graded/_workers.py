@@ -34,13 +34,13 @@ _MAX_REPLY_BYTES: Final = 256 << 20
 
 
 class GraderError(MetaAgentError):
-    """Raised if a user's grader fails to grade. The attempt then does not count as failed."""
+    """Raised if a user's grader fails to grade. The attempt then has no grade: it is no failure."""
 
     exit_code = 2
 
 
 class Worker:
-    """A process that holds a user's grader. Only one thread may use it at a time."""
+    """A process that runs a user's grader. Only one thread may use it at a time."""
 
     def __init__(self, spec: Mapping[str, JSON], python: str) -> None:
         self._name = str(spec.get("name") or spec.get("path") or spec.get("module"))
@@ -59,7 +59,7 @@ class Worker:
             raise
 
     def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
-        """Returns the grader's answer to the request `op`. Raises GraderError after `seconds`."""
+        """Returns the grader's reply to `op`. Raises GraderError if it fails or takes too long."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
             with waiting(
@@ -104,7 +104,7 @@ class Worker:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """Kills the process; may be called twice."""
+        """Kills the process. Further calls do nothing."""
         self.alive = False
         self._process.kill()
         self._process.wait()
@@ -115,7 +115,7 @@ class Worker:
 
 
 class Workers:
-    """A pool of processes that hold one user's grader. Each attempt leases one."""
+    """A pool of processes that run one user's grader. Each attempt leases one."""
 
     def __init__(self, spec: Mapping[str, JSON], python: str = sys.executable) -> None:
         self._spec, self._python = dict(spec), python
@@ -137,7 +137,7 @@ class Workers:
         return worker
 
     def give_back(self, worker: Worker) -> None:
-        """Keeps the process for the next attempt, if it still lives."""
+        """Puts a leased process back into the pool, if it still lives."""
         if worker.alive:
             with self._lock:
                 self._idle.append(worker)
@@ -164,7 +164,7 @@ def _end(workers: list[Worker]) -> None:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    """Says what went wrong in one line, and that it was the network if it was."""
+    """Returns a grader's error as one line, which says so if the network did not answer."""
     message = str(error.get("message", "")).split("\n")[0][:300]
     if error.get("kind") == "refusal":
         return message

@@ -68,7 +68,7 @@ def resolved(value: Any) -> Any:
 
 
 async def awaited(value: Any) -> Any:
-    """Awaits a value: `asyncio.run` takes a coroutine, and an awaitable may be none."""
+    """Returns the result of any awaitable; `asyncio.run` itself takes only a coroutine."""
     return await value
 
 
@@ -146,7 +146,7 @@ OPTIONAL = ("tools", "files", "tasks")
 
 
 def grade_of(value: Any) -> dict[str, Any]:
-    """Returns a bool, a number, or an outcome (anything with `success`) as plain JSON."""
+    """Returns a bool, number or outcome (has `success`) as JSON. Raises Refusal for the rest."""
     if hasattr(value, "success"):
         detail = dict(getattr(value, "detail", None) or {})
         flags = [str(flag) for flag in getattr(value, "flags", ()) or ()]
@@ -180,7 +180,7 @@ def plain(value: Any) -> Any:
 
 
 def loaded(spec: dict[str, Any]) -> Any:
-    """Imports the user's module: a file, or an installed one. Calls its `setup` if asked to."""
+    """Returns the user's module, imported from a file or by name, and set up if `spec` says so."""
     if spec.get("module"):
         return importlib.import_module(spec["module"])
     path = Path(spec["path"]).resolve()
@@ -198,7 +198,7 @@ def loaded(spec: dict[str, Any]) -> Any:
 
 
 def beside(module: Any) -> dict[str, str]:
-    """Returns the hashes of the module's file and of the files it imported from its folder."""
+    """Returns SHA-256 hashes, by path, of the module's file and of its imports from that folder."""
     home = Path(getattr(module, "__file__", None) or ".").resolve().parent
     files = {}
     for loaded_module in list(sys.modules.values()):
@@ -236,7 +236,7 @@ def schema_of(name: str, tool: Any) -> dict[str, Any]:
 
 
 def type_of(hint: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a type, as far as it has one."""
+    """Returns the JSON schema of a type hint: {} for a union, "string" for an unknown type."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return {"type": "string", "enum": [str(member) for member in typing.get_args(hint)]}

@@ -20,12 +20,11 @@ __all__ = [
     "words",
 ]
 
-
 _LIMITS = SandboxLimits(memory_mb=1024, pids=64, scratch_mb=64, deadline_sec=1800.0)
 
 
 def open_domain(options: DomainOptions) -> MathDomain:
-    """Opens the file of math problems at `options.tasks`; `options.mapping` renames its fields."""
+    """Opens the math problems of `options.tasks`. Raises ConfigError if none can be graded."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     ours = {"prompt": "problem", "gold": "answer"}
     mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}

@@ -65,14 +65,14 @@ _COMPOUND = re.compile(r"\s*([\d.]+)\s*([A-Za-z]+)[\s,.]*(?:and\s+(?=\d))?")
 
 
 class Quantity(NamedTuple):
-    """A value in LaTeX, and the unit after it, if there is one."""
+    """A value in LaTeX and its unit, which is `Unit()` for a value without one."""
 
     value: str
     unit: Unit
 
 
 def undressed(answer: str) -> str:
-    """Returns a LaTeX answer without outer dollar signs, fonts and colours, in uniform LaTeX."""
+    r"""Returns LaTeX without outer `$`, fonts and colours; `\dfrac` and Unicode become standard."""
     text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", text)
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
@@ -141,7 +141,7 @@ def as_fraction(number: Fraction) -> str:
 
 
 def exact(value: str) -> str | None:
-    """Returns LaTeX with decimals written as fractions; None if two numbers stand side by side."""
+    """Returns LaTeX with decimals as fractions; None if two numbers stand side by side."""
 
     def fraction(match: re.Match[str]) -> str:
         before = value[: match.start()]
@@ -165,7 +165,7 @@ def exact(value: str) -> str | None:
 def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
     """Splits an answer into value and unit. Returns None if the words after the value are no unit.
 
-    `nouns`: things that the problem counts. `letters`: variables of the gold answer, not units.
+    Words in `nouns` (singular) are units. A word of `letters`, variables of the gold, is none.
     """
     money = _MONEY.match(text)
     text = money[1] + text[money.end() :] if money else text
@@ -182,7 +182,7 @@ def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
 
 
 def _total(text: str) -> Quantity | None:
-    """Returns `5 feet 6 inches` as one length: units of one kind, each smaller than the last."""
+    """Returns a length such as `5 feet 6 inches` as one number, in base units, or None."""
     parts = list(_COMPOUND.finditer(text))
     if len(parts) < 2 or "".join(part[0] for part in parts) != text:
         return None
@@ -197,7 +197,7 @@ def _total(text: str) -> Quantity | None:
 
 
 def words(answer: str) -> str | None:
-    r"""Returns an answer in words (`\text{Evelyn}`, `even`, `(A)`) in lower case, or None."""
+    r"""Returns an answer of words (`\text{Evelyn}`, `(A)`) in lower case; None for any other."""
     text = answer.strip().strip("$").strip()
     if letter := _LETTER.fullmatch(text):
         return letter[1].lower()
@@ -208,7 +208,7 @@ def words(answer: str) -> str | None:
 
 
 def choice(answer: str) -> str | None:
-    r"""Returns the letter of a multiple-choice answer such as `\textbf{(A) } 5`, or None."""
+    r"""Returns the letter, in lower case, of a choice such as `\textbf{(A) } 5`, or else None."""
     letter = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
     if not letter or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", letter[2]):
         return None
@@ -216,6 +216,6 @@ def choice(answer: str) -> str | None:
 
 
 def plain_text(answer: str) -> str:
-    """Returns an answer in lower case, without LaTeX's commands for text and extra spaces."""
+    """Returns an answer in lower case, without LaTeX text commands, extra spaces and final dots."""
     text = ASIDES.sub(lambda m: f" {m[1]} ", answer)
     return " ".join(_SPACES.sub(" ", text).split()).lower().rstrip(". ")

@@ -42,7 +42,7 @@ _MAX_TEXT_CHARS = 1 << 18
 
 
 class MathDomain(ReadTasks):
-    """A domain of math problems. If it has sandboxes, attempts have the tool `python`."""
+    """A domain (tasks with a grader) of math problems. With `factory`, agents may run Python."""
 
     name = "math"
     ceilings = _CEILINGS
@@ -73,17 +73,17 @@ class MathDomain(ReadTasks):
         self.evaluator_hash = self._hash()
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the task `key`, with only what the agent may see. Raises KeyError without one."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Returns a new attempt's environment. Its sandbox starts with the first program."""
+        """Returns a new attempt's environment. Its sandbox starts when its first program runs."""
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from the reply or the bare answer that it submitted."""
+        """Grades a stored attempt again, by the `text` or `answer` in `verifier_inputs`."""
         return graded(self._golds[task_key], verifier_inputs, self._verifier)
 
     def gold(self, key: str) -> Gold:
@@ -107,7 +107,7 @@ class MathDomain(ReadTasks):
 
 
 class MathEnvironment:
-    """One attempt at a math problem, with the tools `submit` (`text` or `answer`) and `python`."""
+    """An attempt at a math problem, with the tools `submit` and, if it has a sandbox, `python`."""
 
     def __init__(
         self, gold: Gold, verifier: Verifier, factory: Callable[[], Sandbox] | None = None
@@ -141,7 +141,7 @@ class MathEnvironment:
         return dict(self._submitted)
 
     def close(self) -> None:
-        """Ends the attempt's own sandbox."""
+        """Ends the attempt's sandbox, if one was started."""
         if self._scratch:
             self._scratch.close()
 

@@ -57,7 +57,7 @@ def asked_form(problem: str) -> str:
 
 
 def is_finished(value: str, gold: str) -> bool:
-    """Returns whether a LaTeX answer has only simple forms, and symbols and commands of `gold`."""
+    r"""Returns whether an answer is worked out: no command such as `\gcd` that `gold` lacks."""
     if literal(value) is not None:
         return True
     if _MATRIX.search(value):

@@ -65,7 +65,7 @@ class Golds:
 
 
 def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
-    """Returns which gold answers can be graded, and why others cannot; `verifier` tries algebra."""
+    """Sorts gold answers into usable and refused ones. LaTeX must equal itself by `verifier`."""
     golds = {row.key: Gold(row.gold, _kind(row.gold), row.problem) for row in rows}
     hard = [row for row in rows if golds[row.key].kind == "expression"]
     questions = [
@@ -91,7 +91,7 @@ def _kind(text: str) -> GoldKind:
 
 
 def _refusal(is_question: bool, check: Comparison) -> str:
-    """Returns why a gold cannot be graded; empty where it can."""
+    """Returns why a gold answer cannot be graded, or "" if it can."""
     if not is_question:
         return "the gold has two numbers side by side"
     if check.end != "ok":
@@ -102,7 +102,7 @@ def _refusal(is_question: bool, check: Comparison) -> str:
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
-    """Grades a reply by its final answer. Other values that it offers must be right too."""
+    """Grades a reply by its final answer. Values that stand after it must be right too."""
     reply = read_reply(text)
     if reply.answer is None:
         return Outcome(False, {"verdict": "no_answer"})
@@ -198,7 +198,7 @@ def _is_name(side: str, gold: Gold) -> bool:
 
 
 def _nouns(gold: Gold) -> frozenset[str]:
-    """Returns the things that a problem counts, and the words of the gold, in the singular."""
+    """Returns, in the singular, what a problem counts and the words of the gold answer."""
     counted = [
         word for pair in _COUNTED.findall(gold.problem.lower()) for word in " ".join(pair).split()
     ]

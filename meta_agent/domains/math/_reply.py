@@ -68,7 +68,7 @@ _LEADING_WORDS = re.compile(r"(?:[A-Za-z'-]{2,}[\s,:]+)+")
 
 
 class Reply(NamedTuple):
-    """The final answer of a model's reply, or None, and the text before and after it."""
+    """A model's reply: its final answer or None, and the text before and after it (`rest`)."""
 
     answer: str | None
     before: str = ""
@@ -76,12 +76,12 @@ class Reply(NamedTuple):
 
 
 def final_answer(text: str) -> str | None:
-    """Returns the final answer of a reply (its last box, `####` or "answer is"), or None."""
+    r"""Returns a reply's last `\boxed{...}`, else the text after `####` or "answer is", or None."""
     return read_reply(text).answer
 
 
 def read_reply(text: str) -> Reply:
-    """Returns a reply's final answer with the text before and after it."""
+    """Splits a reply at its final answer. Without one, `answer` is None and both texts are ""."""
     text = text[-_TEXT_LIMIT_CHARS:]
     if box := last_boxes(text):
         return _reply(text, box.content, box.start, box.end)
@@ -170,7 +170,7 @@ def _bare(clause: str) -> Iterator[str]:
 
 
 def _says_the_same(value: str, answer: str) -> bool:
-    """Returns whether a value is the answer, rounded or not, or is about something else."""
+    """Returns whether a value repeats the answer (maybe rounded) or is about something else."""
     number, target = literal(value), literal(answer)
     if number is None or value == answer:
         return value == answer

@@ -45,7 +45,7 @@ _PER = re.compile(r"\s*/\s*|\s+(?:per|an?)\s+")
 
 
 class Unit(NamedTuple):
-    """A unit: its dimensions with powers, `size` in base units, and a `factor` such as million."""
+    """A unit of measure: dimensions with powers, `size` in base units, `factor` such as million."""
 
     dims: frozenset[tuple[str, int]] = frozenset()
     size: Fraction = Fraction(1)
@@ -54,7 +54,7 @@ class Unit(NamedTuple):
 
 
 def _sizes() -> dict[str, tuple[str, Fraction]]:
-    """Returns the dimension and the size of every measure."""
+    """Returns the dimension and the size in base units of every measure, by name."""
     sizes = {name: (names, Fraction(1)) for names in _ALONE.split() for name in names.split(",")}
     for line in _TABLE.strip().splitlines():
         dimension, *entries = line.split()
@@ -77,7 +77,7 @@ def singular(word: str) -> str:
 
 
 def unit_of(text: str, nouns: frozenset[str]) -> Unit | None:
-    """Returns the unit that a text names, or None. The words `nouns` (singular) count as units."""
+    """Returns the unit that a text names (`Unit()` for ""), or None. Words in `nouns` are units."""
     for pattern, plain in _ALIASES:
         text = re.sub(pattern, plain, text)
     text = re.sub(r"[().,\\{}]", " ", _EXPONENT.sub(r" **\1 ", text)).strip()

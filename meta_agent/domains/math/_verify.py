@@ -31,7 +31,7 @@ Question = Mapping[str, JSON]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing an answer with the gold one. `end` is `ok`, `timeout` or `died`."""
+    """An answer compared with the gold one. `end` is `timeout` or `died` if comparing failed."""
 
     end: str
     equal: bool = False
@@ -40,7 +40,7 @@ class Comparison:
 
 
 class Verifier:
-    """Compares answers by algebra. Any thread may call it; one comparison runs at a time."""
+    """Compares answers with gold ones by algebra, in a worker process. Any thread may call it."""
 
     def __init__(self, *, wall_sec: float = WALL_SEC) -> None:
         self._wall_sec = wall_sec
@@ -48,13 +48,13 @@ class Verifier:
         self._lock = threading.Lock()  # guards the worker, which answers one request at a time
 
     def check(self, questions: Sequence[Question]) -> list[Comparison]:
-        """Returns how each question's answer compares with its gold answer, in order."""
+        """Returns one comparison per question, in order. Raises SandboxError if a sandbox fails."""
         starts = range(0, len(questions), _BATCH)
         with self._lock:
             return [c for start in starts for c in self._batch(questions[start : start + _BATCH])]
 
     def close(self) -> None:
-        """Ends the worker process. The next check starts another."""
+        """Ends the worker process. The next `check` starts another."""
         with self._lock:
             self._drop()
 
@@ -73,9 +73,8 @@ class Verifier:
     def _ask(self, questions: Sequence[Question]) -> list[Comparison]:
         if self._sandbox is None:
             self._sandbox = _start()
-        args: dict[str, JSON] = {"questions": [dict(q) for q in questions]}
-        limit = (self._wall_sec + 1) * len(questions) + 30
-        args["wall_sec"] = self._wall_sec
+        limit, texts = (self._wall_sec + 1) * len(questions) + 30, [dict(q) for q in questions]
+        args: dict[str, JSON] = {"questions": texts, "wall_sec": self._wall_sec}
         reply = self._sandbox.request("check", args, timeout_sec=limit)
         if not isinstance(reply, list) or len(reply) != len(questions):
             raise SandboxError(
@@ -123,7 +122,7 @@ def require_library() -> None:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Returns the versions of the packages that compare answers, by package name."""
+    """Returns the versions of math-verify and its packages. Raises PreflightError without them."""
     require_library()
     return {name: metadata.version(name) for name in PACKAGES}
 

@@ -32,7 +32,7 @@ WARMING = (
 
 
 def warm(args: dict[str, Any], channel: Any) -> dict[str, str]:
-    """Imports the libraries once, replaces their rounding comparisons, and returns the version."""
+    """Imports the libraries, makes their comparisons exact, and returns sympy's version by name."""
     sys.path.extend(path for path in args["paths"] if path not in sys.path)
     import logging
 
@@ -47,13 +47,13 @@ def warm(args: dict[str, Any], channel: Any) -> dict[str, str]:
 
 
 def check(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
-    """Returns one verdict per question, in order."""
+    """Compares the answer of every question with its gold answer; returns verdicts, in order."""
     del channel
     return [in_a_child(lambda q=q: judge(q), args["wall_sec"]) for q in args["questions"]]  # type: ignore[misc]
 
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
-    """Compares two LaTeX texts. `reason` says which of them does not parse."""
+    """Returns whether the answer equals the gold (`equal`), or which does not parse (`reason`)."""
     from math_verify import verify
 
     texts = [question["gold"], question["answer"]]
@@ -71,14 +71,14 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_complex(text: str) -> bool:
-    """Returns whether `i` stands for the imaginary unit."""
+    """Returns whether `i` in a LaTeX text stands for the imaginary unit."""
     from math_verify.grader import should_treat_as_complex
 
     return bool(should_treat_as_complex(re.sub(r"(?<=\d)i(?![A-Za-z])", " i", text)))
 
 
 def parse(text: str, is_real: bool) -> Any:
-    """Returns a LaTeX text as a sympy tree that is not evaluated. Raises if it does not parse."""
+    """Returns LaTeX as a sympy tree, not evaluated, with real symbols if `is_real`, or raises."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
@@ -115,7 +115,7 @@ def same_relation(gold: Any, answer: Any, *_: Any) -> bool:
 
 
 def is_rounded(trees: list[Any], places: int, digits: int) -> bool:
-    """Returns whether a decimal is an irrational gold, rounded to at least `MIN_DIGITS` digits."""
+    """Returns whether the answer is the irrational gold, rounded to `MIN_DIGITS` digits or more."""
     import sympy
 
     gold, answer = (tree.rhs if isinstance(tree, sympy.Eq) else tree for tree in trees)
@@ -126,7 +126,7 @@ def is_rounded(trees: list[Any], places: int, digits: int) -> bool:
 
 
 def has_form(trees: list[Any], form: str) -> bool:
-    """Returns whether an answer is as factored, or as expanded, as the gold."""
+    """Returns whether the answer is as factored or expanded (`form`) as the gold; True without."""
     gold, answer = trees
     if form == "factored":
         return factors(answer) >= factors(gold)
@@ -143,7 +143,7 @@ def factors(tree: Any) -> int:
 
 
 def products(tree: Any) -> int:
-    """Counts the products and powers of sums in an expression."""
+    """Counts the products and powers in an expression that hold a sum, such as 2(x+1)."""
     import sympy
 
     nodes = sympy.preorder_traversal(tree)
@@ -151,7 +151,7 @@ def products(tree: Any) -> int:
 
 
 def in_a_child(work: Callable[[], Any], wall_sec: float) -> dict[str, Any]:
-    """Runs `work` in a fork and returns its verdict, or how the fork ended without one."""
+    """Runs `work` in a fork; returns its verdict, or as `end` `timeout` or `died` without one."""
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -25,7 +25,7 @@ _FRUITLESS: Final = 2000
 
 
 class GeneratingNanoMath(NanoMath):
-    """nano-math, which can make further training tasks."""
+    """The domain nano-math, with generators of further training tasks in its `capabilities`."""
 
     capabilities = Capabilities(
         generators=Generators(lambda declared: _Generated(declared), easier="sums:steps=2:size=512")
@@ -33,7 +33,7 @@ class GeneratingNanoMath(NanoMath):
 
 
 class _Generated(NanoMath):
-    """The tasks that a declaration names. All are training tasks."""
+    """The domain of the training tasks that a declaration such as `sums:steps=2:size=512` names."""
 
     def __init__(self, declared: str) -> None:
         super().__init__()

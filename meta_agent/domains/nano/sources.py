@@ -12,7 +12,7 @@ SUITES: Final = ("swe", "math", "code")
 
 
 def sources(suite: str, variant: Variant) -> dict[str, bytes]:
-    """Returns the files of a harness by path."""
+    """Returns a suite's harness as files by path. Raises ConfigError if there is no such suite."""
     if suite not in SUITES:
         raise ConfigError(f"there is no nano suite {suite!r}", hint=f"one of {', '.join(SUITES)}")
     return shipped_harness(f"nano/{suite}/{variant}")

@@ -32,7 +32,7 @@ _MOST_GENERATED: Final = 4096
 
 
 class ReasoningGymDomain(GradedDomain):
-    """Tasks of reasoning-gym, and further training tasks of its generators."""
+    """A domain of reasoning-gym's tasks, whose generators can make further training tasks."""
 
     def __init__(self, rows: Rows, threshold: float | None, python: str) -> None:
         self._threshold, self._python = threshold, python
@@ -48,10 +48,10 @@ class ReasoningGymDomain(GradedDomain):
         return dataclasses.replace(super().capabilities, generators=generators)
 
     def with_tasks_of(self, declared: str) -> GradedDomain:
-        """Returns a domain of new training tasks; it is closed with this one.
+        """Returns a domain of new training tasks, which closes when this domain does.
 
-        `declared` is NAME[:PARAMETER=VALUE...][,NAME...]. A task whose question this domain has is
-        left out. Raises ConfigError if the library refuses a generator, or if no task is left.
+        `declared` is NAME[:PARAMETER=VALUE...][,NAME...]. Questions of this domain's tasks are left
+        out. Raises ConfigError if the library refuses a generator, or if no task is left.
         """
         with self._generating:  # trainings run in threads
             if declared not in self._generated:
@@ -92,27 +92,27 @@ class ReasoningGymDomain(GradedDomain):
         ]
 
     def close(self) -> None:
-        """Ends the grader's processes, and those of the domains of generated tasks."""
+        """Ends the processes of the grader, also those of the domains that `with_tasks_of` made."""
         for domain in self._generated.values():
             domain.close()
         super().close()
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a file of reasoning-gym's tasks. That library grades the answers."""
+    """Opens a file of tasks that reasoning-gym made. The same library grades the answers."""
     return ReasoningGymDomain(load_rows(options.tasks, {}), options.threshold, options.python)
 
 
 def tasks_of(generators: str, python: str) -> list[dict[str, JSON]]:
     """Returns the tasks of generators, such as `chain_sum:num_terms=2,leg_counting`.
 
-    `python` must have the library reasoning-gym. Raises ConfigError if it refuses a generator.
+    `python` must have reasoning-gym. Raises ConfigError if the library refuses a generator.
     """
     return _rows_of([_generator(text) for text in generators.split(",")], python)
 
 
 def generators(python: str) -> Mapping[str, Mapping[str, JSON]]:
-    """Returns the parameters, with defaults, of every task generator of reasoning-gym by name."""
+    """Returns, by name, all generators of reasoning-gym, as parameters with their defaults."""
     names: Mapping[str, Mapping[str, JSON]] = _answer(
         _spec(listed=True), python, lambda worker: worker.facts["about"]["generators"]
     )

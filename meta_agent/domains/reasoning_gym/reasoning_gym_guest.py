@@ -31,7 +31,7 @@ Refusal = getattr(sys.modules["__main__"], "Refusal", ValueError)
 
 
 def setup(generators: list[dict[str, Any]] | None = None, listed: bool = False) -> None:
-    """Imports the library. `generators` are those that `tasks` makes tasks with."""
+    """Imports reasoning-gym, and sets `generators` for `tasks`. `listed` puts all into `ABOUT`."""
     try:
         import reasoning_gym
     except ImportError as error:
@@ -54,7 +54,7 @@ def tasks() -> list[dict[str, Any]]:
 
 
 def tasks_of(name: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yields the tasks of one generator. A question that was asked before is left out."""
+    """Yields a generator's tasks as rows, without repeated questions. Raises Refusal if none."""
     parameters = typed(name, options)
     easier = f"{name}:level=0:size=256" if has_easier(name, parameters) else None
     size, seed = int(parameters.pop("size", 500)), int(parameters.pop("seed", 0) or 0)
@@ -81,7 +81,7 @@ def tasks_of(name: str, options: dict[str, str]) -> Iterator[dict[str, Any]]:
 def row_of(
     name: str, parameters: dict[str, Any], entry: dict[str, Any], seed: int, split: str
 ) -> dict[str, Any]:
-    """Returns an entry of the library as a row. The agent sees its prompt alone."""
+    """Returns an entry of the library as a task row, of which an agent sees only the prompt."""
     level = ",".join(f"{option}={value}" for option, value in sorted(parameters.items()))
     return {
         "key": f"{name}-{seed}",
@@ -96,7 +96,7 @@ def row_of(
 
 
 def entry_of(dataset: Any, name: str, seed: int, index: int) -> dict[str, Any]:
-    """Returns an entry as JSON keeps it: that is what an answer is graded against."""
+    """Returns an entry (question, answer, metadata) as JSON. Raises Refusal if making it fails."""
     try:
         entry: dict[str, Any] = json.loads(json.dumps(dataset[index], default=str))
     except Exception as error:
@@ -108,7 +108,7 @@ def entry_of(dataset: Any, name: str, seed: int, index: int) -> dict[str, Any]:
 
 
 def dataset_of(name: str, parameters: dict[str, Any]) -> Any:
-    """Returns a dataset of the library. Raises Refusal if it refuses the parameters."""
+    """Returns a generator's dataset. Raises Refusal if the library refuses the parameters."""
     from reasoning_gym.factory import create_dataset
 
     try:
@@ -118,7 +118,7 @@ def dataset_of(name: str, parameters: dict[str, Any]) -> Any:
 
 
 def typed(name: str, options: dict[str, str]) -> dict[str, Any]:
-    """Returns options as values of the types that the generator's defaults have.
+    """Returns options in the types of the generator's defaults. Raises Refusal for a bad option.
 
     `level` is a difficulty of the library's own curriculum, from 0 on. Other options override it.
     """
@@ -132,7 +132,7 @@ def typed(name: str, options: dict[str, str]) -> dict[str, Any]:
 
 
 def of_level(name: str, level: str) -> dict[str, Any]:
-    """Returns the parameters of a level that differ from the defaults."""
+    """Returns the parameters that a curriculum level changes. Raises Refusal without that level."""
     from reasoning_gym.factory import CURRICULA, create_curriculum
 
     if name not in CURRICULA:
@@ -147,7 +147,7 @@ def of_level(name: str, level: str) -> dict[str, Any]:
 
 
 def has_easier(name: str, parameters: dict[str, Any]) -> bool:
-    """Returns True if the library knows an easiest level, and these parameters are not its own."""
+    """Returns True if the library has an easiest level, and `parameters` differ from that level."""
     from reasoning_gym.factory import CURRICULA
 
     if name not in CURRICULA:
@@ -164,7 +164,7 @@ def has_easier(name: str, parameters: dict[str, Any]) -> bool:
 
 
 def value_of(name: str, option: str, text: str, defaults: dict[str, Any]) -> Any:
-    """Returns a parameter's value. The members of a list are separated by `@`."""
+    """Returns an option in its default's type (lists split at `@`). Raises Refusal if it cannot."""
     default = defaults[option]
     try:
         if isinstance(default, list | tuple):
@@ -197,7 +197,7 @@ def defaults_of(name: str) -> dict[str, Any]:
 
 
 def nearest(word: str, words: Any) -> str:
-    """Returns the word that was probably meant, as the end of a sentence."""
+    """Returns "; the nearest is WORD" for the member of `words` that is most like `word`, or ""."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.0)
     return f"; the nearest is {close[0]}" if close else ""
 
@@ -206,10 +206,10 @@ def nearest(word: str, words: Any) -> str:
 
 
 def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """Returns the library's score of an answer.
+    """Returns the library's `score` of an answer, and a `lenient` score, on which nothing depends.
 
-    `lenient` is the best score of what stands in the answer's tag or box, or in its last line. It
-    counts for nothing: it shows whether the form of the answer was at fault.
+    `lenient` is the best score of the answer's tag, box or last line. A higher one shows that only
+    the form of the answer was wrong.
     """
     dataset = verifier(task["generator"], json.dumps(task["parameters"]))
     score = scored(dataset, str(answer).strip(), task["entry"])
@@ -219,14 +219,14 @@ def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
 
 @cache
 def verifier(name: str, parameters: str) -> Any:
-    """Returns the dataset whose `score_answer` grades; it is not asked for tasks."""
+    """Returns a generator's dataset for grading by `score_answer`; it makes no tasks."""
     return dataset_of(name, {**json.loads(parameters), "seed": 0, "size": 1})
 
 
 def scored(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
     """Returns the score of an answer. An answer that the verifier cannot read scores 0.
 
-    A failure of the machine says nothing about the answer, so it is raised.
+    Import, memory and system errors are raised: they say nothing about the answer.
     """
     try:
         with only_formulas():
@@ -240,7 +240,7 @@ def scored(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
 
 
 def read_out(text: str) -> list[str]:
-    """Returns the places where an answer often stands, stripped of signs around them."""
+    r"""Returns the texts of the last `<answer>` tag or `\boxed{}`, and of the last line."""
     tagged = re.findall(r"<answer>\s*(.*?)\s*</answer>|\\boxed\{([^{}]*)\}", text, re.DOTALL)
     lines = [line for line in text.splitlines() if line.strip()]
     last = re.sub(r"(?i)^.*?answer(?: is)?\s*:?\s+", "", lines[-1]) if lines else ""
@@ -259,7 +259,7 @@ _armed = False
 
 @contextmanager
 def only_formulas() -> Iterator[None]:
-    """Lets the library and its parser evaluate formulas and nothing else while this lasts."""
+    """A context in which the library may evaluate formulas only; else it gets PermissionError."""
     global _armed
     _armed = True
     try:
@@ -269,7 +269,7 @@ def only_formulas() -> Iterator[None]:
 
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuses a text that is about to be evaluated, if it is more than a formula."""
+    """An audit hook that raises PermissionError if the library evaluates more than a formula."""
     if not _armed or event != "compile":
         return
     module = str(sys._getframe(1).f_globals.get("__name__"))
@@ -297,7 +297,7 @@ def is_formula(source: Any) -> bool:
 
 
 def is_of_sympy(function: ast.expr) -> bool:
-    """Returns True if this names a type or a function of mathematics."""
+    """Returns True if a call's function names a class of sympy, such as `sin`, or `sqrt`."""
     import sympy
 
     if isinstance(function, ast.Call):  # Function("f")(x)

@@ -15,7 +15,7 @@ GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens the environment `options.detail` of the verifiers library as a domain."""
+    """Opens the environment `options.detail` of verifiers. Raises ConfigError if it cannot load."""
     return GradedDomain(
         {"path": str(GUEST), "setup": {"name": options.detail}},
         load_rows(None, options.mapping),

@@ -27,11 +27,11 @@ _KEPT: list[Any] = []
 
 
 class Unsupported(Exception):  # noqa: N818 - said as a sentence
-    """Something of an environment that cannot be kept here."""
+    """Raised if an environment needs what this adapter lacks, such as several agents."""
 
 
 def setup(name: str) -> None:
-    """Loads the environment; the adapter's functions are then its own."""
+    """Loads the environment `name` for the functions below. Raises Unsupported if it cannot."""
     sys.path.insert(0, ".")
     if importlib.util.find_spec("verifiers") is None:
         raise Unsupported(
@@ -44,7 +44,7 @@ def setup(name: str) -> None:
 
 
 def is_older(name: str) -> bool:
-    """Whether the package is of the older form; some versions of the library know both."""
+    """Returns True if the package has the library's older form, a function `load_environment`."""
     if importlib.util.find_spec("verifiers.v1") is None:
         return True
     module = name.replace("-", "_")
@@ -53,7 +53,7 @@ def is_older(name: str) -> bool:
 
 
 def tasks() -> list[dict[str, Any]]:
-    """Returns every task as a row."""
+    """Returns a row for every task of the environment."""
     rows: list[dict[str, Any]] = _KEPT[0].rows()
     return rows
 
@@ -65,13 +65,13 @@ def tools(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def grade(task: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """Returns the library's own reward, and what it is made of."""
+    """Returns the library's reward as `score`, with the rewards and metrics it is made of."""
     graded: dict[str, Any] = _KEPT[0].grade(task["index"], answer)
     return graded
 
 
 def said_by(answer: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the conversation from the prompt on, with the submitted answer last."""
+    """Returns the conversation, from the prompt to the submitted answer, as messages."""
     messages = [dict(message) for message in answer.messages] or list(prompt)
     last = messages[-1] if messages else {}
     spoken = last.get("role") == "assistant" and str(last.get("content") or "") == str(answer)
@@ -81,7 +81,7 @@ def said_by(answer: Any, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
-    """Returns a prompt as messages, whatever it is written as."""
+    """Returns a prompt (a text or messages of any form) as message dicts, `system` first."""
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else list(value or [])
     plain = [
         message if isinstance(message, dict) else message.model_dump(mode="json", exclude_none=True)
@@ -91,7 +91,7 @@ def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
 
 
 def code_of(environment: Any) -> dict[str, str]:
-    """Returns the files of an environment's package by hash: they are what grades."""
+    """Returns the SHA-256 of each Python file of an environment's package, by file name."""
     module = sys.modules[environment.__module__] if isinstance(environment, type) else environment
     home = Path(str(module.__file__)).resolve()
     top = importlib.import_module(module.__name__.partition(".")[0])
@@ -101,7 +101,7 @@ def code_of(environment: Any) -> dict[str, str]:
 
 
 class Tasksets:
-    """The v1 form: a taskset of tasks with their own rewards and toolsets."""
+    """A taskset of the library's v1 form, whose tasks have rewards and tools of their own."""
 
     def __init__(self, name: str) -> None:
         import verifiers
@@ -244,7 +244,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def as_message(raw: dict[str, Any]) -> dict[str, Any]:
-    """Returns a message of OpenAI's form as the library's own: calls are flat."""
+    """Returns an OpenAI message in the library's form, whose tool calls are not nested."""
     fields = ("role", "content", "tool_call_id", "name", "reasoning_content")
     message = {name: raw[name] for name in fields if raw.get(name) is not None}
     if raw.get("tool_calls"):
@@ -262,7 +262,7 @@ def _flat(call: dict[str, Any]) -> dict[str, Any]:
 
 
 class Environments:
-    """The older form: `load_environment`, a dataset, a rubric and perhaps tools."""
+    """An environment of the library's older form: a dataset, a rubric and perhaps tools."""
 
     def __init__(self, name: str) -> None:
         import verifiers as vf
@@ -324,7 +324,7 @@ class Environments:
 
 
 class _Open:
-    """A semaphore that lets everybody pass."""
+    """A semaphore that never blocks."""
 
     async def __aenter__(self) -> None:
         return None

@@ -61,7 +61,7 @@ def open_cluster(
 
 
 def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
-    """Returns by node id how many trainings of `cpus` processors and `gpus` GPUs fit on a node."""
+    """Returns how many trainings fit on each node, by its id. Raises PreflightError without Ray."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
         return cluster.room(needs)

@@ -80,7 +80,7 @@ def _lost(ray: Any) -> Iterator[None]:
 
 
 class Cluster:
-    """The nodes at a Ray address. An empty address makes this machine a cluster of its own."""
+    """The nodes at a Ray address; "" makes this machine one. Raises PreflightError without Ray."""
 
     def __init__(self, address: str) -> None:
         if find_spec("ray") is None:
@@ -122,7 +122,7 @@ class Cluster:
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
-        """Starts an actor on a node. The object that `build(settings)` makes does its work."""
+        """Starts an actor on a node and returns it. `build(settings)` makes what does its work."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(

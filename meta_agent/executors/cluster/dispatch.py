@@ -59,7 +59,7 @@ _LOOK_SEC: Final = 1.0
 
 
 class Reached(Protocol):
-    """An actor on a cluster node, which runs one training or evaluation at a time."""
+    """An actor on a cluster node, as `ClusterExecutor` uses it (`_ray.Place` is the real one)."""
 
     node: str
 
@@ -71,7 +71,7 @@ class Reached(Protocol):
 
 
 class Nodes(Protocol):
-    """The nodes of a cluster, on which actors for trainings and evaluations are started."""
+    """A cluster's nodes, as `ClusterExecutor` uses them (`_ray.Cluster` is the real one)."""
 
     def room(self, needs: Needs) -> dict[str, int]: ...
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Reached: ...

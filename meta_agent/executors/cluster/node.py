@@ -64,7 +64,7 @@ def facts(domain: Domain, probe: Path) -> dict[str, str]:
 
 
 def image_facts(images: Mapping[str, str]) -> dict[str, str]:
-    """Returns one entry per image for comparing machines: `image NAME`, and its id or a problem."""
+    """Returns each image as `image NAME` and its id (or what is wrong), to compare machines."""
     return {f"image {name}": held for name, held in images.items()}
 
 
@@ -76,7 +76,7 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """Runs a node's trainings and evaluations by `build(settings)` (`build`: `module:function`)."""
+    """Runs trainings and evaluations on a node, with what `build` (`module:function`) makes."""
 
     def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")

@@ -34,8 +34,10 @@ def order(tasks, history):
 
 
 def common_faults(folder: str, *, read: str, paid: str, same_costs: bool) -> dict[str, Fault]:
-    """By name. `read` is the field that a dead reward reads in vain, `paid` what it still pays for;
-    `same_costs`: whether the repair of a curriculum of the same few tasks is worth something.
+    """Returns, by name, the faults that every suite shares, as edits of the harness in `folder`.
+
+    `read`: a field that no rollout has, which `dead_reward` reads. `paid`: what that reward still
+    pays for. `same_costs`: whether repairing `same_few_tasks` is worth ten points after training.
     """
     faults = (
         Fault(

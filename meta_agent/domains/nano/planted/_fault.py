@@ -21,14 +21,14 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replaces the one place where `pattern` matches; an empty pattern replaces the file."""
+    """An edit of the file `path`: `text` replaces the match of `pattern`, or all if it is empty."""
 
     path: str
     pattern: str
     text: str
 
     def apply(self, source: str) -> str:
-        """Returns the changed source, or raises where the pattern does not match once."""
+        """Returns the changed source. Raises ValueError unless the pattern matches exactly once."""
         if not self.pattern:
             return self.text
         changed, count = re.subn(self.pattern, lambda _: self.text, source, flags=re.MULTILINE)
@@ -39,7 +39,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A named mistake. `repair` is the oracle's fix in words; undoing `edits` is that fix."""
+    """A mistake that `edits` plant in a harness. `truth` says what is wrong, `repair` the fix."""
 
     name: str
     factor: Factor
@@ -50,7 +50,7 @@ class Fault:
     costly: bool = True  # its repair is worth at least 10 points after training
 
     def apply(self, files: Files) -> dict[str, bytes]:
-        """Returns the files with the fault planted."""
+        """Returns the harness's files with the fault planted."""
         changed = dict(files)
         for edit in self.edits:
             changed[edit.path] = edit.apply(changed[edit.path].decode()).encode()
@@ -58,7 +58,7 @@ class Fault:
 
 
 def component(path: str, name: str, weight: str, code: str) -> tuple[Edit, ...]:
-    """Adds a component to the reward file at `path`."""
+    """Returns edits that add the component `name`, with weight and code, to the reward `path`."""
     return (
         Edit(path, r"^WEIGHTS = \{", f'WEIGHTS = {{"{name}": {weight}, '),
         Edit(path, r"^COMPONENTS = \{", f'{code}\n\n\nCOMPONENTS = {{"{name}": {name}, '),
@@ -68,9 +68,9 @@ def component(path: str, name: str, weight: str, code: str) -> tuple[Edit, ...]:
 def drawn_from(
     faults: Sequence[Fault], suite: str, seed: int, default: Sequence[str]
 ) -> tuple[Fault, ...]:
-    """Returns the two or three faults that a seed carries, each of another factor.
+    """Returns the two or three faults that a suite's harness `seed` carries, of different factors.
 
-    Seed 0 is the documented default, by name. It is not drawn.
+    Seed 0 carries the faults named in `default`. For other seeds they are drawn by a hash.
     """
     if seed == 0:
         return tuple(next(each for each in faults if each.name == name) for name in default)

@@ -124,5 +124,5 @@ DEFAULT_SEED: Final = ("leak_offered", "turn_penalty")
 
 
 def fault(name: str) -> Fault:
-    """Returns the fault of this name."""
+    """Returns the nano-swe fault called `name`. Raises StopIteration if there is none."""
     return next(each for each in FAULTS if each.name == name)

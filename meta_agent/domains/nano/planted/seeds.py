@@ -35,9 +35,9 @@ class Seed(NamedTuple):
 def seed_files(
     suite: str, seed: int = 0, profile: str = "default", *, variant: Variant = "seed"
 ) -> Seed:
-    """Returns the sources for a seed number; `competent` carries no fault, whatever the number.
+    """Returns a suite's harness with the faults of `seed`; the variant `competent` has none.
 
-    The `tiny` profile trains on small batches, so that tests are quick.
+    The profile `tiny` trains on small batches, so that tests are quick.
     """
     files = sources(suite, variant)
     if profile == "tiny":
