@@ -76,7 +76,7 @@ def kind_of(name: str) -> tuple[DomainKind, str]:
     if first in DOMAIN_KINDS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
         return DOMAIN_KINDS[first], rest
     if first in _WITH_DETAIL:
-        raise ConfigError(f"--domain {name} lacks a package", hint=f"--domain {first}:NAME")
+        raise ConfigError(f"--domain {name} names no package", hint=f"write --domain {first}:NAME")
     plugged = entry_points(DOMAINS)
     if not colon and name not in plugged:
         names = ", ".join(sorted({*DOMAIN_KINDS, *plugged} - {"plugged"}))

@@ -44,7 +44,9 @@ def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTas
         place = Path(rest).expanduser() if rest else None
         return NamedTasks(PUBLIC[name].domain, *obtain(name, place, tell))
     if name == _GYM:
-        raise ConfigError(f"--tasks {text} does not name a generator of tasks", hint=FORM)
+        raise ConfigError(
+            f"--tasks {text} does not name a generator of tasks", hint=f"write {FORM}"
+        )
     close = difflib.get_close_matches(name.lower(), [*PUBLIC, _GYM], n=1, cutoff=0.0)
     raise ConfigError(
         f"--tasks {text}: there is neither such a file nor a public set {name}; the nearest set "

@@ -21,6 +21,7 @@ from meta_agent.core.registry import DOMAINS, load_entry_point
 from meta_agent.domains._options import DomainOptions
 
 _PARTS: Final = ("name", "evaluator_hash", "ceilings", "sampling", "tasks", "open", "regrade")
+_NEEDED: Final = "see what a domain needs in meta_agent.core.protocols.Domain"
 _TYPES: Final = {"name": str, "evaluator_hash": str, "ceilings": Ceilings, "sampling": Sampling}
 
 
@@ -41,7 +42,7 @@ def open_domain(options: DomainOptions) -> Domain:
     except Exception as error:
         raise ConfigError(
             f"--domain {options.detail}: the factory raised {type(error).__name__}: {error}",
-            hint="it may take these arguments: tasks, sandbox, run, threshold, mapping",
+            hint="correct the factory; it may take: tasks, sandbox, run, threshold, mapping",
         ) from error
     return _domain(options.detail, domain)
 
@@ -63,7 +64,8 @@ def _factory(name: str) -> Callable[..., Any]:
             hint="write --domain package.module:Factory, from this folder",
         ) from error
     if not callable(value):
-        raise ConfigError(f"--domain {name} is a {type(value).__name__}, which cannot be called")
+        problem = f"--domain {name} is a {type(value).__name__}, which cannot be called"
+        raise ConfigError(problem, hint="name a function or class that makes a domain")
     factory: Callable[..., Any] = value
     return factory
 
@@ -82,17 +84,19 @@ def _domain(name: str, candidate: Any) -> Domain:
         raise ConfigError(
             f"--domain {name} gave a {type(candidate).__name__}, which is not a domain: it lacks "
             f"{', '.join(missing)}",
-            hint="see what a domain needs in meta_agent.core.protocols.Domain",
+            hint=_NEEDED,
         )
     for part, kind in _TYPES.items():
         if not isinstance(getattr(candidate, part), kind):
             raise ConfigError(
                 f"--domain {name}: the domain's {part} is {getattr(candidate, part)!r:.60}, not "
-                f"a {kind.__name__}"
+                f"a {kind.__name__}",
+                hint=_NEEDED,
             )
     keys = [task.key for split in SPLITS for task in candidate.tasks(split)]
     twice = next((key for key in keys if keys.count(key) > 1), None) if len(keys) < 5000 else None
     if twice is not None:
-        raise ConfigError(f"--domain {name}: two tasks have the key {twice!r}")
+        problem = f"--domain {name}: two tasks have the key {twice!r}"
+        raise ConfigError(problem, hint="give every task of every split a key of its own")
     domain: Domain = candidate
     return domain

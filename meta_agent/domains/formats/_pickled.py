@@ -1,8 +1,7 @@
-"""Tests that LiveCodeBench packs as base64 of zlib of a pickle of JSON, without unpickling.
+"""Reads tests that LiveCodeBench packs as base64 of zlib of a pickle of JSON, without unpickling.
 
 A pickle is a program, and unpickling runs it. Here its instructions are only listed, and nothing
-but "one string, then stop" is accepted. The unpacked size is bounded, so a small file cannot become
-a large one.
+but "one string, then stop" is accepted. The unpacked size is limited.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def unpacked(text: str) -> list[JSON]:
     if value is None:
         value = _json(pickled_string(_inflated(text)))
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise PackedError("the field does not hold a list of tests")
+        raise PackedError("the text holds no list of tests (JSON objects)")
     return value
 
 
@@ -43,7 +42,7 @@ def pickled_string(data: bytes) -> str:
             if opcode.name in _STRINGS:
                 strings.append(str(argument))
             elif opcode.name not in _HARMLESS:
-                raise PackedError(f"the pickle holds {opcode.name}, not only a string")
+                raise PackedError(f"the pickle may hold only a string, but has {opcode.name}")
     except PackedError:
         raise
     except Exception as problem:  # genops raises whatever its readers raise
@@ -59,7 +58,7 @@ def _inflated(text: str) -> bytes:
         machine = zlib.decompressobj()
         data = machine.decompress(raw, UNPACKED_LIMIT_BYTES)
     except (binascii.Error, zlib.error, ValueError) as problem:
-        raise PackedError(f"it is neither JSON nor packed JSON: {problem}") from problem
+        raise PackedError(f"the text is neither JSON nor packed JSON: {problem}") from problem
     if machine.unconsumed_tail or not machine.eof:
         raise PackedError(f"the packed data is over {UNPACKED_LIMIT_BYTES >> 20} MiB, or cut off")
     return data

@@ -89,7 +89,7 @@ def _key(prompt: str) -> str:
 
 def _row(fields: Fields, source: str, label: str | None, prompt: str, **more: JSON) -> CodeRow:
     if fields.row.get("checker") or fields.row.get("generated_checker"):
-        raise RefusedRowError("its data set judges it by a checker program, which is not run")
+        raise RefusedRowError("its data set judges it by a checker, which is not run: try --grade")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:100]
     return CodeRow(
         key=f"{source}-{name or _key(prompt)[:12]}",
@@ -129,7 +129,7 @@ def _mbpp(fields: Fields) -> CodeRow:
     program = "\n".join([*setup, *asserts])
     names = _called(program, code)
     if not names:
-        raise RefusedRowError("no test of the row calls a function of the solution")
+        raise RefusedRowError("no test calls a function that the solution defines: mend test_list")
     prompt = fields.optional_text("prompt", "text")
     if prompt is None:
         raise fields.need("text", "the problem's text")
@@ -153,7 +153,9 @@ def _called(program: str, code: str) -> list[str]:
     try:
         tests, solution = parse_python(program), parse_python(code)
     except (SyntaxError, ValueError) as problem:
-        raise RefusedRowError("the tests or the solution are not valid Python 3") from problem
+        raise RefusedRowError(
+            "the tests or the solution are not valid Python 3: correct them"
+        ) from problem
     kinds = (ast.FunctionDef, ast.ClassDef)
     defined = {node.name for node in ast.walk(solution) if isinstance(node, kinds)}
     loaded = [node.id for node in ast.walk(tests) if isinstance(node, ast.Name)]
@@ -178,7 +180,7 @@ def _stated(assertion: str) -> tuple[Case, ...]:
 def _apps(fields: Fields) -> CodeRow:
     pairs = _object(fields, "input_output")
     if not pairs:
-        raise RefusedRowError("the field input_output is empty, so there are no tests")
+        raise RefusedRowError("the field input_output is empty, so there are no tests: add some")
     kind, cases = _pairs(pairs)
     return _row(
         fields,
@@ -211,9 +213,9 @@ def _object(fields: Fields, name: str) -> dict[str, JSON]:
         try:
             value = document(value) if value.strip() else None
         except ValueError as problem:
-            raise RefusedRowError(f"the field {name} is not JSON") from problem
+            raise RefusedRowError(f"the field {name} is not JSON: write a JSON object") from problem
     if not isinstance(value, dict | None):
-        raise RefusedRowError(f"the field {name} is not an object")
+        raise RefusedRowError(f"the field {name} is not a JSON object: make it one")
     return value or {}
 
 
@@ -221,9 +223,9 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
     """Returns the kind of the tests in `{inputs, outputs, fn_name?}`, and the tests themselves."""
     inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
-        raise RefusedRowError("the fields inputs and outputs hold no tests")
+        raise RefusedRowError("the fields inputs and outputs hold no tests: add lists of them")
     if len(inputs) != len(outputs):
-        raise RefusedRowError("the fields inputs and outputs differ in length")
+        raise RefusedRowError("the fields inputs and outputs differ in length: pair them")
     pairs_of = list(zip(inputs, outputs, strict=True))
     if pairs.get("fn_name"):  # some rows store the single argument bare
         return "function", tuple(Case(a if isinstance(a, list) else [a], b) for a, b in pairs_of)
@@ -244,7 +246,9 @@ def _nemo_gym(fields: Fields) -> CodeRow:
         raise fields.need("responses_create_params", "an input and verifier_metadata beside it")
     tests = meta.nested("unit_tests")
     if tests is None:
-        raise RefusedRowError("the field verifier_metadata has no unit_tests")
+        raise RefusedRowError(
+            "the field verifier_metadata has no unit_tests: add inputs and outputs"
+        )
     kind, cases = _pairs(tests.row)
     texts = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
     return _row(
@@ -267,9 +271,11 @@ def _code_contests(fields: Fields) -> CodeRow:
             cases += _pairs({"inputs": tests.row["input"], "outputs": tests.row.get("output")})[1]
         n_shown = len(cases) if name == "public_tests" else n_shown
     if not cases:
-        raise RefusedRowError("the fields of tests hold no inputs and outputs")
+        raise RefusedRowError(
+            "public_tests, private_tests and generated_tests hold no test: add one"
+        )
     if fields.row.get("input_file") or fields.row.get("output_file"):
-        raise RefusedRowError("the problem uses a file instead of standard input and output")
+        raise RefusedRowError("the problem uses files, but only standard input and output are run")
     limit, solutions = fields.row.get("memory_limit_bytes"), fields.row.get("solutions")
     gold: tuple[str, ...] = ()
     if isinstance(solutions, dict):  # language 3 is Python 3
@@ -300,12 +306,12 @@ def _livecodebench(fields: Fields) -> CodeRow:
         n_shown = len(tests) if name == "public_test_cases" else n_shown
     kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
-        raise RefusedRowError("the row has no tests, or tests of several types")
+        raise RefusedRowError("the tests must all have the testtype stdin, or all functional")
     metadata = _object(fields, "metadata")
     functional = kinds == {"functional"}
     cases = tuple(_case(test, functional) for test in tests)
     if functional and not metadata.get("func_name"):
-        raise RefusedRowError("the tests call a function, but metadata.func_name does not name it")
+        raise RefusedRowError("the tests call a function: name it in metadata.func_name")
     return _row(
         fields,
         "livecodebench",
@@ -329,7 +335,9 @@ def _case(test: Mapping[str, JSON], functional: bool) -> Case:
         arguments = [document(line) for line in argument_text.split("\n") if line.strip()]
         return Case(arguments, document(expected))
     except ValueError as problem:
-        raise RefusedRowError("a test of a function is not JSON") from problem
+        raise RefusedRowError(
+            "a test's arguments or result are not JSON: write one value a line"
+        ) from problem
 
 
 def _seconds(value: JSON) -> float:

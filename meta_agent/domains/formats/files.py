@@ -38,6 +38,8 @@ _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _UNPACK: Final = "unpack it, or write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl"
+_COPY: Final = "name a file on disk; save what a pipe or device gives to a file first"
+_PACK: Final = "pack the file again, or give it unpacked"
 DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -68,7 +70,7 @@ def values(path: Path, name: str = "", *, halves: bool = True) -> Iterator[Place
     """
     name = name or path.name
     if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end
-        raise ConfigError(f"{path} is not a regular file")
+        raise ConfigError(f"{path} is not a regular file", hint=_COPY)
     head = head_of(path)
     _refuse_other_text(path, head)
     if path.suffix == ".parquet" or head[:4] == b"PAR1":
@@ -148,22 +150,25 @@ def _table(path: Path, name: str) -> Iterator[Placed]:
     reader = csv.DictReader(_texts(path))
     try:
         if len(reader.fieldnames or ()) > MAX_COLUMNS:
-            raise ConfigError(f"{path} has more than {MAX_COLUMNS} columns")
+            problem = f"{path} has {len(reader.fieldnames or ())} columns, over {MAX_COLUMNS}"
+            raise ConfigError(problem, hint="leave out the columns that no task needs")
         for row in reader:
             pairs = {str(column): value for column, value in row.items() if column}
             yield Placed(f"{name}:{reader.line_num}", pairs, reader.line_num)
     except csv.Error as problem:
-        raise ConfigError(f"{path}:{reader.line_num} is not valid CSV: {problem}") from problem
+        why = f"{path}:{reader.line_num} is not valid CSV: {problem}"
+        raise ConfigError(why, hint="save it again as CSV, or as JSON lines") from problem
 
 
 def _texts(path: Path) -> Iterator[str]:
     for number, line in _bounded(path, TABLE_LIMIT_BYTES):
         if isinstance(line, BadLine):
-            raise ConfigError(f"{path}:{number}: {line.reason}")
+            raise ConfigError(f"{path}:{number}: {line.reason}", hint=_PACK)
         try:
             yield line.decode()
         except UnicodeDecodeError as problem:
-            raise ConfigError(f"cannot read {path}: line {number} is not UTF-8") from problem
+            why = f"cannot read {path}: line {number} is not UTF-8"
+            raise ConfigError(why, hint="save the file as UTF-8: iconv -t UTF-8") from problem
 
 
 def _limit(path: Path, plain: int) -> int:
@@ -199,13 +204,15 @@ def read_document(path: Path, *, halves: bool = True) -> JSON:
         try:
             text = file.read(limit + 1)
         except DAMAGE as error:
-            raise ConfigError(f"the packed file {path} is damaged: {error}") from error
+            why = f"the packed file {path} is damaged: {error}"
+            raise ConfigError(why, hint=_PACK) from error
     if len(text) > limit:
         raise ConfigError(f"{path} is one JSON document over {limit >> 20} MiB", hint=_UNPACK)
     try:
         return _loads(text, halves)
     except ValueError as error:
-        raise ConfigError(f"{path} is neither JSON nor JSON lines: {error}") from error
+        why = f"{path} is neither JSON nor JSON lines: {error}"
+        raise ConfigError(why, hint="correct it; jq . FILE shows where it breaks") from error
 
 
 @contextmanager
@@ -213,7 +220,8 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        why = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(why, hint="check the path and its rights: ls -ld") from error
     with raw, _unpacked(raw) as file:
         yield file
 

@@ -2,9 +2,8 @@
 
 A row needs a prompt: text under `prompt` (or one of `PROMPTS`), or a list of chat messages. The
 agent sees the prompt and the object `view`. Curricula and slices see the object `labels`, such as
-`{"level": "2"}`. All other fields are for the grader alone. `gold` is an answer that has to pass in
-`tasks check`: text, or what an attempt leaves (`answer`, `calls`, `files`). `--map THEIRS=OURS`
-gives a field our name.
+`{"level": "2"}`. Other fields are for the grader alone. `gold` is an answer that has to pass in
+`tasks check`: text, or what an attempt leaves (`answer`, `calls`, `files`). `--map` renames fields.
 
 Promises: two rows with one key are refused by line; the same row twice is one task, counted.
 """

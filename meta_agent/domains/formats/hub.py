@@ -32,7 +32,7 @@ def snapshot(
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError as error:
         raise PreflightError(
-            f"{title} is a {kind} of the hub, which needs huggingface_hub",
+            f"{title} is a {kind} of the Hugging Face hub, which needs huggingface_hub",
             hint=f"{install('train')}, or give a folder: {instead}",
         ) from error
     repository, _, revision = name.partition("@")

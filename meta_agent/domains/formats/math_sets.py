@@ -75,7 +75,7 @@ class _Form(NamedTuple):
         """Returns a row as a math problem. Raises RefusedRowError if the row has no gold answer."""
         problem, gold = self.problem_of(fields, self.problem), self.gold_of(fields, self.gold)
         if gold is None or not gold.strip():
-            raise RefusedRowError("the row has no reference answer")
+            raise RefusedRowError("the row has no gold answer: add one, or drop the row")
         extra = {name: fields.row[name] for name in _EXTRA if fields.row.get(name) is not None}
         semantic = problem_key(problem)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", fields.label(*self.key) or "").strip("-.")[:80]

@@ -5,8 +5,7 @@ hub, or from files that a person has. The rows that the set's authors published 
 trained on: they confirm, and lie in the vault. Where all rows are published as a test, a hash of
 each row decides its split, as in any other file.
 
-The file appears whole or not at all. Beside it stands where its rows come from, each source with
-its SHA-256.
+The file appears whole or not at all. A record beside it names its sources with their SHA-256.
 """
 
 from __future__ import annotations

@@ -129,15 +129,14 @@ def _rows(path: Path) -> Iterator[Fields]:
             value = placed.value
             if isinstance(value, BadLine):
                 why = f"the line is not JSON ({value.text})" if value.text else value.reason
-                raise ConfigError(f"{path}:{placed.line}: {why}")
+                raise ConfigError(f"{path}:{placed.line}: {why}", hint=FORMS)
             listed = isinstance(value, list)
             for number, row in enumerate(
                 value if listed else [value], 1 if listed else placed.line
             ):
                 if not isinstance(row, dict):
-                    raise ConfigError(
-                        f"{path}:{number}: expected an object, got {json_excerpt(row)}"
-                    )
+                    why = f"{path}:{number}: expected an object, got {json_excerpt(row)}"
+                    raise ConfigError(why, hint=FORMS)
                 yield Fields(path, number, row)
     except ConfigError as problem:
         problem.hint = problem.hint or FORMS
@@ -238,5 +237,6 @@ def collected(
             repeated(task_file, first, row)
     if not task_file.rows:
         why = f"no usable problem: {'; '.join(task_file.notes)}" if task_file.read else ""
-        raise ConfigError(f"{path} holds {why or 'no task: it is empty'}")
+        hint = "correct the rows, or grade them yourself: --grade FILE.py" if why else FORMS
+        raise ConfigError(f"{path} holds {why or 'no task: it is empty'}", hint=hint)
     return task_file

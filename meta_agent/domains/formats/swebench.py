@@ -4,8 +4,7 @@ A row that comes out is complete enough to be shown to an agent and to be graded
 raises one `ConfigError` with file, line, field and value. Test ids may be lists or JSON strings.
 Rows without a gold patch are read, because some releases of trainers drop it. Beyond the public
 formats a row may carry `split` (train, search, confirm or vault) and `source`, which says where its
-tree comes from (see `SourceSpec`). `_swe_sets.py` holds what each set has of its own, and `r2e.py`
-reads the rows of R2E-Gym.
+tree comes from (see `SourceSpec`). `_swe_sets.py` holds what each set has of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats._swe_row import SourceSpec, SweRow, semantic_key
 from meta_agent.domains.formats._swe_sets import dialect_of, own_fields
 from meta_agent.domains.formats.r2e import r2e_row
-from meta_agent.domains.formats.rows import Fields, explicit_split, hashed_split, stream_rows
+from meta_agent.domains.formats.rows import FORMS, Fields, explicit_split, hashed_split, stream_rows
 
 _KNOWN = frozenset(
     {"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch"}
@@ -40,7 +39,7 @@ def read_swebench(path: Path) -> list[SweRow]:
                 f"field instance_id: line {earlier.line} already has {row.instance_id!r}"
             )
     if not rows:
-        raise ConfigError(f"{path} holds no tasks")
+        raise ConfigError(f"{path} holds no tasks", hint=FORMS)
     return list(rows.values())
 
 

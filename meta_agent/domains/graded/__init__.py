@@ -15,11 +15,12 @@ def open_domain(options: DomainOptions) -> GradedDomain:
     """Opens a task file, or a grader's own `tasks()`. Raises ConfigError if there is no grader."""
     if options.grade is None:
         raise ConfigError(
-            "--domain graded needs a grader", hint="--grade FILE.py, with grade(task, answer)"
+            "--domain graded needs a grader", hint="add --grade FILE.py with grade(task, answer)"
         )
     if not options.grade.is_file():
         raise ConfigError(
-            f"there is no grader {options.grade}", hint="meta-agent init --domain mine writes one"
+            f"--grade {options.grade}: there is no such file",
+            hint="write a grader: meta-agent init --domain mine",
         )
     return GradedDomain(
         {"path": str(options.grade)},

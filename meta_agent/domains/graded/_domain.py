@@ -6,8 +6,7 @@ threshold on, and is stored beside the verdict. An error of the grader is a fail
 never a score of zero. A grader that cannot grade an empty answer is refused while it is loaded.
 
 Does not cover: what the grader reads outside its own folder, such as other packages or a server.
-`evaluator_hash` changes with the rows, with this code, and with the files of the grader's folder
-that it imports.
+`evaluator_hash` changes with the rows, this code, and files that the grader has in its own folder.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from meta_agent.domains.formats.graded_sets import GradedRow, read_graded
 from meta_agent.domains.formats.rows import Fields
 from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
 from meta_agent.domains.graded._judge import Judge, cases_of, measured
-from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
+from meta_agent.domains.graded._workers import GRADE_SEC, TRY_ALONE, GraderError, Workers
 
 CEILINGS: Final = Ceilings(
     max_turns=20, max_tokens_per_turn=8192, max_context_tokens=65_536, wall_sec=600.0
@@ -110,7 +109,7 @@ class GradedDomain(ReadTasks):
         if self.judge is not None and not judged:
             raise ConfigError(
                 f"--model judge={self.judge} has no effect: the grader {self.grader} asks no judge",
-                hint="leave it out, or write judge(task, answer) in place of grade",
+                hint="leave --model judge=... out, or write judge(task, answer) in place of grade",
             )
 
     def task(self, key: str) -> Task:
@@ -155,7 +154,8 @@ class GradedDomain(ReadTasks):
         if "rule" not in grade:
             return self._outcome(grade)
         if self._judge is None:
-            raise InfrastructureError(f"the grader {self.grader} asks a judge, which needs a run")
+            problem = f"the grader {self.grader} asks a judge model, which needs a run"
+            raise InfrastructureError(problem, hint="grade it in a run: meta-agent evolve")
         success = self._judge.passes(grade["rule"], str(submission.get("answer") or ""))
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
@@ -179,7 +179,8 @@ class GradedDomain(ReadTasks):
         if not _agree(first, second):
             raise GraderError(
                 f"the grader {self.grader} gave {_grade_text(first)}, then {_grade_text(second)} "
-                "for one answer: a grade must not depend on chance, the time or earlier answers"
+                "for one answer: a grade must not depend on chance, the time or earlier answers",
+                hint=TRY_ALONE,
             )
         return dict(first)
 
@@ -231,7 +232,8 @@ def _threshold(requested: float | None, stated: JSON, grader: str) -> float | No
         isinstance(threshold, bool) or not isinstance(threshold, int | float)
     ):
         raise ConfigError(
-            f"{grader}: THRESHOLD is {threshold!r}, but must be a number", hint="THRESHOLD = 0.5"
+            f"{grader}: THRESHOLD is {threshold!r}, but must be a number",
+            hint="write for example THRESHOLD = 0.5",
         )
     return None if threshold is None else float(threshold)
 
@@ -243,8 +245,8 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
         usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         if name not in ceilings or not usable:
             raise ConfigError(
-                f"{grader}: LIMITS sets {name} to {value!r}",
-                hint=f"give positive numbers, for {', '.join(ceilings)}",
+                f"{grader}: LIMITS sets {name} to {value!r}, which is not allowed",
+                hint=f"LIMITS may hold positive numbers, by these names: {', '.join(ceilings)}",
             )
         ceilings[name] = type(ceilings[name])(value)
     return Ceilings(**ceilings)

@@ -1,9 +1,8 @@
 """One attempt at a task with a user's grader: the user's tools, a working folder, and an answer.
 
 The grader gets the submitted answer, or the model's last reply if it submitted none. The user's
-tools run in the grader's process, which keeps their state until the attempt ends. If the grader
-defines `files(task)`, the attempt also has a sandbox with these files, and the tools `run` and
-`write`.
+tools run in the grader's process, which keeps their state until the attempt ends. If the grader has
+`files(task)`, the attempt also has a sandbox with these files, and the tools `run` and `write`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ Before a run the judge is tested on answers whose verdict is known: the gold (ri
 gold answers of other tasks, and empty answers.
 
 Does not cover: a judge that is wrong in the same way twice, or that an answer persuades. A harness
-that evolves may learn to please it. What code can check belongs in `judge(task, answer)`, which may
-return False at once.
+that evolves may learn to please it. Code in `judge(task, answer)` may return False at once.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ AGREEMENT: Final = 0.9
 TRIED: Final = 8
 """How many tasks a judge is tested on, with three answers each."""
 _MAX_TOKENS: Final = 2048
+_BETTER: Final = "let judge(task, answer) say more exactly what passes, or --model judge=ANOTHER"
 _VERDICT: Final = ToolSpec(
     "verdict",
     "Your verdict on the answer.",
@@ -79,7 +79,8 @@ class Judge:
         """Returns whether an answer passes by `rule`. Raises GraderError if two verdicts differ."""
         first, second = self.verdicts(rule, answer)
         if first != second:
-            raise GraderError(f"the judge {self.model} passed and failed the same answer")
+            problem = f"the judge {self.model} passed and failed the same answer"
+            raise GraderError(problem, hint=_BETTER)
         return first
 
     def verdicts(self, rule: str, answer: str) -> tuple[bool, bool]:
@@ -110,7 +111,8 @@ class Judge:
             (call.arguments for call in reply.tool_calls if call.name == "verdict"), None
         )
         if arguments is None or not isinstance(arguments.get("passes"), bool):
-            raise GraderError(f"the judge {self.model} gave no verdict, but {reply.content!r:.80}")
+            problem = f"the judge {self.model} gave no verdict, but {reply.content!r:.80}"
+            raise GraderError(problem, hint="name a model that calls tools: --model judge=ANOTHER")
         return bool(arguments["passes"])
 
 
@@ -132,6 +134,6 @@ def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]
     if min(agree, right) < AGREEMENT:
         raise ConfigError(
             f"{summary}; at least {AGREEMENT:.0%} of each is needed",
-            hint="say in judge(task, answer) more exactly what passes, or --model judge=ANOTHER",
+            hint=_BETTER,
         )
     return summary

@@ -29,6 +29,7 @@ from meta_agent.core.protocols import JSON
 GUEST: Final = Path(__file__).with_name("grader_guest.py")
 LOAD_SEC: Final = 120.0
 GRADE_SEC: Final = 60.0
+TRY_ALONE: Final = "try the grader alone: meta-agent tasks check FILE --grade FILE.py"
 _READ_BYTES: Final = 1 << 16
 _MAX_REPLY_BYTES: Final = 256 << 20
 
@@ -76,9 +77,11 @@ class Worker:
             raise
         except (OSError, ValueError) as problem:
             self.close()
-            raise GraderError(f"the grader {self._name} broke its process: {problem}") from problem
+            why = f"the process of the grader {self._name} broke: {problem}"
+            raise GraderError(why, hint=TRY_ALONE) from problem
         if "error" in reply:
-            raise GraderError(f"the grader {self._name} failed: {_sentence(reply['error'])}")
+            why = f"the grader {self._name} failed: {_sentence(reply['error'])}"
+            raise GraderError(why, hint=TRY_ALONE)
         return reply["ok"]
 
     def _exchange(self, line: bytes, seconds: float) -> bytes:
@@ -90,10 +93,12 @@ class Worker:
             ready.register(self._process.stdout, selectors.EVENT_READ)
             while not output.endswith(b"\n"):
                 if not ready.select(max(0.0, until - time.monotonic())):
-                    raise GraderError(f"the grader {self._name} took over {seconds:g} s")
+                    why = f"the grader {self._name} took over {seconds:g} s, which is its limit"
+                    raise GraderError(why, hint=TRY_ALONE)
                 part = self._process.stdout.raw.read(_READ_BYTES)  # type: ignore[attr-defined]
                 if not part or len(output) > _MAX_REPLY_BYTES:
-                    raise GraderError(f"the grader {self._name} exited with {self._process.poll()}")
+                    why = f"the grader {self._name} exited with {self._process.poll()}"
+                    raise GraderError(why, hint=TRY_ALONE)
                 output += part
         return bytes(output)
 

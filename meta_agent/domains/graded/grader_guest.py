@@ -2,8 +2,7 @@
 
 This file uses the standard library alone and is started by its path, with any interpreter. Each
 request is one line of JSON on standard input, and each reply is one line on standard output. What
-the grader prints goes to standard error. The grader is a module with `grade`, or one of our own
-adapters with the same names.
+the grader prints goes to standard error. The grader is a module with `grade`, or an adapter of one.
 
 Does not cover: a sandbox. The grader is the user's own code, and trusted.
 """

@@ -24,6 +24,7 @@ WALL_SEC: Final = 10.0
 PACKAGES: Final = ("math-verify", "latex2sympy2_extended", "antlr4-python3-runtime", "sympy")
 _BATCH: Final = 64
 _WARM_SEC: Final = 120.0
+_AGAIN: Final = f"run the same command again; if it fails again, {install('math')}"
 _LIMITS: Final = SandboxLimits(memory_mb=2048, scratch_mb=16, deadline_sec=24 * 3600.0)
 Question = Mapping[str, JSON]
 """`gold` and `answer` in LaTeX; `places` and `digits` of a decimal; the `form` that is asked."""
@@ -77,9 +78,8 @@ class Verifier:
         args: dict[str, JSON] = {"questions": texts, "wall_sec": self._wall_sec}
         reply = self._sandbox.request("check", args, timeout_sec=limit)
         if not isinstance(reply, list) or len(reply) != len(questions):
-            raise SandboxError(
-                "the process that checks math answers sent no verdicts", kind="protocol"
-            )
+            problem = "the process that checks math answers sent no verdicts"
+            raise SandboxError(problem, kind="protocol", hint=_AGAIN)
         return [_comparison(verdict) for verdict in reply]
 
     def _drop(self) -> None:
@@ -135,8 +135,7 @@ def _library_paths() -> list[str]:
 
 def _comparison(verdict: JSON) -> Comparison:
     if not isinstance(verdict, dict) or verdict.get("end") not in ("ok", "timeout", "died"):
-        raise SandboxError(
-            "the process that checks math answers sent a bad verdict", kind="protocol"
-        )
+        problem = f"the process that checks math answers sent a bad verdict: {verdict!r:.80}"
+        raise SandboxError(problem, kind="protocol", hint=_AGAIN)
     flags = (verdict.get("equal") is True, verdict.get("wrong_form") is True)
     return Comparison(str(verdict["end"]), *flags, str(verdict.get("reason", ""))[:200])

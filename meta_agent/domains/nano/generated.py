@@ -18,7 +18,7 @@ from meta_agent.domains.nano import math_tasks
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.math import NanoMath
 
-FORM: Final = "sums:steps=NUMBER:size=NUMBER, with steps from 1 to 6 and size from 1 to 4096"
+FORM: Final = "write sums:steps=NUMBER:size=NUMBER, with steps from 1 to 6 and size from 1 to 4096"
 _LIMITS: Final = {"steps": 6, "size": 4096}
 _FRUITLESS: Final = 2000
 """So many draws in a row without a new chain mean that there are no more."""
@@ -71,8 +71,12 @@ def _parsed(declared: str) -> tuple[int, int]:
     values = {"steps": 0, "size": 256}
     for key, _, text in (pair.partition("=") for pair in pairs):
         if key not in _LIMITS or not text.isdecimal() or not 0 < int(text) <= _LIMITS[key]:
-            raise ConfigError(f"generate has {key}={text} in {declared!r}", hint=FORM)
+            raise ConfigError(
+                f"the recipe's generate is {declared!r}: {key}={text} is not allowed", hint=FORM
+            )
         values[key] = int(text)
     if name != "sums" or not values["steps"]:
-        raise ConfigError(f"generate is {declared!r}, which nano-math cannot make", hint=FORM)
+        raise ConfigError(
+            f"the recipe's generate is {declared!r}, which nano-math cannot make", hint=FORM
+        )
     return values["steps"], values["size"]

@@ -14,5 +14,5 @@ SUITES: Final = ("swe", "math", "code")
 def sources(suite: str, variant: Variant) -> dict[str, bytes]:
     """Returns a suite's harness as files by path. Raises ConfigError if there is no such suite."""
     if suite not in SUITES:
-        raise ConfigError(f"there is no nano suite {suite!r}", hint=f"one of {', '.join(SUITES)}")
+        raise ConfigError(f"there is no nano suite {suite!r}", hint=f"choose {', '.join(SUITES)}")
     return shipped_harness(f"nano/{suite}/{variant}")

@@ -68,14 +68,14 @@ class ReasoningGymDomain(GradedDomain):
         for request in requests:
             if "seed" in request["options"]:
                 raise ConfigError(
-                    f"generate sets the seed of {request['name']}",
+                    f"the recipe's generate sets the seed of {request['name']}",
                     hint="leave seed out: new tasks have seeds of their own",
                 )
             size = str(request["options"].get("size", ""))
             if size.isdecimal() and int(size) > _MOST_GENERATED:
                 raise ConfigError(
-                    f"generate asks for {size} tasks of {request['name']}",
-                    hint=f"size is {_MOST_GENERATED} at most",
+                    f"the recipe's generate asks for {size} tasks of {request['name']}",
+                    hint=f"set size to {_MOST_GENERATED} at most",
                 )
             request["options"]["seed"] = str(_GENERATED_SEED)
         questions = {row.prompt for row in self.rows.values()}
@@ -83,7 +83,7 @@ class ReasoningGymDomain(GradedDomain):
         new = [row for question, row in rows.items() if question not in questions]
         if not new:
             raise ConfigError(
-                f"generate is {declared!r}, which makes no task that is new",
+                f"the recipe's generate is {declared!r}, which makes no task that is new",
                 hint="meta-agent tasks list reasoning-gym shows generators and parameters",
             )
         return [
@@ -149,5 +149,5 @@ def _generator(text: str) -> dict[str, JSON]:
     name, *options = text.split(":")
     pairs = [option.partition("=") for option in options]
     if not name or not all(key and value for key, _, value in pairs):
-        raise ConfigError(f"--tasks reasoning-gym:{text} is not valid", hint=FORM)
+        raise ConfigError(f"--tasks reasoning-gym:{text} is not valid", hint=f"write {FORM}")
     return {"name": name, "options": {key: value for key, _, value in pairs}}

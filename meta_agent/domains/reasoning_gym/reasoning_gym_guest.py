@@ -274,7 +274,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
         return
     module = str(sys._getframe(1).f_globals.get("__name__"))
     if module.startswith(_EVALUATES) and not is_formula(arguments[0]):
-        raise PermissionError("an answer may be data or a formula, and no program")
+        raise PermissionError("the answer holds code; only data and formulas are evaluated")
 
 
 def is_formula(source: Any) -> bool:

@@ -102,11 +102,9 @@ def test_one_problem_with_two_golds_is_no_task(tmp_path: Path) -> None:
 def test_a_row_without_a_gold_is_refused_by_line(tmp_path: Path) -> None:
     rows = [MATH, {"problem": "B", "solution": "no box"}, {"problem": "C", "solution": "x"}]
     found = read_math(write(tmp_path / "set.jsonl", *rows))
-    assert found.refused == {
-        2: "the row has no reference answer",
-        3: "the row has no reference answer",
-    }
-    assert found.notes == ("2 rows refused: the row has no reference answer (first lines: 2, 3)",)
+    why = "the row has no gold answer: add one, or drop the row"
+    assert found.refused == {2: why, 3: why}
+    assert found.notes == (f"2 rows refused: {why} (first lines: 2, 3)",)
 
 
 def test_a_split_is_of_the_problem_and_not_of_its_place(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Edit:
             return self.text
         changed, count = re.subn(self.pattern, lambda _: self.text, source, flags=re.MULTILINE)
         if count != 1:
-            raise ValueError(f"{self.path}: {self.pattern!r} matches {count} times, not once")
+            raise ValueError(f"{self.path}: {self.pattern!r} must match once, not {count} times")
         return changed
 
 

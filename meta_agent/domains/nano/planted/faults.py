@@ -5,8 +5,7 @@ Because a benchmark asks whether a fault was *found*, no part of the product tha
 or judges may read this module; an import test enforces it. Only the workspace's first commit does.
 
 Promises: a fault applies to the seed and the competent sources alike, changes one factor, and
-leaves a harness that loads. Faults marked `ruled=False` are ones the rules agent was given no rule
-for on purpose.
+leaves a harness that loads. Faults with `ruled=False` have no rule of the rules agent, on purpose.
 
 Not covered: what a fault costs. That is measured, see `docs/log/`.
 """
