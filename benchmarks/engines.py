@@ -48,9 +48,8 @@ from meta_agent.core.lab._rows import Again
 from meta_agent.core.lab.training import settings_of
 from meta_agent.core.protocols import JSON, GenerateRequest
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.policies.engines.talks import Asked, NanoTalks
+from meta_agent.policies.engines.talks import Asked, NanoTalks, server_seed
 from meta_agent.policies.fleet import EngineGateway, Fleet, Routes, Served
-from meta_agent.policies.fleet._routes import _seed
 from meta_agent.policies.fleet.launch import VllmEngine, VllmLaunch
 from meta_agent.policies.opening import ChildPolicies
 from meta_agent.policies.served_engines import EnginePolicies, Engines
@@ -146,7 +145,7 @@ class Bare:
         assert isinstance(asked, Asked)
         told = {
             "model": "policy", "prompt": asked.ids, "max_tokens": asked.budget, "temperature": 1.0,
-            "top_p": 1.0, "seed": _seed(request), "stop_token_ids": sorted(talks.stops),
+            "top_p": 1.0, "seed": server_seed(request), "stop_token_ids": sorted(talks.stops),
             "logprobs": 0, "return_token_ids": True,
         }  # fmt: skip
         connection = self._mine.connection

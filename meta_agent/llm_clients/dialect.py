@@ -45,7 +45,7 @@ class Dialect:
         return request
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns the dialect less what the error text `refusal` names; None if that is nothing."""
+        """Returns a dialect that also omits what the error text `refusal` names, or None."""
         text = refusal.lower()
         for name, part in _PARTS.items():
             if any(word in text for word in part.words) and _can_omit(name, request):

@@ -20,7 +20,7 @@ def mended(value: Any, levels: int = _LEVELS) -> Any:
     the value is nested over `levels` levels deep.
     """
     if not levels:
-        raise ValueError(f"it is nested over {_LEVELS} levels deep")
+        raise ValueError(f"a value is nested deeper than {_LEVELS} levels; send a flatter value")
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

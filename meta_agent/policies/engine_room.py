@@ -69,9 +69,9 @@ def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> E
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Returns which GPUs a run's engines (vLLM servers) use, the last ones, and which train.
+    """Returns how a run divides its GPUs: the last for engines (vLLM servers), others for training.
 
-    A single GPU is shared by both. Raises ConfigError if there are too few GPUs.
+    A single GPU serves one engine and the trainings. Raises ConfigError if there are too few GPUs.
     """
     gpus = [gpu for gpu in gpus_seen if gpu.name]
     each, engine_gpus = config.gpus_per_engine, config.engines * config.gpus_per_engine
@@ -137,6 +137,6 @@ def _cached_numbers(model_config: dict[str, JSON]) -> int:
         return int(shape["num_hidden_layers"]) * pairs * width
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the model's config.json lacks the size {error!r}",
+            f"a size of the model is missing or wrong in its config.json: {error!r}",
             hint="give the folder that save_pretrained wrote",
         ) from error

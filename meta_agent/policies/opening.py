@@ -132,10 +132,10 @@ class ChildPolicies:
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """Yields the gateway that samples a training's rollouts, and the publisher of new weights.
+        """Yields the gateway that samples a training's rollouts, and what hands new weights to it.
 
-        The gateway is `child`, without a publisher, unless rollouts are made ahead of the training:
-        then a second child process samples.
+        The gateway is `child` itself (and no publisher), unless rollouts are made ahead: then it is
+        a second child process, to which a publisher hands the weights.
         """
         if not child.settings.max_staleness:
             yield child, None

@@ -247,7 +247,7 @@ def test_recording_is_found_by_run_id_in_its_workspace(recorded: Path) -> None:
 def test_replay_under_another_run_id_is_refused(recorded: Path, tmp_path: Path) -> None:
     config = RunConfig(workspace=tmp_path, meta_model=f"replay:{recorded}")
     with (
-        pytest.raises(ConfigError, match="this run is other"),
+        pytest.raises(ConfigError, match="this run is named other"),
         opened(tmp_path, run="other", config=config),
     ):
         pass

@@ -71,7 +71,7 @@ def _bare(message: Message) -> Message:
 
 
 def first_difference(recorded: Question, question: Question) -> str:
-    """Returns three lines: where two requests first differ, and the text of each at that point."""
+    """Returns three lines of text: where two requests first differ, and what each says there."""
     parts = zip_longest(_parts(recorded), _parts(question), fillvalue=("the end", ""))
     (before, was), (place, now) = next(pair for pair in parts if pair[0] != pair[1])
     columns = enumerate(zip_longest(was, now))

@@ -79,7 +79,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns a turn of a conversation as a JSON line, without what the turn `before` it holds."""
+    """Returns a turn as a JSON line, which leaves out all that the turn `before` it already has."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -102,18 +102,20 @@ def to_line(exchange: Exchange, before: Exchange | None) -> str:
 
 
 def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | None) -> Exchange:
-    """Returns the turn that a parsed transcript line records; `before` is the turn before it.
+    """Returns the turn that a transcript line (parsed JSON) records after the turn `before`.
 
     Raises ValueError, KeyError or TypeError if the line has another form or digest.
     """
     dialogue = before.dialogue if before else []
     if not 0 <= line["base"] <= len(dialogue):
-        raise ValueError(f"it builds on {line['base']} messages, but has {len(dialogue)}")
+        raise ValueError(f"it repeats {line['base']} messages, but only {len(dialogue)} precede it")
     messages = [*dialogue[: line["base"]], *line["new"]]
     parameters, tools = (_latest(line, name, before) for name in ("parameters", "tools"))
     question = Question(parameters, messages, tools)
     if question.digest != line["digest"]:
-        raise ValueError(f"its digest is {line['digest']}, its content's is {question.digest}")
+        raise ValueError(
+            f"its content was changed: its digest is {question.digest}, not {line['digest']}"
+        )
     return Exchange(
         conversation,
         int(line["turn"]),
@@ -131,9 +133,9 @@ def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
-    """Returns a reply as JSON, without the prompt's first token ids if the reply `before` has them.
+    """Returns a reply as JSON, except prompt token ids that it shares with the reply `before`.
 
-    `before` is the previous reply of the same conversation.
+    `before` is the previous reply of the same conversation; None: all ids are written.
     """
     value: dict[str, JSON] = {
         "content": reply.content,
@@ -163,7 +165,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """Returns a reply from its JSON form, with the token ids left out there taken from `before`."""
+    """Returns a reply from its JSON form; token ids that are left out come from `before`."""
     tokens = value.get("tokens")
     if tokens is not None:
         prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
@@ -196,7 +198,7 @@ def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
 
 
 def json_text(value: JSON) -> str:
-    """Returns compact JSON text; all in ASCII if it has a character that UTF-8 cannot encode."""
+    """Returns compact JSON text, in ASCII if UTF-8 cannot encode a character of it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()

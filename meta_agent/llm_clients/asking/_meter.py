@@ -40,7 +40,7 @@ class Bound:
 def bound_of(question: Question, before: Exchange | None) -> Bound:
     """Returns the most input and output tokens that a request can take.
 
-    `before` is the conversation's last request and reply, with the tokens that were counted then.
+    `before` is the conversation's last turn, whose tokens the provider counted; None: no turn yet.
     """
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
@@ -123,7 +123,7 @@ class Meter:
             self.keep(reservation)
 
     def keep(self, reservation: int) -> None:
-        """Leaves the amounts as they are, and wakes the calls that wait for them."""
+        """Leaves the amounts reserved or settled as they are, and wakes calls that wait."""
         with self._changed:
             self._under_way.discard(reservation)
             self._changed.notify_all()

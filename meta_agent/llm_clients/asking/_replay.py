@@ -48,10 +48,11 @@ class Recording:
     """Facts for people: which kind of model it was, and how it was reached."""
 
     def model_of(self, role: Role) -> str:
-        """Returns the recorded run's model in a role. Raises IntegrityError if it asked none."""
+        """Returns a role's model in the recorded run. Raises IntegrityError if it asked none."""
         if role not in self.models:
             raise IntegrityError(
-                f"the recorded run {self.run_id} asked no model in the role {role}"
+                f"the recorded run {self.run_id} asked no model in the role {role}",
+                hint=f"leave out the settings that ask a {role}, or replay another run",
             )
         return self.models[role]
 
@@ -79,7 +80,7 @@ class Recording:
             differing.append("tasks (the file's content is not the recorded one)")
         if differing:
             raise ConfigError(
-                f"the recorded run {self.run_id} was made with other settings:"
+                f"the recorded run {self.run_id} was made with other settings: "
                 + "; ".join(sorted(differing)),
                 hint="leave these settings out: a replay takes them from the recording, all but "
                 "the files behind --tasks and --harness",
@@ -101,7 +102,7 @@ def recording_of(model: str, workspace: Path) -> Recording:
         recorded = sorted(path.parent.name for path in runs.glob(f"*/{MANIFEST}"))
         raise ConfigError(
             f"there is no recorded run {name!r}",
-            hint=f"--meta-model replay:RUN, RUN being a folder with a {MANIFEST}"
+            hint=f"use --meta-model replay:RUN, where RUN is a folder with a {MANIFEST}"
             + (f" or one of: {', '.join(recorded)}" if recorded else ""),
         )
     return _open(Transcripts(folder.absolute()))
@@ -120,7 +121,8 @@ def _open(transcripts: Transcripts) -> Recording:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
-            f"{transcripts.root / MANIFEST} is damaged; restore it: {type(error).__name__} {error}"
+            f"{transcripts.root / MANIFEST} is damaged: {type(error).__name__} {error}",
+            hint="restore it from a copy, or replay another run",
         ) from error
 
 
@@ -189,9 +191,8 @@ class Replay:
     def _refuse_as_recorded(self, request: ChatRequest, recorded: Exchange) -> None:
         """Raises a refusal of the recorded server if heeding it leads to the recorded question.
 
-        Rollouts learn from each other's refusals what a server does not take, in the order in which
-        threads happen to come. So a rollout may need a refusal that it did not need in the
-        recorded run.
+        Rollouts learn from each other what a server refuses, in the random order of threads. So a
+        rollout may need a refusal that it did not need in the recorded run.
         """
         tools = ["tools"] if recorded.question.tools else []
         for refusal in self._refusals:

@@ -5,8 +5,7 @@ its own, and because they retry no stream that breaks and no malformed reply. Wa
 full jitter (anything between zero and an exponential bound), so callers that failed together do
 not come back together. A `Retry-After` is honoured up to a cap. Beyond it the call gives up at
 once: asking earlier prolongs a ban, and the run can be resumed. No attempt begins after a total
-deadline. A breaker, shared by all callers of one account, stops asking a server that fails for
-long.
+deadline. A breaker, which all callers of an account share, stops calls to a server that only fails.
 
 Does not cover: money and the record of attempts. The caller passes `attempt(n)`, which reserves,
 asks and settles. Time and sleep are injected.
@@ -39,7 +38,7 @@ ILLNESS: Final = frozenset({"overloaded", "server", "connection", "timeout", "st
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits for the retries of one model call: numbers of attempts, waits, a total deadline."""
+    """Limits for the retries of a model call: numbers of attempts, waits and a total time."""
 
     attempts: int = 6
     malformed_attempts: int = 3
@@ -130,7 +129,7 @@ class Retrying:
                 self.breaker.answered()
                 return reply
             self.sleep(wait_sec)
-        raise AssertionError("unreachable: the last attempt raises")
+        raise AssertionError("the last attempt ended without an error; this is a bug to report")
 
     def _wait_sec(self, error: ProviderError, number: int, ends_at: float) -> float:
         """Returns the wait before the next attempt. Raises the error if there is none."""

@@ -1,7 +1,6 @@
 """Which model, server, key and price each role has, resolved once when a run opens.
 
-Which key goes where is the rule of `_endpoints.py`. Roles with the same account share a provider
-and a breaker.
+`_endpoints.py` says which key goes where. Roles with one account share a provider and a breaker.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def prices_of(
 ) -> dict[Role, Price | None]:
     """Returns the price of each role's model; None if it is unknown.
 
-    `stated` holds the user's prices by model. A price in `snapshot`, from the run's start, wins.
+    `stated` holds the user's prices by model. `snapshot` holds those at the run's start, which win.
     """
     prices = {}
     for role in roles_in_use(config):
@@ -147,7 +146,7 @@ def _script(model: str) -> Script:
 
 
 class Routes:
-    """For each role in a run, how requests reach its model; opens and closes the connections."""
+    """A run's open connections to its models: `routes[role]`, or ConfigError for other roles."""
 
     def __init__(
         self,
@@ -176,8 +175,8 @@ class Routes:
     def __getitem__(self, role: Role) -> Route:
         if role not in self._routes:
             raise ConfigError(
-                f"the role {role} needs a model, but {self._config.model_of(role)} is none",
-                hint="meta-agent evolve --meta-model provider/model",
+                f"the role {role} needs a model, but {self._config.model_of(role)} is set for it",
+                hint=f"name a model: --meta-model provider/model, or --model {role}=provider/model",
             )
         return self._routes[role]
 

@@ -43,12 +43,15 @@ class Script:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"the scripted replies {path} cannot be read: {reason}") from error
+            raise ConfigError(
+                f"the scripted replies {path} cannot be read: {reason}",
+                hint="use --meta-model scripted:FILE, where FILE holds JSON lines",
+            ) from error
         numbered = enumerate(text.splitlines(), start=1)
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 
     def chat(self, request: ChatRequest, conversation: str, turn: int) -> ChatReply:
-        """Returns reply `turn` of those for a conversation. Raises ConfigError if there is none."""
+        """Returns the reply for a conversation's turn. Raises ConfigError if the file has none."""
         fitting = [reply for pattern, reply in self.lines if fnmatchcase(conversation, pattern)]
         if turn >= len(fitting):
             raise ConfigError(
@@ -65,12 +68,12 @@ def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
         pattern, reply = value["conversation"], value["reply"]
         unknown = {*value} - {"conversation", "reply"} | {*reply} - _FIELDS
         if unknown or not isinstance(pattern, str):
-            raise ValueError(f"unknown: {', '.join(sorted(unknown)) or pattern!r}")
+            raise ValueError(f"unknown field or pattern: {', '.join(sorted(unknown)) or pattern!r}")
         _reply(reply, "", 0)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"line {number} of {path} is not a scripted reply: {type(error).__name__} {error}",
-            hint='{"conversation": "g0/analyst", "reply": {"content": "..."}}',
+            hint='write it like {"conversation": "g0/analyst", "reply": {"content": "..."}}',
         ) from error
     return pattern, reply
 

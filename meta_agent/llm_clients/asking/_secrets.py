@@ -44,9 +44,9 @@ class Scrubber:
     def of(
         cls, key_variables: Iterable[str], environment: Mapping[str, str], more: Iterable[str] = ()
     ) -> Scrubber:
-        """Makes a scrubber for secrets in the variables of `environment`, and those in `more`.
+        """Returns a scrubber for the keys in `environment`, and for the secrets in `more`.
 
-        It takes providers' key variables, `key_variables`, and variables that look like keys.
+        Keys are the values of providers' variables, of `key_variables`, and of all that look so.
         """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (

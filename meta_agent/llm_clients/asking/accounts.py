@@ -1,7 +1,6 @@
 """Which models a run would ask, where, and with the key of which variable: for `doctor`.
 
-It holds names of variables, never their values. Which key goes where is the rule of
-`_endpoints.py`.
+It holds names of variables, never their values. `_endpoints.py` says which key goes where.
 
 Does not cover: whether a key works. Only a request could tell, and it may cost money.
 """

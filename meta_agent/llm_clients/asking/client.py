@@ -7,8 +7,7 @@ settle; return. The client returns what it recorded, so a resumed run gets the s
 Promises: a recorded exchange is never asked or paid again. A process that dies at any point leaves
 either a record or an open reservation. The record settles a reservation that is still open. Without
 a record the reservation keeps counting, and the question is asked once more. Caps on run and roles
-hold across threads and restarts. With a cap on money, a model without a price is refused before
-anything starts.
+hold across threads and restarts. With a cap on money, a model without a price is refused at once.
 
 Does not cover: what the messages mean (`proposers`), and how to reach a provider (`_endpoints`).
 """
@@ -190,9 +189,9 @@ def _replaying(
 ) -> Client:
     if run_id != recording.run_id:
         raise ConfigError(
-            f"this run is {run_id}, but the recorded one is {recording.run_id}; commits hold the "
-            "name",
-            hint="a replay takes the run id from the recording",
+            f"this run is named {run_id}, but the replayed one {recording.run_id}, and commits "
+            "contain the name",
+            hint=f"start the replay under the run id {recording.run_id}",
         )
     if transcripts.root != recording.transcripts.root:
         _write_manifest(transcripts, recording.transcripts.manifest() or {})

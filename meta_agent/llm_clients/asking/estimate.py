@@ -43,7 +43,7 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        """Multiplies two ranges of positive numbers: low by low, and high by high."""
+        """Returns the product of two ranges of positive numbers: low times low, high times high."""
         return Range(self.low * other.low, self.high * other.high)
 
 
@@ -132,7 +132,7 @@ def estimate(
         config: the run's settings.
         plan: the run's sizes, with the task counts that the domain really has.
         prices: the price of each role that asks a model; None if it is unknown.
-        least: the minimum detectable effect.
+        least: the smallest gain that the run can prove.
         taken: calls, tokens and cost of recorded conversations, by role, for better figures.
     """
     asking = {} if config.meta_model.startswith(REPLAY) else prices

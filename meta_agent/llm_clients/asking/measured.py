@@ -42,8 +42,8 @@ def conversations_of(
 ) -> dict[Role, list[Taken]]:
     """Returns calls, tokens and cost of recorded conversations by role, from transcripts in `root`.
 
-    A run counts for a role if its model was `model_of(role)`, with a few conversations of a kind.
-    Roles with too few conversations are left out.
+    A conversation counts if its role asked the model `model_of(role)`, up to 64 of a kind in a run.
+    Roles with fewer than three conversations are left out.
     """
     taken: dict[Role, list[Taken]] = {role: [] for role in prices}
     for folder in sorted(root.iterdir()) if root.is_dir() else ():

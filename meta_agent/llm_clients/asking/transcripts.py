@@ -6,8 +6,7 @@ asked again with another question, it replaces the recorded turn and all that ca
 
 Promises: an exchange that `append` returned is on disk (synced). A last line torn by a crash is
 dropped, and cut off before the next is written. A whole line is never rewritten. Each line is
-checked against its digest when it is read. Keys are taken out before anything comes here
-(`_secrets.py`).
+checked against its digest when it is read. Keys were taken out before (`_secrets.py`).
 
 Does not cover: two processes that write one run; the ledger's owner lock keeps them apart.
 """
@@ -51,19 +50,19 @@ class Transcripts:
         self._open: OrderedDict[str, _Conversation] = OrderedDict()
 
     def recorded(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the recorded request and reply of a conversation's turn, or None."""
+        """Returns the recorded request and reply of a conversation's turn; None if it has none."""
         with self._lock:
             return self._conversation(conversation).exchanges.get(turn)
 
     def before(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the last recorded request and reply before a conversation's turn, or None."""
+        """Returns the last request and reply recorded before a conversation's turn, if any."""
         with self._lock:
             return self._conversation(conversation).before(turn)
 
     def append(self, exchange: Exchange) -> Exchange:
         """Writes a request and its reply to disk, synced; returns them as they can be read back.
 
-        They replace what is recorded for their turn and all later turns of the conversation.
+        The two replace what is recorded for their turn and all later turns of the conversation.
         """
         with self._lock:
             return self._conversation(exchange.conversation).append(exchange)
@@ -80,7 +79,7 @@ class Transcripts:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """Returns a turn's first failed request (with the hash `digest` unless None), or None."""
+        """Returns a turn's first failed request (with the hash `digest`, if set), or None."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure
@@ -98,7 +97,7 @@ class Transcripts:
         return sorted((name for name in names if name), key=_natural)
 
     def manifest(self) -> dict[str, JSON] | None:
-        """Returns the run's manifest, or None. Raises IntegrityError if the manifest is damaged."""
+        """Returns the run's manifest, if there is one. Raises IntegrityError if it is damaged."""
         path = self.root / MANIFEST
         if not path.is_file():
             return None
@@ -190,7 +189,7 @@ class _Conversation:
 
     def _check_header(self, header: Mapping[str, JSON]) -> None:
         if header["schema_version"] != SCHEMA_VERSION or header["conversation"] != self._name:
-            raise IntegrityError(f"{self._path} is not the record of {self._name}: {header}")
+            raise ValueError(f"it is not the header of the record of {self._name}: {header}")
 
     def _read(self, line: Mapping[str, JSON]) -> None:
         if "failure" in line:

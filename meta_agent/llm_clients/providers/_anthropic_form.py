@@ -187,7 +187,8 @@ class Events:
         """Returns the collected reply. Raises ProviderError if the stream ended too early."""
         reply = self._reply
         if not self._ended or self._open:
-            raise ProviderError("the model's reply ended before its last event", kind="stream")
+            text = "the model's reply ended before its last event"
+            raise ProviderError(text, kind="stream", hint="run the same command again")
         blocks = [self._closed(index) for index in sorted(self._blocks)]
         cut = reply.stop in ("length", "refusal")
         if not cut and any("thinking" in block["type"] for block in blocks):

@@ -118,7 +118,7 @@ def events_only(response: Any) -> None:
 
 
 def guard(client: Any) -> Any:
-    """Limits the time of an httpx client's requests and the bytes of replies; returns it."""
+    """Limits the time and the bytes of an httpx client's replies, and returns the client."""
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks["request"], _ask_for_plain_bytes],

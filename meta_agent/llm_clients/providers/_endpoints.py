@@ -4,8 +4,7 @@ The rule for keys: a provider's usual variable (`OPENAI_API_KEY`, ...) goes to t
 A base URL of `base_urls` gets the variable that `key_env` names for the role. Without one it gets a
 dummy, even if it is the provider's own address. `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` in the
 environment are different: there the user has set address and key side by side, under names that
-every SDK reads together. So that key goes to that address. A role with a base URL of its own sees
-neither of the two.
+every SDK reads together. So that key goes there. A role with a base URL of its own sees neither.
 
 Which SDK: a maker's own, if its row of `MAKERS` names one. Any other model with a base URL uses the
 openai SDK. `litellm/provider/...` and every other provider use litellm.
@@ -74,6 +73,7 @@ def resolve_endpoint(
     """Returns the endpoint (server, SDK and key) of a model string.
 
     If `api_key` is None, the key comes from the environment, or is a dummy with a `base_url`.
+    Raises ConfigError for a wrong model or URL, and PreflightError if a key is missing.
     """
     maker = model.partition("/")[0]
     if "/" not in model or ":" in maker:
@@ -149,7 +149,9 @@ def sdk_of(model: str, base_url: str | None) -> str:
     if maker == LITELLM:
         if _has_own_sdk(name):
             # Through litellm these SDKs would send headers of the environment to any address.
-            raise ConfigError(f"{model} is not called by litellm", hint=f"write it as {name}")
+            raise ConfigError(
+                f"{model} is not called by litellm, but by an SDK of its own", hint=f"write {name}"
+            )
         return LITELLM
     if _has_own_sdk(model):
         return maker
@@ -170,5 +172,5 @@ def _require_url(url: str) -> None:
     if parts.username or parts.password:  # it would be stored with the run's settings
         raise ConfigError(
             f"the base URL of {parts.hostname} holds a password",
-            hint="put the key in an environment variable, and name that in key_env",
+            hint="put the key in an environment variable: --key-env ROLE=VARIABLE",
         )

@@ -56,7 +56,7 @@ def scrub(text: str, secrets: Sequence[str]) -> str:
 
 
 def of_status(status: int, text: str, headers: Mapping[str, str]) -> ProviderError:
-    """Returns the ProviderError of a failed HTTP request; `text` is its body or the SDK's words."""
+    """Returns the ProviderError of a failed HTTP request; `text` is its body or error message."""
     kind, billed = _kind_of(status, text)
     return ProviderError(
         f"HTTP {status}: {_message_in(text)}",
@@ -150,7 +150,7 @@ def is_transport(error: BaseException) -> bool:
 
 
 def retry_after_sec(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds to wait that a response's headers ask for, or None."""
+    """Returns how many seconds a response's headers ask to wait; None if they ask for none."""
     lower = {str(name).lower(): value for name, value in headers.items()}
     millis = _number(lower.get("retry-after-ms"))
     if millis is not None:

@@ -120,7 +120,8 @@ def accept(raw: RawReply, request: ChatRequest, *, seconds: float = 0.0) -> Chat
     Raises ProviderError of kind `stream` or `malformed` if the reply is incomplete or invalid.
     """
     if raw.stop is None:
-        raise ProviderError("the model's reply ended without a stop reason", kind="stream")
+        text = "the model's reply ended without a stop reason"
+        raise ProviderError(text, kind="stream", hint="run the same command again")
     if raw.usage is None:
         raise malformed("the model's reply does not say how many tokens it used")
     cut = raw.stop in ("length", "refusal")

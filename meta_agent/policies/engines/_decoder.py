@@ -29,7 +29,7 @@ _LEAST_SHARED: Final = 16
 
 
 class Decoder:
-    """Samples from a transformers causal language model by a copy that shares its weights."""
+    """A copy of a transformers language model that shares its weights and samples faster."""
 
     def __init__(self, model: Any, *, bfloat16: bool) -> None:
         self._model, self._bfloat16 = model, bfloat16
@@ -48,14 +48,14 @@ class Decoder:
         return device
 
     def refresh(self) -> None:
-        """Reads the model's current weights and adapters, after a training step changed them."""
+        """Reads the model's weights and adapters again; call it after each training step."""
         modules = dict(self._model.named_modules())
         for name, linear in self._linears.items():
             linear.read(modules[name], torch.bfloat16 if self._bfloat16 else None)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Switches gradients off and uses the precision of training passes, in the `with` block."""
+        """Switches gradients off in the `with` block, and autocasts if the copy is in bfloat16."""
         with (
             torch.no_grad(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),
@@ -63,9 +63,9 @@ class Decoder:
             yield
 
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
-        """Reads one context (a sequence of token ids) per row; what all begin with is read once.
+        """Runs the model on one context (token ids) per row; a prefix of all is computed once.
 
-        Returns next-token logits `[rows, vocabulary]`, padding mask `[rows, tokens]` and cache.
+        Returns next-token logits `[rows, vocabulary]`, padding mask `[rows, tokens]` and KV cache.
         """
         start, cache = self._read_prefix(contexts)
         ids, mask = _left_pad([context[start:] for context in contexts], self.device)
@@ -91,7 +91,7 @@ class Decoder:
         return length, cache
 
     def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Reads one more token per row; returns the next token's logits `[rows, vocabulary]`."""
+        """Adds one token per row to `cache`; returns next-token logits `[rows, vocabulary]`."""
         return self._forward(ids[:, None], mask, cache)[0]
 
     def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
@@ -108,10 +108,7 @@ class Decoder:
 
 
 def spread(cache: Any, rows: Tensor) -> None:
-    """Replaces the cache's contexts by one copy for each entry of `rows`, with room to grow.
-
-    `rows` holds the index of the context that each row begins with.
-    """
+    """Makes row `i` of the cache a copy of its context `rows[i]`, with room for further tokens."""
     for at, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:
             cache.layers[at] = RoomyLayer(layer.keys[rows], layer.values[rows])

@@ -28,7 +28,7 @@ class _Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Packed rows of tokens: row `i` adds `counts[i]` new tokens after `starts[i]` cached ones."""
+    """New tokens without padding: row `i` has `counts[i]` of them, `starts[i]` are cached."""
 
     ids: Tensor  # int64 [tokens]
     slots: Tensor  # int64 [rows], where each row's cache lies
@@ -74,7 +74,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if a model's config is one of those for which NanoNet's results are exact."""
+    """Returns True if NanoNet can run a model with this config: Qwen3 without special options."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"
@@ -86,7 +86,7 @@ def supports(config: Any) -> bool:
 
 
 class NanoNet:
-    """The forward pass of a Qwen3 model, on the parameters of a transformers model in place."""
+    """Runs a transformers Qwen3 model by its own parameters. Raises ValueError for other models."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -209,14 +209,14 @@ class _Plan:
         return grid.index_copy_(0, self.pad, queries)
 
     def read(self, store: Tensor, kv_heads: int) -> Tensor:
-        """Returns [rows, kv_heads, longest, dim]; a view where the rows lie densely."""
+        """Returns the rows' cached keys or values in `store`, `[rows, kv_heads, longest, dim]`."""
         batch = self._batch
         window = store[:, : batch.longest]
         window = window[: len(batch.slots)] if batch.dense else window.index_select(0, batch.slots)
         return window.unflatten(2, (kv_heads, -1)).transpose(1, 2)
 
     def mask(self, share: int) -> Tensor:
-        """Returns the additive causal mask [rows, 1, share * widest, longest]."""
+        """Returns the causal mask to add to scores; `share` is the query heads per KV head."""
         if self._masks is None:
             batch = self._batch
             reach = batch.starts[:, None] + torch.arange(self.widest)

@@ -3,8 +3,7 @@
 Promises: the uniform behind token `i` of a call is a pure function of (seed, task_key, sample_idx,
 turn, i), so a rollout draws the same numbers alone or in a batch of a thousand. Log-probabilities
 are those of the distribution at the sampling temperature, before any top-p cut, which is what the
-trainer recomputes. At temperature 0 the most likely token is taken and its log-probability at
-temperature 1 is reported.
+trainer recomputes. Temperature 0 takes the most likely token, with its log-probability at 1.
 
 Not covered: cryptographic quality (splitmix64 passes the usual statistical batteries, no more).
 """
@@ -71,7 +70,7 @@ It ends the model call by raising an exception.
 
 
 def watch_nothing(rows: int, tokens: int) -> None:
-    """Does nothing. Model calls with this callback are never ended between two tokens."""
+    """Does nothing: the default callback between two tokens, which never ends a model call."""
 
 
 class Draws:
@@ -104,7 +103,7 @@ class Draws:
     def take(self, logits: torch.Tensor) -> torch.Tensor:
         """Samples one token for each live row from `logits`, `[live rows, vocabulary]`.
 
-        Returns the token ids. The boolean array `going` then tells which of these rows still live.
+        Returns the token ids and sets `going`, a boolean array of which of these rows stay live.
         """
         self._watch(len(self.rows), self.step)
         tokens = sample(logits, self._knobs, uniforms(self._keys, self.step))
@@ -117,7 +116,7 @@ class Draws:
         return tokens.ids
 
     def keep(self, order: NDArray[np.int64]) -> torch.Tensor:
-        """Keeps only the live rows at the indices `order`; returns `order` as a tensor."""
+        """Keeps only the live rows at the indices `order`, and returns `order` as a tensor."""
         index = torch.from_numpy(order).to(self._knobs.top_p.device)
         self.rows, self._keys = self.rows[order], self._keys[order]
         self._budgets, self._knobs = self._budgets[order], self._knobs.rows(index)
@@ -144,7 +143,7 @@ def uniforms(keys: NDArray[np.uint64], token_index: int) -> NDArray[np.float64]:
 def sample(logits: torch.Tensor, knobs: Knobs, draws: NDArray[np.float64]) -> Sampled:
     """Draws one token for each row of float32 `logits`, `[rows, vocabulary]`.
 
-    It inverts the cumulative distribution at the uniform random numbers `draws`.
+    `draws` holds a uniform random number in [0, 1) for each row. Temperature 0 takes the maximum.
     """
     if knobs.greedy:
         scale = torch.where(knobs.temperature <= 0, 1.0, knobs.temperature)

@@ -35,7 +35,7 @@ class TokenSession:
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
-        """Returns the tokens by which the `rendered` conversation extends or replaces the ids."""
+        """Returns the tokens that extend or replace the ids so that their text is `rendered`."""
         fresh = not self.ids
         if not fresh and rendered.startswith(self.text):
             new_ids = encode(rendered[len(self.text) :])
@@ -59,7 +59,7 @@ class TokenSession:
         self.text = extension.rendered
 
     def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
-        """Appends the ids that the policy sampled; `text` is what they say, with the stop token."""
+        """Appends the ids that the policy sampled; `text` is their text, stop token included."""
         self.ids += ids
         self.mask += [1] * len(ids)
         self.logprobs += logprobs

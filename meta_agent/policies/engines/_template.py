@@ -52,7 +52,7 @@ class ChatTemplate:
     ) -> str:
         """Returns a conversation as text; if `prompt` is True, it ends in the next reply's header.
 
-        Raises ConfigError if that takes too much time or memory, and ValueError if it is refused.
+        Raises ConfigError if the template takes too much time or memory, ValueError if it fails.
         """
         try:
             arguments = [list(messages), list(tools or ()) or None, prompt]

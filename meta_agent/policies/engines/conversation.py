@@ -49,8 +49,8 @@ class Talk:
     reply: ParsedReply = field(default_factory=lambda: ParsedReply("", [], ""))
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
-    def news(self, request: GenerateRequest) -> list[Message] | None:
-        """Returns the request's messages after the last reply; None if earlier ones differ."""
+    def new_messages(self, request: GenerateRequest) -> list[Message] | None:
+        """Returns the request's messages after the last reply; None if earlier messages changed."""
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -96,16 +96,16 @@ class Rendering:
 
         Raises ValueError if the chat template cannot render the messages.
         """
-        news = talk.news(request)
+        news = talk.new_messages(request)
         if news is None:
             text = self._template.render([_plain(m) for m in request.messages], request.tools)
             ids = self._encode(text)
             return Extension("", ids, len(ids), restart=True)
         called = talk.reply.calls[0]["function"]["name"] if talk.reply.calls else ""
-        ids = self.behind(talk.stop, called, news, request.tools)
+        ids = self.ids_after_reply(talk.stop, called, news, request.tools)
         return Extension("", ids, len(talk.session.ids) + len(ids), restart=False)
 
-    def behind(
+    def ids_after_reply(
         self, stop: int | None, called: str, news: Sequence[Message], tools: Tools
     ) -> list[int]:
         """Returns the ids after a reply: the end of its turn, the new messages and the next header.
@@ -142,7 +142,7 @@ class Rendering:
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
-        """Parses the sampled `ids` into text and tool calls; `prompt_ids` came before them."""
+        """Parses the sampled `ids` into text and tool calls; `prompt_ids` stand before them."""
         text_ids = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
@@ -158,8 +158,7 @@ class Rendering:
     def reply_ids(self, messages: Sequence[Message], reply: Message, tools: Tools) -> list[int]:
         """Returns the ids of a given reply as the chat template writes it, with its stop token.
 
-        Raises ValueError if the template does not write the reply after what it writes for
-        `messages`, or writes no stop token.
+        Raises ValueError if the template changes the text before the reply or omits a stop token.
         """
         plain = [_plain(message) for message in messages]
         head = self._template.render(plain, tools)
@@ -167,7 +166,10 @@ class Rendering:
         ids = self._encode(whole.removeprefix(head))
         ends = [at for at, token in enumerate(ids) if token in self.stops]
         if not (whole.startswith(head) and ends):
-            raise ValueError("the chat template does not write this reply after its header")
+            raise ValueError(
+                "the chat template changes the text before a reply, or ends the reply with no stop "
+                "token; use another chat template"
+            )
         return ids[: ends[0] + 1]
 
     def _behind(self, called: str, news: Sequence[Message], tools: Tools) -> tuple[str, bool]:

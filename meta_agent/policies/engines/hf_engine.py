@@ -54,7 +54,7 @@ class HfEngine:
     ) -> list[GenerateReply]:
         """Returns the next reply of each request's rollout, in the order of the requests.
 
-        `watch` is called between two tokens; an error that it raises ends the call.
+        `watch` is called between two tokens; if `watch` raises an error, the call ends with it.
         """
         replies: dict[int, GenerateReply] = {}
         calls = []

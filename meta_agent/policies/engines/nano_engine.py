@@ -57,7 +57,7 @@ class NanoEngine:
     ) -> list[GenerateReply]:
         """Returns the next reply of each request's rollout, in the order of the requests.
 
-        `watch` is called between two tokens; an error that it raises ends the call.
+        `watch` is called between two tokens; if `watch` raises an error, the call ends with it.
         """
         replies: list[GenerateReply | None] = [None] * len(requests)
         calls = []
@@ -100,7 +100,7 @@ class NanoEngine:
         decoding.take(self._prefill(calls))
         while decoding.live:
             decoding.take(self._net.forward(decoding.batch(), self._cache))
-        return decoding.sampled
+        return decoding.draws.sampled
 
     def _prefill(self, calls: list[_Call]) -> torch.Tensor:
         """Computes the new tokens of each session. Equal new prompts are computed once."""
@@ -141,7 +141,7 @@ class _Decoding:
 
     def __init__(self, calls: list[_Call], dense_slots: int, watch: Watch) -> None:
         self._dense_slots = dense_slots
-        self._draws = Draws(
+        self.draws = Draws(
             [call.request for call in calls],
             [call.budget for call in calls],
             frozenset({tokenizer.EOS_ID}),
@@ -154,28 +154,23 @@ class _Decoding:
 
     @property
     def live(self) -> bool:
-        return len(self._draws.rows) > 0
+        return len(self.draws.rows) > 0
 
     def take(self, logits: torch.Tensor) -> None:
         """Samples one token for each row that has not stopped, and removes the rows that stop."""
-        self._last = self._draws.take(logits)
-        if not self._draws.going.all():
-            index = self._draws.keep(np.flatnonzero(self._draws.going))
+        self._last = self.draws.take(logits)
+        if not self.draws.going.all():
+            index = self.draws.keep(np.flatnonzero(self.draws.going))
             self._lengths, self._slots = self._lengths[index], self._slots[index]
             self._last = self._last[index]
 
     def batch(self) -> Batch:
         """Returns the batch that feeds back the token which each remaining row sampled last."""
-        starts = self._lengths + (self._draws.step - 1)
+        starts = self._lengths + (self.draws.step - 1)
         rows = len(starts)
         dense = rows == self._dense_slots
         lengths = torch.ones(rows, dtype=torch.int64)
         return Batch(self._last, self._slots, starts, lengths, dense, int(starts.max()) + 1, 1)
-
-    @property
-    def sampled(self) -> list[tuple[list[int], list[float]]]:
-        """Returns what each call sampled: ids and their log-probabilities."""
-        return self._draws.sampled
 
 
 def _leaders(calls: list[_Call]) -> tuple[list[int], list[int]]:

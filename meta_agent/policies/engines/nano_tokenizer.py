@@ -47,7 +47,7 @@ def encode(text: str) -> list[int]:
 
 
 def decode(ids: Iterable[int]) -> str:
-    """Returns the text of a nano policy's token ids, without padding and unused ids."""
+    """Returns the text of token ids; padding and ids without a character are left out."""
     return "".join(_CHARACTER_OF.get(token, "") for token in ids)
 
 

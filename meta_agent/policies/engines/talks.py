@@ -9,6 +9,7 @@ time; different rollouts may call from any thread.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -42,13 +43,13 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the ids to sample a reply after, or a finished reply if the context is full."""
+        """Returns the context of the next reply; or the reply itself if nothing can be sampled."""
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Adds sampled token ids to the conversation, and returns the reply that they make.
+        """Adds sampled token ids to the conversation, and returns them as a parsed reply.
 
         The reply has no stop token; `ids` may end with one.
         """
@@ -63,7 +64,7 @@ class Imitates(Talks, Protocol):
     """Conversations that can also give the token ids of a reply that the policy did not write."""
 
     def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
-        """Returns the token ids by which the policy would write `reply`, with the stop token."""
+        """Returns a given reply's ids with the stop token. Raises ValueError if it has none."""
         ...
 
 
@@ -75,9 +76,8 @@ def imitated(
 ) -> TokenRecord | None:
     """Returns the tokens of a conversation as if the policy had sampled the replies in it.
 
-    The first `prompt_messages` are the prompt, even if replies are among them. What exceeds the
-    context is left out. Returns None if no reply fits. Raises ValueError if the policy cannot
-    write a reply as it stands.
+    The first `prompt_messages` messages are the prompt, replies included. What exceeds the context
+    is left out. Returns None if no reply fits. Raises ValueError if a reply cannot be tokenized.
     """
     context: list[Message] = []
     try:
@@ -148,7 +148,7 @@ class NanoTalks:
 
 
 class HfTalks:
-    """Prompts and replies of a model with a chat template, which renders only new messages."""
+    """Prompts and replies of a model with a chat template; a call renders only new messages."""
 
     def __init__(self, rendering: Rendering, window: int) -> None:
         self.stops = rendering.stops
@@ -187,6 +187,12 @@ class HfTalks:
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         talks = [self._talks.pop(key, None) for key in keys]
         return [talk.session.record() if talk else None for talk in talks]
+
+
+def server_seed(request: GenerateRequest) -> int:
+    """Returns the seed by which a server samples a call; it does not depend on order."""
+    name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
 def _budget(request: GenerateRequest, window: int, read: int) -> int:

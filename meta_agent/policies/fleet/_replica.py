@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """Time limits of an engine (vLLM server) in seconds, and how many lost ones are replaced."""
+    """Time limits of an engine (vLLM server) in seconds, and the failures that end a run."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # without progress, before an engine is replaced
@@ -111,12 +111,12 @@ class Replica:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many model calls the engine now makes, and the most that it may make."""
+        """Returns how many model calls are in progress, and how many may be at the same time."""
         with self._changed:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until the engine serves. Raises the engine's error if it will not be replaced."""
+        """Waits until the engine serves. Raises its last error if it will not be replaced."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
@@ -125,7 +125,7 @@ class Replica:
     def call(self) -> Iterator[Routes]:
         """Waits until the engine is up and has capacity, then yields its HTTP client for one call.
 
-        Raises the engine's error if the engine is gone and will not be replaced.
+        Raises the engine's last error if it is gone and will not be replaced.
         """
         with self._changed:
             self._changed.wait_for(self._admits)
@@ -148,7 +148,7 @@ class Replica:
                 self._changed.notify_all()
 
     @contextmanager
-    def still(self) -> Iterator[Routes | None]:
+    def paused(self) -> Iterator[Routes | None]:
         """Blocks new calls, waits for those in progress, and yields the engine's HTTP client.
 
         Yields None if no engine is up. New calls go on after the `with` block.
@@ -178,9 +178,9 @@ class Replica:
             self._changed.notify_all()
 
     def replace(self, why: str, *, lost: bool = True) -> None:
-        """Ends the engine for the reason `why`, so that a watching thread starts another one.
+        """Ends the engine for the reason `why`; a watching thread then starts another engine.
 
-        `lost` says whether the engine counts as failed; a limited number of failures is allowed.
+        `lost` counts this as a failure; after `Patience.tries` in a row no engine is started.
         """
         with self._changed:
             if not self._up:
@@ -282,7 +282,7 @@ class Replica:
 
 
 def next_window(window: int, load: Load, preempted: float) -> int:
-    """Returns how many calls an engine may have at once, from its newest load report.
+    """Returns how many calls an engine may have at once, by its newest report `load`.
 
     `window` is the limit so far. `preempted` is the count of preempted calls one report earlier.
     """

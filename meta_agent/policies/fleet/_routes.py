@@ -11,7 +11,6 @@ Not covered: how often to ask, and what an error means for the engine (`_replica
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
@@ -24,7 +23,7 @@ from typing import Final, NamedTuple
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.ledger.waiting import waiting
 from meta_agent.core.protocols import JSON, GenerateRequest
-from meta_agent.policies.engines.talks import Asked
+from meta_agent.policies.engines.talks import Asked, server_seed
 
 _COUNTS: Final = {
     "running": "num_requests_running",
@@ -100,7 +99,7 @@ class Routes:
             "max_tokens": prompt.budget,
             "temperature": request.temperature,
             "top_p": request.top_p,
-            "seed": _seed(request),
+            "seed": server_seed(request),
             "stop_token_ids": sorted(stops),
             "logprobs": 0,
             "return_token_ids": True,
@@ -187,11 +186,6 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._at))
-
-
-def _seed(request: GenerateRequest) -> int:
-    name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
 def _counted(text: str, counter: str) -> float:

@@ -39,7 +39,7 @@ class _Seat(NamedTuple):
 class Fleet:
     """Several engines (vLLM servers) that serve the same policy version.
 
-    The constructor starts them side by side and waits until all serve the given version.
+    The constructor starts all and waits for them. Raises ProviderError if one does not start.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Fleet:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """Says that the rollouts `keys` ended, so that their engines may take on other rollouts."""
+        """Frees the places of the ended rollouts `keys`, so that engines take on other rollouts."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
@@ -165,7 +165,7 @@ class Fleet:
         self.served = served  # engines that start from now on start on it
 
         def take(replica: Replica) -> None:
-            with replica.still() as routes:
+            with replica.paused() as routes:
                 if routes is None:
                     return
                 try:

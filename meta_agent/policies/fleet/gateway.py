@@ -33,7 +33,7 @@ class EngineGateway:
         self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns one reply for each request, in order. Several requests run at the same time."""
+        """Returns one reply for each request, in order; a failed call gives a failed reply."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:

@@ -71,7 +71,7 @@ def processors(engines: int, cores: int) -> dict[str, str]:
 
 
 class VllmEngine:
-    """One running vLLM server on a Unix socket. The constructor starts it and waits for it."""
+    """A running vLLM server on a Unix socket. Raises ProviderError if the server does not start."""
 
     def __init__(self, argv: Sequence[str], variables: dict[str, str], log: Path) -> None:
         key = secrets.token_hex(16)
@@ -96,7 +96,7 @@ class VllmEngine:
 
     @property
     def pid(self) -> int:
-        """Returns the id of the server's parent, which ends the server if this process dies."""
+        """Returns the id of the guard process, which ends the server if this process dies."""
         return self._process.pid
 
     def close(self) -> None:

@@ -47,13 +47,13 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Waits up to 0.2 seconds; returns True if the process that started the guard is gone."""
+    """Waits up to 0.2 seconds; returns True if the guard's starter died or closed its stdin."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 
 
 def ended(server: int) -> int | None:
-    """Returns the exit code of the process `server`, or None while it runs."""
+    """Returns the exit code of the process `server`, 1 if unknown, or None while it runs."""
     try:
         process, status = os.waitpid(server, os.WNOHANG)
     except ChildProcessError:
@@ -62,7 +62,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Sends SIGTERM to the process group `server`; after a grace time kills it and all orphans."""
+    """Sends SIGTERM to the process group `server`; after 10 seconds kills it and all orphans."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():

@@ -40,7 +40,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Returns the id of the server's parent, which ends the server if this process dies."""
+        """Returns the id of the guard process, which ends the server if this process dies."""
         return self._guard.pid
 
     @property
@@ -49,7 +49,7 @@ class ServerProcess:
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """Returns the last 2000 bytes of the server's log."""
+        """Returns the last 2000 bytes of the server's log as text."""
         with self._log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LAST_WORDS_BYTES))

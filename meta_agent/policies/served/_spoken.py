@@ -24,7 +24,7 @@ class SpokenError(ValueError):
 def messages_of(messages: Sequence[Message]) -> list[Message]:
     """Returns a harness's chat messages without the fields that no chat model takes.
 
-    Raises SpokenError if they are malformed.
+    Raises SpokenError if a message is malformed or there is none.
     """
     if not messages:
         raise SpokenError("the model call has no messages; send at least one")
@@ -75,7 +75,7 @@ def _text(content: JSON) -> str:
 def _part(part: JSON) -> str:
     if not isinstance(part, Mapping) or part.get("type") != "text":
         raise SpokenError(f"the content part {part!r:.80} is not text; send text parts only")
-    return _string(part.get("text"), "text")
+    return _string(part.get("text"), "text of a part")
 
 
 def _call(call: JSON) -> JSON:
@@ -83,14 +83,17 @@ def _call(call: JSON) -> JSON:
         raise SpokenError(f"the tool call {call!r:.80} has no function; name the called tool in it")
     function = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
-    plain = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
-    return {"id": _string(call.get("id"), "id"), "type": "function", "function": plain}
+    plain = {
+        "name": _string(name, "called tool's name"),
+        "arguments": _string(arguments, "arguments"),
+    }
+    return {"id": _string(call.get("id"), "tool call's id"), "type": "function", "function": plain}
 
 
 def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
     function = schema.get("function")
     if not isinstance(function, Mapping):
-        raise SpokenError(f"the tool {schema!r:.80} has no function; describe it as OpenAI does")
+        raise SpokenError(f"the tool {schema!r:.80} has no function; use OpenAI's form of tools")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     if not isinstance(parameters, Mapping):
         raise SpokenError(
@@ -102,11 +105,11 @@ def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
 
 def _listing(value: JSON) -> Sequence[JSON]:
     if not isinstance(value, list):
-        raise SpokenError(f"the scaffold must send a list, not {value!r:.80}")
+        raise SpokenError(f"tool calls and content parts must be a list, not {value!r:.80}")
     return value
 
 
 def _string(value: JSON, what: str) -> str:
     if not isinstance(value, str):
-        raise SpokenError(f"{what} must be a string, not {value!r:.80}")
+        raise SpokenError(f"the {what} must be a string, not {value!r:.80}")
     return value

@@ -12,7 +12,6 @@ Not covered: retries, money and the record itself (the client's).
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,7 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.llm_clients.dialect import Dialect
 from meta_agent.policies.engines._sessions import Extension, TokenSession
+from meta_agent.policies.engines.talks import server_seed
 from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
 
 CHARS_PER_TOKEN: Final = 4.0
@@ -43,9 +43,10 @@ class ApiGateway:
     Args:
         client: sends requests, records and pays them.
         model: the model string that the client resolves.
-        label: names the measurement in the record; the same whenever it is repeated.
+        label: where calls are recorded; a measurement with the same label reuses their replies.
         policy: the name of the policy in rollouts; by default the model string.
         logprobs: whether to ask for token ids and log-probabilities.
+        effort: the reasoning effort to ask for; None: the model's own.
     """
 
     lock_step = False
@@ -74,7 +75,7 @@ class ApiGateway:
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns one reply for each request, in order. Several requests run at the same time."""
+        """Returns one reply for each request, in order; a failed call gives a failed reply."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
@@ -112,7 +113,7 @@ class ApiGateway:
             temperature=request.temperature,
             # Some servers take one of the two; 1 means the whole distribution anyway.
             top_p=None if request.top_p == 1.0 else request.top_p,
-            seed=_seed(request),
+            seed=server_seed(request),
             logprobs=self._logprobs,
             effort=self._effort,
             lenient_tools=True,
@@ -163,11 +164,6 @@ class ApiGateway:
         return messages
 
 
-def _seed(request: GenerateRequest) -> int:
-    name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
-
-
 def _size(question: ChatRequest) -> int:
     """Returns how many characters the model reads, at least 1."""
     texts = sum(len(message["content"]) for message in question.messages)
@@ -214,9 +210,8 @@ def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
 class TokenRows:
     """Collects the tokens (ids, mask, log-probabilities) of all rollouts in progress.
 
-    The server reports for every call which ids it read and which it sampled. A call whose prompt
-    begins with all ids of the call before it extends the rollout's row of tokens. Any other call
-    starts the row anew, without the earlier tokens. A rollout with a call without ids has no row.
+    If a call's prompt begins with the rollout's tokens so far, the call extends them. Otherwise
+    they begin anew with that call. A rollout with a call without token ids ends without tokens.
     """
 
     def __init__(self) -> None:
@@ -233,7 +228,7 @@ class TokenRows:
                 _extend(self._rows.setdefault(key, TokenSession()), tokens)
 
     def finish(self, key: str) -> TokenRecord | None:
-        """Returns an ended rollout's tokens, or None if a reply came without token ids."""
+        """Ends a rollout; returns its tokens, or None if any reply came without token ids."""
         with self._lock:
             session = self._rows.pop(key, None)
             complete = key not in self._unknown

@@ -52,7 +52,7 @@ class Endpoint:
 
 
 class VllmServer:
-    """A running vLLM server. The constructor starts it and waits until it is ready."""
+    """A running vLLM server. Raises ProviderError if the server does not become ready."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class VllmServer:
 
     @property
     def pid(self) -> int:
-        """Returns the id of the server's parent, which ends the server if this process dies."""
+        """Returns the id of the guard process, which ends the server if this process dies."""
         return self._process.pid
 
 
@@ -173,9 +173,9 @@ def _command(
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """Returns the command that serves the model at `path` as `name` by vLLM, without an address.
+    """Returns the command that serves the model at `path` by vLLM, without host and port.
 
-    `context` is the most tokens of a conversation.
+    `name` is the model's name in requests; `context` is the most tokens of a conversation.
     """
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
@@ -185,14 +185,14 @@ def serving(python: str, path: Path, name: str, context: int) -> list[str]:
 def cpu_options(context: int, sequences: int) -> list[str]:
     """Returns vLLM's options for a machine without GPU, for `sequences` calls at once.
 
-    Prompts are read whole: vLLM 0.32 crashes on the CPU if a seeded request's is read in chunks.
+    Chunked prefill is off: with it, vLLM 0.32 crashes on the CPU at requests with a seed.
     """
     whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
     return ["--max-num-seqs", str(sequences), *whole]
 
 
 def window_of(config: JSON) -> int:
-    """Returns a model's context length in tokens from its `config.json`, or 2**30 by default."""
+    """Returns a model's context length in tokens by its `config.json`; 2**30 if none is stated."""
     text = config.get("text_config")
     window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None
@@ -214,7 +214,7 @@ def settings(key: str) -> dict[str, str]:
 
 
 def config_of(path: Path) -> dict[str, JSON]:
-    """Returns the model's `config.json`. Raises ConfigError if the folder has none."""
+    """Returns a model's parsed `config.json`. Raises ConfigError if it is missing or not JSON."""
     try:
         config = document((path / "config.json").read_bytes())
     except (OSError, ValueError) as error:

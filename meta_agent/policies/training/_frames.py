@@ -33,7 +33,7 @@ class FrameChannel:
             os.set_blocking(fd, False)
 
     def send(self, value: JSON, timeout_sec: float | None = None) -> None:
-        """Writes one frame. Raises FrameError if it is too long, TimeoutError at the deadline."""
+        """Writes one frame. Raises FrameError if it is too long, TimeoutError, or EOFError."""
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(
@@ -53,7 +53,7 @@ class FrameChannel:
     def receive(self, timeout_sec: float | None = None) -> JSON:
         """Reads one frame and returns its JSON value.
 
-        Raises FrameError if it is too long or malformed, EOFError at the end, TimeoutError if late.
+        Raises FrameError if it is too long or not JSON, EOFError at end of file, or TimeoutError.
         """
         deadline = _deadline(timeout_sec)
         (length,) = struct.unpack("<I", self._read(4, deadline))
@@ -70,7 +70,7 @@ class FrameChannel:
                 f"process is ended: {error}"
             ) from error
 
-    def waits(self) -> bool:
+    def has_input(self) -> bool:
         """Returns True if a frame or the end of file can be read without waiting."""
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
@@ -105,4 +105,4 @@ def _wait(fd: int, event: int, deadline: float | None) -> None:
     poll.register(fd, event)
     left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
     if not poll.poll(left_ms):
-        raise TimeoutError("the other process did not answer in time, so training is ended")
+        raise TimeoutError("the other process did not read or write within the time limit")

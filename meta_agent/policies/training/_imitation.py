@@ -24,7 +24,7 @@ from meta_agent.policies.training import _wire
 from meta_agent.policies.training._local import LocalPolicy, naming_memory_errors, save_trained
 from meta_agent.policies.training._recipe import TrainingPlan, plan_training
 from meta_agent.policies.training._wire import TrainJob
-from meta_agent.policies.training.checkpoint import disk_full_said
+from meta_agent.policies.training.checkpoint import naming_full_disk
 
 _log = logging.getLogger(__name__)
 ROWS_AT_ONCE: Final = 4
@@ -53,6 +53,7 @@ def warm_up(
             f"none of the {len(rows)} rows for the warm-up fits the policy's context or chat "
             "template",
             reason="no_warmup_rows",
+            hint="set sft_steps to 0 in the recipe, or use a policy with a longer context",
         )
     with tempfile.TemporaryDirectory(prefix="meta-agent-warmup-") as scratch:
         plan = plan_training(
@@ -67,7 +68,7 @@ def warm_up(
         set_seed(job.seed)
         trainer = _trainer(policy, plan, job, Dataset.from_list(examples))
         trainer.add_callback(_Steps(emit))
-        with disk_full_said(job.output), naming_memory_errors(lambda: "in a warm-up"):
+        with naming_full_disk(job.output), naming_memory_errors(lambda: "in a warm-up"):
             trainer.train()
         checkpoint = save_trained(policy, trainer.model, job, plan, job.output, job.steps)
     return checkpoint.policy, checkpoint.path

@@ -48,7 +48,7 @@ from meta_agent.policies.training._wire import (
 )
 from meta_agent.policies.training.checkpoint import (
     OpenedPolicy,
-    disk_full_said,
+    naming_full_disk,
     open_checkpoint,
     write_checkpoint,
 )
@@ -60,10 +60,10 @@ from meta_agent.policies.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
-    """Two functions that save a waiting trainer's state (`seal`) and its weights (`write`)."""
+    """Two functions that save the state and the weights of a trainer that waits for rollouts."""
 
     seal: Callable[[], None]
-    write: Callable[[Path], object]  # its weights, as a checkpoint
+    write: Callable[[Path], object]  # writes a checkpoint
 
 
 Ask = Callable[[RolloutEvent, Resting], list[Row]]
@@ -81,15 +81,11 @@ class LocalPolicy(NamedTuple):
     tokenizer: Any
     engine: Any  # NanoEngine | HfEngine
 
-    @property
-    def identity(self) -> str:
-        return self.opened.policy
-
 
 def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     """Loads a policy's weights and tokenizer, and checks its files against its manifest.
 
-    `foreign` allows a folder without a manifest. Raises ConfigError if the policy cannot be loaded.
+    `foreign` allows a folder without a manifest. Raises ConfigError or IntegrityError on failure.
     """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
@@ -120,10 +116,6 @@ class Speaking(NamedTuple):
     opened: OpenedPolicy
     settings: TrainSettings
     engine: HfTalks
-
-    @property
-    def identity(self) -> str:
-        return self.opened.policy
 
 
 def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
@@ -205,10 +197,10 @@ def train(
     emit: Callable[[JSON], None],
     ranks: Ranks | None = None,
 ) -> tuple[str, Path]:
-    """Trains the loaded policy, writes its checkpoint, and returns its identity and folder.
+    """Trains the loaded policy and writes a checkpoint; returns the checkpoint's name and folder.
 
-    `ask` gets rollouts from the host, `emit` sends it metrics. All ranks call this; the identity
-    is empty on all but rank 0. The policy must be loaded anew afterwards.
+    `ask` gets rollouts from the host, `emit` sends it metrics. All ranks (processes that train
+    together) call this; the name is empty on all but rank 0. Load the policy anew afterwards.
     """
     ranks = ranks or Ranks()
     with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
@@ -225,7 +217,7 @@ def train(
         saves = _Saves(policy, job, plan, ranks, shards)
         trainer = _trainer(policy, plan, ask, emit, job, saves, ranks, shards)
         with (
-            disk_full_said(job.output),
+            naming_full_disk(job.output),
             naming_memory_errors(lambda: f"in training {trainer.memory_words}"),
         ):
             trainer.train(str(job.sealed_at(job.after)) if job.after else None)
@@ -235,7 +227,7 @@ def train(
 
 @contextmanager
 def naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
-    """Turns an out-of-memory error of the `with` block into InfrastructureError with `doing()`."""
+    """Raises InfrastructureError if the `with` block lacks memory; `doing()` says what it did."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
@@ -269,7 +261,7 @@ class _Saves(NamedTuple):
         return self.write(model, path, step) if self.ranks.first else None
 
     def write(self, model: Any, path: Path, step: int) -> Checkpoint:
-        """Writes the weights as they were last gathered."""
+        """Writes a checkpoint; sharded weights are those that were last copied to rank 0."""
         whole = model if self.shards is None else self.shards.whole
         return save_trained(self.policy, whole, self.job, self.plan, path, step)
 
@@ -299,7 +291,7 @@ def _trainer(
 
     if plan.lora is not None and policy.opened.kind == "nano":
         raise ConfigError(
-            "lora_* is for hf: policies; leave it out of the recipe to train a nano policy"
+            "the recipe sets lora_*, but a nano policy is trained whole; leave lora_* out of it"
         )
     model = policy.model
     if shards is not None and ranks.first:
@@ -317,7 +309,7 @@ def _trainer(
         saves.write(trainer.model, path, trainer.state.global_step)
 
     def seal() -> None:
-        with disk_full_said(job.output):
+        with naming_full_disk(job.output):
             trainer.seal()
 
     is_hf = policy.opened.kind == "hf"
@@ -363,7 +355,7 @@ def save_trained(
         kind=policy.opened.kind,
         steps=policy.opened.steps + steps,
         seed=job.seed,
-        notes={"base": policy.identity, "recipe": dict(job.recipe)},
+        notes={"base": policy.opened.policy, "recipe": dict(job.recipe)},
         trained=policy.opened,
     )
 

@@ -160,9 +160,9 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self._shards.gather(self.model)
         if self._ranks.first:
             rows = self._ask(self.state.global_step)
-            self._ranks.say(rows)
+            self._ranks.broadcast(rows)
             return rows
-        while (message := self._ranks.hear()) == _SEAL:
+        while (message := self._ranks.receive()) == _SEAL:
             self._seal()
         return list(message)
 
@@ -187,7 +187,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def seal(self) -> None:
         """Saves the trainer's state after the last step, while the trainer waits for rollouts."""
-        self._ranks.say(_SEAL)
+        self._ranks.broadcast(_SEAL)
         self._seal()
 
     def _seal(self) -> None:
@@ -223,11 +223,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return super()._wrap_model(model, training, **more)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Does nothing: a saved state is no model to publish."""
+        """Does nothing, since a saved state is not published and needs no model card."""
 
     @property
     def memory_words(self) -> str:
-        """Returns a phrase for errors: how many rows and tokens are in memory, and in a pass."""
+        """Returns text for memory errors: rows and tokens of the step, and tokens of one pass."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]
@@ -265,8 +265,8 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         measured = torch.zeros_like(focus.entropy_fill)
         for at, chunk, counts in self._ranks.deal(passes.chunks):
-            still = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
-            with self._ranks.alone(model, still=still):
+            more = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
+            with self._ranks.accumulating(model, more=more):
                 self._recompute(model, chunk.ids.numel() > self._kept_tokens)
                 out = self._forward(model, chunk, at)
                 outputs, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]

@@ -76,12 +76,12 @@ def warm_folder(output: Path) -> Path:
 
 
 def published_folder(output: Path) -> Path:
-    """Returns the folder for the weights that vLLM servers load during a training."""
+    """Returns the folder for the weights that a training hands to the engines that sample."""
     return output.with_name(f"{output.name}.published")
 
 
 def healthy_folder(output: Path) -> Path:
-    """Returns the folder of earlier weights, with which an unhealthy training ends."""
+    """Returns the folder for earlier weights, which an unhealthy training falls back to."""
     return output.with_name(f"{output.name}.healthy")
 
 
@@ -103,8 +103,8 @@ class RolloutEvent:
 class Row:
     """One rollout to train on: its tokens, its reward, and the weight of its group.
 
-    A `reward` of None means an infrastructure error, and the row leaves the group's baseline. A row
-    without completion tokens counts in the baseline by its reward and teaches nothing.
+    A `reward` of None marks an infrastructure error and is left out of the group's mean reward. A
+    row without completion tokens counts in that mean, but gives no gradient.
     """
 
     reward: float | None
@@ -167,7 +167,7 @@ def request_from_json(value: JSON) -> GenerateRequest:
 
 
 def reply_to_json(reply: GenerateReply) -> JSON:
-    """Returns a reply as JSON, with only the fields that an engine fills in."""
+    """Returns an engine's reply as JSON, without fields that engines leave empty (`usd`)."""
     failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
     counts = [reply.prompt_tokens, reply.completion_tokens]
     return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]
@@ -187,14 +187,14 @@ def reply_from_json(value: JSON) -> GenerateReply:
 
 
 def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
-    """Returns as JSON the token ids to sample a reply after, or a reply made without sampling."""
+    """Returns as JSON the context to sample a reply from, or a reply made without sampling."""
     if isinstance(prompt, GenerateReply):
         return {"reply": reply_to_json(prompt)}
     return {"ids": prompt.ids, "budget": prompt.budget}
 
 
 def prompt_from_json(value: JSON) -> Asked | GenerateReply:
-    """Reads from JSON the token ids to sample a reply after, or a reply made without sampling."""
+    """Returns the context to sample a reply from, or a reply made without sampling, from JSON."""
     if "reply" in value:
         return reply_from_json(value["reply"])
     return Asked(_ints(value["ids"]), int(value["budget"]))

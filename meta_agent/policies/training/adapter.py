@@ -3,8 +3,7 @@
 Promises: an adapter's identity includes its base's contents. A checkpoint's adapter
 stands on the run's first model, however many trainings lie between. Torch and peft are
 imported only to compute weights.
-Not covered: adapters without a sum (DoRA, trained biases, layers saved whole). Their
-checkpoints hold whole weights.
+Not covered: adapters without a sum (DoRA, biases, whole layers): checkpoints hold whole weights.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
 
 
 def settings_digest(folder: Path) -> str:
-    """Returns the SHA-256 of an adapter's settings, without the name of its base model."""
+    """Returns the SHA-256 of an adapter's settings, the name of its base model left out."""
     settings = {k: v for k, v in settings_of(folder).items() if k != _BASE}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
@@ -75,7 +74,7 @@ def base_name(folder: Path) -> str:
 
 
 def whole(model: Any, folder: Path) -> Any:
-    """Returns `model` with an adapter merged into it. Raises PreflightError without peft."""
+    """Returns `model` with the adapter in `folder` merged. Raises PreflightError without peft."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -86,9 +85,9 @@ def whole(model: Any, folder: Path) -> Any:
 
 
 def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
-    """Writes the adapter of a trained `model`, added to the `earlier` adapter that it started from.
+    """Writes a trained model's adapter to `target`, summed with the `earlier` one it started from.
 
-    `base` names the model under both. Returns False, writing nothing, if they cannot be added.
+    `base` names the base model. Returns False and writes nothing if the two cannot be summed.
     """
     scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)
@@ -125,7 +124,7 @@ class _Part(NamedTuple):
         return int(self.settings["r"])
 
     def of(self, name: str, like: Any) -> Any:
-        """Returns one matrix with the scale inside B; zeros for a layer without one."""
+        """Returns the matrix `name`, B times alpha / r; zeros that fit `like` if there is none."""
         import torch
 
         matrix, down = self.tensors.get(name), _DOWN in name

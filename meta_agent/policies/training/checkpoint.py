@@ -72,7 +72,7 @@ def write_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        with disk_full_said(path):
+        with naming_full_disk(path):
             write_files(partial)
             for file in _files(partial):
                 sync(file)
@@ -89,8 +89,8 @@ def write_checkpoint(
 
 
 @contextmanager
-def disk_full_said(path: Path) -> Iterator[None]:
-    """Turns a full-disk error of the `with` block into InfrastructureError that names `path`."""
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Raises InfrastructureError, naming `path`, if the disk is full in the `with` block."""
     try:
         yield
     except Exception as error:
@@ -105,9 +105,9 @@ def disk_full_said(path: Path) -> Iterator[None]:
 def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -> OpenedPolicy:
     """Reads a policy's directory, checks it against its manifest, and returns what it holds.
 
-    Raises ConfigError without a directory, and IntegrityError if the contents do not match.
-    `foreign` allows a directory without a manifest. With `alone` only an adapter's own files are
-    read, and the identity of its base comes from the manifest.
+    `foreign` allows a directory without a manifest. With `alone`, an adapter's base model is not
+    read: its identity comes from the manifest. Raises ConfigError if `path` is no directory, and
+    IntegrityError if the contents do not match the manifest.
     """
     if not path.is_dir():
         raise ConfigError(

@@ -100,7 +100,7 @@ class Child:
         self._policy = None  # frees the old weights first
         settings = _wire.TrainSettings(**command["settings"])
         self._policy = _local.load(Path(command["path"]), settings, foreign=command["foreign"])
-        return {"ok": {"policy": self._policy.identity}}
+        return {"ok": {"policy": self._policy.opened.policy}}
 
     def _speak(self, command: JSON) -> JSON:
         """Loads a policy's tokenizer and template without its weights."""
@@ -109,7 +109,7 @@ class Child:
         settings = _wire.TrainSettings()
         self._policy = _local.speaking(Path(command["path"]), settings, foreign=command["foreign"])
         stops = sorted(self._policy.engine.stops)
-        return {"ok": {"policy": self._policy.identity, "stops": stops}}
+        return {"ok": {"policy": self._policy.opened.policy, "stops": stops}}
 
     def _reply(self, command: JSON) -> JSON:
         prompt = self._loaded().engine.ask(_wire.request_from_json(command["request"]))
@@ -128,7 +128,7 @@ class Child:
 
     def _watch(self, rows: int, tokens: int) -> None:
         """Reports the progress of a model call, and ends it if the host asks for that."""
-        if self._channel.waits():
+        if self._channel.has_input():
             self._channel.receive()  # during a call it can only be `stop`
             raise StoppedError("the host asked to stop this model call, and its reply is dropped")
         now = time.monotonic()
@@ -157,7 +157,9 @@ class Child:
 
         def train(base: Any, settings: JSON) -> tuple[str, Path]:
             ranks = self._together(base.settings.ranks)
-            ranks.say({"settings": settings, "path": str(base.opened.path), "job": command["job"]})
+            ranks.broadcast(
+                {"settings": settings, "path": str(base.opened.path), "job": command["job"]}
+            )
             return _local.train(base, job, self._ask, self._channel.send, ranks)
 
         return self._replaced(train)
@@ -246,7 +248,7 @@ class Child:
 
     def _loaded(self) -> Any:
         if self._policy is None:
-            raise RuntimeError("no policy is loaded; the host must send `load` first")
+            raise RuntimeError("no policy is loaded; call PolicyChild.load first")
         return self._policy
 
 

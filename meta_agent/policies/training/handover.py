@@ -26,9 +26,9 @@ Facts = Sequence[tuple[str, str]]
 
 
 def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
-    """Copies a checkpoint to a new folder with a model card. Returns the command that serves it.
+    """Copies a checkpoint to `target` with a model card of `facts`; returns a command to serve it.
 
-    `facts` are lines for the card. Raises ConfigError if the folder cannot be written.
+    An adapter is merged into its base model. Raises ConfigError if `target` is not empty.
     """
     opened = open_checkpoint(checkpoint)
     merged = adapter.is_adapter(checkpoint)
@@ -48,8 +48,8 @@ def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
 def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
     """Copies only the trained adapter to a new folder with a card. Returns the command to serve it.
 
-    `policy` is the run's, as `hf:...`. Raises ConfigError if there is no adapter, or if
-    the model under it has changed.
+    `policy` is the run's policy, as `hf:...`. Raises ConfigError if there is no adapter, its base
+    model has changed, or `target` is not empty.
     """
     opened = open_checkpoint(checkpoint, alone=True)
     if not adapter.is_adapter(checkpoint):

@@ -3,8 +3,7 @@
 Promises: it loads nothing and imports no torch. Sizes come from `config.json` and the headers of
 the weights. The activations of a layer are within 6 % of what was measured on the blocks of
 Qwen3-4B in float32. The rest is counted, and not yet compared with a whole training on a GPU.
-Not covered: what an allocator loses between blocks, and mixtures of experts, whose activations
-depend on the router.
+Not covered: what an allocator loses between blocks, and mixtures of experts.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def shape_of(folder: Path) -> Shape:
 
 
 def kept_tokens(shape: Shape, settings: TrainSettings) -> int:
-    """Returns the most tokens in a pass for which all activations stay in memory.
+    """Returns how many tokens a forward pass may have while all activations stay in memory.
 
     A longer pass computes activations again in the backward pass.
     """
@@ -111,7 +110,7 @@ def _layer(shape: Shape) -> int:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """Returns the peak memory of a training on one device; a row has at most `row` tokens.
+    """Returns the peak memory of a training on one device; a rollout has at most `row` tokens.
 
     If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
     says that the weights come from an earlier training, so that they are in float32.

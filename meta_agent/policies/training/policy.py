@@ -161,7 +161,7 @@ class PolicyChild:
         on_metrics: Callable[[StepMetrics], None] | None = None,
         on_advantages: Callable[[Advantages], None] | None = None,
     ) -> Checkpoint:
-        """Trains the loaded policy and returns its checkpoint, which is loaded afterwards.
+        """Trains the loaded policy; loads and returns the resulting checkpoint.
 
         `provide_rows` is called for each rollout event and may call `generate` and `finish`, which
         then run under the weights of that moment. If it raises, training is aborted in the child
@@ -176,7 +176,7 @@ class PolicyChild:
         rows: Sequence[Rollout],
         on_metrics: Callable[[StepMetrics], None] | None = None,
     ) -> Checkpoint:
-        """Trains the policy to imitate the rollouts `rows`, and loads the checkpoint, its result.
+        """Trains the policy to imitate the rollouts `rows`; loads and returns the checkpoint.
 
         If `on_metrics` raises, the child is still at work, and has to be closed.
         """
@@ -378,7 +378,8 @@ def place_of(policy: str | Path) -> tuple[Path, bool]:
         return hf_place(text.removeprefix("hf:")), True
     if not text or text.startswith("vllm:"):
         raise ConfigError(
-            f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH; give one of these"
+            f"the policy {text!r} cannot be trained or sampled in this process",
+            hint="use a checkpoint's directory, nano, or hf:PATH",
         )
     return Path(policy).absolute(), False
 

@@ -83,7 +83,7 @@ MIN_EXACT = 0.95
 
 
 def never() -> bool:
-    """Returns False always; as a callback that asks whether to stop, it never stops a training."""
+    """Returns False: the answer to `stopping` of a training that is never asked to stop."""
     return False
 
 
@@ -121,15 +121,14 @@ def train_policy(
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between intermediate checkpoints, kept beside `out_dir`; 0: none.
         seal_every: steps between seals from which a killed training resumes; 0: none.
-        min_exact: raises CandidateError if a smaller share of the sampled tokens is trained on.
-        warmup: rollouts that the recipe's first `sft_steps` of the steps imitate. Empty: all steps
-        are GRPO's.
+        min_exact: the least share of the sampled tokens to train on, else CandidateError is raised.
+        warmup: rollouts that the recipe's first `sft_steps` steps imitate; empty: only GRPO steps.
         health: when an unhealthy training ends early, with its last healthy weights.
         on_metrics: gets the metrics of each step as they are measured.
-        stopping: once it returns True, a training with seals makes one and raises Interrupted. It
-        drops rollouts in progress and finishes a step in progress.
-        publisher: serves weights if the runner's gateway is not `child`. Then the settings of
-        `child` say whether rollouts are made ahead.
+        stopping: once it returns True, a training with seals finishes its step, drops unfinished
+            rollouts, makes a seal and raises Interrupted.
+        publisher: hands weights to the runner's gateway if that is not `child`. Then the settings
+            of `child` say whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
     heeded = stopping if seal_every else never

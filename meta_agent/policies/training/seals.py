@@ -41,7 +41,7 @@ class Sealed(NamedTuple):
 
 
 class Seals:
-    """The saved states (seals) of one training. Seals with other `facts` are never resumed from."""
+    """The saved states (seals) of the training that `facts` describe; all others are removed."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)
@@ -83,9 +83,9 @@ class Seals:
     def _open(self, step: int) -> Sealed:
         whole = document(self._host(step).read_bytes())
         if whole["facts"] != self._facts:
-            raise IntegrityError("the saved state is of another training, so it is removed")
+            raise IntegrityError("the saved state is of another training")
         if whole["files"] != self._hashes(step):
-            raise IntegrityError("the saved files have changed since, so they are removed")
+            raise IntegrityError("its files have changed since they were saved")
         rollouts = list(RolloutStore(self._rollouts(step)).iter(_ROLLOUTS, tokens=True))
         return Sealed(step, whole["state"], rollouts)
 

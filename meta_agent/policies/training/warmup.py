@@ -26,10 +26,10 @@ def warmed_up(
     steps: int,
     stopping: Callable[[], bool],
 ) -> Path:
-    """Trains the policy to imitate the rows, and returns its folder.
+    """Trains the policy to imitate the rollouts `rows`, and returns the new checkpoint's folder.
 
-    It uses what an earlier, killed call finished. Raises CandidateError if no `steps` are left for
-    GRPO, and Interrupted between two steps once `stopping` returns True.
+    A checkpoint of an earlier, killed call is used again. Raises CandidateError if no `steps` are
+    left for GRPO, and Interrupted between two steps once `stopping` returns True.
     """
     if steps < 1:
         raise CandidateError(

@@ -20,7 +20,7 @@ from meta_agent.policies.training.policy import PolicyChild
 
 
 class HealthRule(NamedTuple):
-    """The base's first step metrics, and how many unhealthy steps in a row end a training."""
+    """First step metrics of the run's first training, and how many bad steps in a row end one."""
 
     base: Sequence[Row] = ()
     in_a_row: int = 1
@@ -50,9 +50,9 @@ class HealthWatch:
                 shutil.rmtree(self._folder / str(step))
 
     def look(self, step: int, metrics: Sequence[Row], resumes_at: int) -> None:
-        """Saves the weights, or raises UnhealthyError if the training ends before this step.
+        """Saves the weights every few steps. Raises UnhealthyError if `metrics` end the training.
 
-        A call that is killed later may resume at the step `resumes_at`.
+        Older weights are removed unless a training resumed at step `resumes_at` may need them.
         """
         if not self._rule.base:
             return
@@ -67,7 +67,7 @@ class HealthWatch:
                 shutil.rmtree(self._folder / str(saved))
 
     def settle(self, end: Ended) -> Checkpoint:
-        """Makes the last healthy weights the training's checkpoint, and loads them."""
+        """Makes the last healthy weights the training's checkpoint, and loads it into the child."""
         (self._folder / str(end.steps)).rename(self._job.output)
         policy = self._child.load(self._job.output)
         return Checkpoint(self._job.output, policy, end.steps, self._job.seed)

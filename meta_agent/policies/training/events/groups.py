@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 class Batch(NamedTuple):
-    """Rollouts that the trainer asked for (an event), in groups that the filter has weighted."""
+    """Rollouts for one request of the trainer, and the weights that the filter gave groups."""
 
     rollouts: list[Rollout]
     weights: list[float]
@@ -55,7 +55,7 @@ def is_spoiled(rollout: Rollout) -> bool:
 
 
 def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
-    """Returns a group's task key, rewards and outcomes, the argument of the harness's filter."""
+    """Returns what the harness's filter sees of a group: its task key, rewards and outcomes."""
     return {
         "task_key": rollouts[0].task_key,
         "rewards": [rollout.total_reward for rollout in rollouts],
@@ -64,9 +64,9 @@ def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
 
 
 def with_outcomes(history: History, rollouts: Sequence[Rollout]) -> dict[str, dict[str, int]]:
-    """Returns a copy of the counts of tries and solutions by task that also counts `rollouts`.
+    """Returns a copy of `history` (tries and solutions by task) to which `rollouts` are added.
 
-    A rollout with a hint counts in neither, since it says little about the policy alone.
+    Rollouts without an outcome, or with a hint (a part of the solution), are not counted.
     """
     counts = {task_key: dict(tally) for task_key, tally in history.items()}
     for rollout in rollouts:
@@ -78,11 +78,11 @@ def with_outcomes(history: History, rollouts: Sequence[Rollout]) -> dict[str, di
 
 
 def words_by_task(rollouts: Sequence[Rollout]) -> float | None:
-    """Returns how well the words of attempts tell their tasks apart: 0 as by chance, 1 always.
+    """Returns how well the words of attempts reveal their task: 0 as by chance, 1 always.
 
     Each attempt is assigned to the task whose other attempts use the most similar words (cosine,
-    rare words count more). It stands in for the mutual information of replies and prompts, whose
-    loss RAGEN-2 calls template collapse. Returns None with fewer than two tasks to tell apart.
+    rare words count more). A low value is a sign of what RAGEN-2 calls template collapse: replies
+    that do not depend on the prompt. Returns None with fewer than two tasks to tell apart.
     """
     texts = [(rollout.task_key, _words(rollout)) for rollout in rollouts if not is_spoiled(rollout)]
     sizes = Counter(task for task, _ in texts)
@@ -130,7 +130,7 @@ def _hit(
 
 
 def host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns shares of the event's rollouts by end and outcome, and whether words tell tasks.
+    """Returns metrics of rollouts: shares by stop reason and outcome, `words_by_task`, turns.
 
     Successes are counted among the rollouts without a hint, and left out if all have one.
     """

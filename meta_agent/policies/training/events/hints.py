@@ -7,8 +7,7 @@ none. A task that was never drawn gets a hint with the chance at which groups wi
 dead so far. So the first groups of a training are unaided, and hints fade out as the policy
 succeeds. The hint is part of the prompt, which carries no loss.
 
-Not covered: how a hint enters a request (`core.rollouts`), and where solutions come from (the
-domain's `reference`).
+Not covered: how a hint enters a request (`core.rollouts`), and the domain's `reference`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NO_HINT: Final = Hint("", 0.0)
 
 
 class Hints:
-    """Gives hints: the first part, of the size `share`, of a domain's reference solutions."""
+    """Hints for training tasks: the first part of a reference solution, `share` of its text."""
 
     def __init__(self, domain: Domain, share: float) -> None:
         self._share = share
@@ -45,7 +44,7 @@ class Hints:
     def of_task(self, task_key: str, last: LastGroups) -> Hint:
         """Returns the hint for the next group of a task; its text is empty if it gets none.
 
-        `last` says by task how the task's last group ended.
+        `last` says for each task whether its last group was solved, and whether it had a hint.
         """
         if not self._share or not _needs_hint(task_key, last):
             return NO_HINT
@@ -71,7 +70,7 @@ def _needs_hint(task_key: str, last: LastGroups) -> bool:
 def with_groups(
     last: LastGroups, groups: Sequence[Sequence[Rollout]]
 ) -> dict[str, Mapping[str, bool]]:
-    """Returns a copy of `last` updated by new groups; those without any outcome do not count."""
+    """Returns a copy of `last` with new groups added, except groups without any outcome."""
     graded = [group for group in groups if any(r.outcome is not None for r in group)]
     return {**last} | {
         group[0].task_key: {

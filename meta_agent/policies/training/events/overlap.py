@@ -25,10 +25,10 @@ from meta_agent.policies.training.events.groups import Batch
 
 
 class Publisher(Protocol):
-    """Makes the engines of a training serve its current weights, which sample its rollouts."""
+    """Hands the current weights of a training to the engines that sample its rollouts."""
 
     def publish(self, step: int) -> str:
-        """Makes the engines serve the weights after `step` steps; returns the name served."""
+        """Makes the engines serve the weights after `step` steps; returns the weights' name."""
         ...
 
 
@@ -37,7 +37,7 @@ class Keeps(Publisher, Protocol):
     """A publisher that keeps a stopped training's last weights as files, to serve them again."""
 
     def publish_again(self, step: int) -> str | None:
-        """Serves the weights after `step` steps again. Returns their name, or None if lost."""
+        """Serves the weights after `step` steps again; returns their name, or None if lost."""
         ...
 
 
@@ -69,8 +69,8 @@ class Ages(NamedTuple):
 class Overlap:
     """Chooses the weights that sample rollouts, and runs the thread that makes rollouts ahead.
 
-    `most` is how many events old the weights that sampled a row may be when it is trained on.
-    `each` is how many of the `steps` optimiser steps are made on an event's rows.
+    `most` is how old the weights that sampled a row may be, in events (requests of the trainer for
+    rollouts). `each` of the training's `steps` optimiser steps are made on one event's rows.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Overlap:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts-ahead")
 
     def serve(self, step: int, *, instead: int | None = None) -> int:
-        """Serves the weights after `step` optimiser steps, or older ones after `instead` steps.
+        """Makes engines serve the weights after `step` steps; returns the step that they serve.
 
-        Returns the step of the weights served. `instead` counts only if the publisher still has it.
+        The weights after `instead` steps are served in their place if they still exist.
         """
         if self._publisher is None:
             return step
@@ -120,7 +120,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises InfrastructureError if the engine with the newest weights answered no rollout."""
+        """Raises InfrastructureError if weights are published and no rollout got an answer."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
@@ -131,7 +131,7 @@ class Overlap:
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
         """Returns which rollouts are too old to train on, and metrics of their age in events.
 
-        Rollouts of a policy that was never published count as sampled after `version` steps.
+        A rollout whose policy was not published counts as sampled after `version` steps.
         """
 
         def age(rollout: Rollout) -> int:

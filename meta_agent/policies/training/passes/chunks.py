@@ -23,7 +23,7 @@ _PACK_TOKENS: Final = 2048
 
 
 class Chunk(NamedTuple):
-    """Rows of tokens that go through the model together, with the positions that are scored."""
+    """Rows that go through the model together; `scored` marks log-probabilities to compute."""
 
     ids: Tensor  # [rows, width], padded on the right
     labels: Tensor  # -100 where nothing is scored
@@ -35,11 +35,11 @@ class Chunk(NamedTuple):
 def chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts the rows with scored tokens into chunks of similar length, longest first.
+    """Cuts rows into chunks of similar length, longest first; rows without marks are left out.
 
-    `score` marks tokens of the last `keep` columns, the completions. A chunk has at most `tokens`
-    tokens with padding; a longer row is a chunk by itself. If there are few tokens, chunks are
-    cut smaller so that each of `ranks` processes has one.
+    `score` marks the tokens, in the last `keep` columns (completions), whose log-probabilities are
+    needed. A chunk has at most `tokens` tokens with padding, or one longer row. If there are few
+    tokens, chunks are smaller, so that each of `ranks` processes has one.
     """
     prompt_width = ids.shape[1] - keep
     prompt_lengths = attention[:, :prompt_width].sum(1)
@@ -85,9 +85,9 @@ def _chunk(
 
 
 def can_pack(model: Any) -> bool:
-    """Returns True if a mask and positions alone decide what each token of a model sees.
+    """Returns True if rows with equal prompts can be packed into one sequence for a model.
 
-    Only then can rows of one prompt be packed.
+    All its layers must use full attention by torch's `sdpa`, which takes a mask.
     """
     from transformers.cache_utils import get_layer_types_and_kwargs
 
@@ -112,9 +112,9 @@ class _Pack:
 def packed_chunks_of(
     ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int, ranks: int
 ) -> list[Chunk]:
-    """Cuts rows with scored tokens into chunks, in which rows with equal prompts share one copy.
+    """Cuts rows into chunks in which equal prompts stand once; rows without marks are left out.
 
-    `score` marks tokens of the last `keep` columns, the completions. A chunk has at most `tokens`.
+    The arguments are those of `chunks_of`.
     """
     prompt_width = ids.shape[1] - keep
     reaches = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1).tolist()

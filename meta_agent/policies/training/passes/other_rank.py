@@ -30,7 +30,7 @@ def main() -> NoReturn:
     ranks.find(place["port"])
     ranks.meet()
     while True:
-        command = ranks.hear()
+        command = ranks.receive()
         settings = _wire.TrainSettings(**command["settings"])
         policy = _local.load(Path(command["path"]), settings, foreign=True)
         job = _wire.job_from_json(command["job"])

@@ -69,12 +69,12 @@ class Ranks:
         """Leaves the process group, so that a new one can be made."""
         dist.destroy_process_group()
 
-    def say(self, value: Any) -> None:
+    def broadcast(self, value: Any) -> None:
         """Sends a value from rank 0 to all other ranks, which wait for it."""
         if self.count > 1:
             dist.broadcast_object_list([value], src=0, device=torch.device("cpu"))
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """Waits for the next value that rank 0 sends and returns it."""
         message = [None]
         dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
@@ -86,10 +86,10 @@ class Ranks:
             dist.all_reduce(tensor)
 
     def deal(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
-        """Yields this rank's share of the items: the item's index, the item, and whether it counts.
+        """Yields this rank's items, each as its index, the item, and True.
 
-        All ranks need the same number of turns for collective operations. A rank without an item
-        gets the last one again, which then does not count.
+        All ranks get the same number of items, as collective operations need. A rank that runs out
+        of items gets the last item again, with False: its result must not be added up.
         """
         for start in range(0, len(items), self.count):
             at = start + self.rank
@@ -98,7 +98,7 @@ class Ranks:
 
     @contextmanager
     def draws(self, seed: int, at: int) -> Iterator[None]:
-        """Seeds torch for pass number `at` in the `with` block, so that all ranks draw alike."""
+        """Seeds torch from `seed` and `at` in the `with` block, alike on all ranks."""
         if self.count == 1:
             yield
             return
@@ -111,8 +111,8 @@ class Ranks:
         return DistributedDataParallel(model, broadcast_buffers=False)
 
     @staticmethod
-    def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Returns a context in which, if `still` is True, gradients are not averaged over ranks."""
-        if still and isinstance(model, DistributedDataParallel):
+    def accumulating(model: Any, *, more: bool) -> AbstractContextManager[None]:
+        """Returns a context that adds gradients up on this rank if `more` passes follow."""
+        if more and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

@@ -84,9 +84,10 @@ class EnginePublisher:
         self.metrics: dict[str, float] = {}
 
     def publish(self, step: int) -> str:
-        """Writes the current weights and makes every engine serve them. Returns the version's name.
+        """Writes the current weights, makes every engine serve them, and returns their name.
 
-        Raises InfrastructureError if engines refuse too many versions in a row.
+        If an engine refuses them, the name is that of the weights served before. Raises
+        InfrastructureError after three refusals in a row.
         """
         began = time.monotonic()
         path = self._folder / str(step)
@@ -144,14 +145,14 @@ class EngineChild:
         self._folder = published_folder(output)
 
     def publish(self, step: int) -> str:
-        """Writes the current weights and makes the engine load them. Returns the version's name."""
+        """Writes the current weights, makes the second child load them, and returns their name."""
         path = self._folder / str(step)
         shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
         self._trained.write(path)
         return self._load(step)
 
     def publish_again(self, step: int) -> str | None:
-        """Loads the weights written after `step` steps; returns their name, or None if gone."""
+        """Loads the weights of step `step` again; returns their name, or None if they are gone."""
         try:
             return self._load(step)
         except (ConfigError, IntegrityError):

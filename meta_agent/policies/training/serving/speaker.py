@@ -34,7 +34,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the ids to sample a reply after, or a finished reply if the context is full."""
+        """Returns the context of the next reply; or the reply itself if nothing can be sampled."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
@@ -42,7 +42,7 @@ class Speaker(PolicyChild):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """Returns the reply that sampled token ids make; the last may be a stop token."""
+        """Adds sampled token ids to the conversation, and returns them as a parsed reply."""
         command = {"op": "settle", "request": _wire.request_to_json(request), "ids": ids}
         answer = self._ask({**command, "logprobs": list(logprobs)}, self._timeouts.generate_sec)
         return self._parse("reply", _wire.reply_from_json, answer)
