@@ -183,7 +183,7 @@ def test_a_run_without_limits_keeps_the_name_that_it_had() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("max_turn=3", "no limit 'max_turn', only max_turns"),
+        ("max_turn=3", "no limit 'max_turn'; use max_turns"),
         ("max_turns=0", "greater than or equal to 1"),
         ("max_turns", "expected NAME=LIMIT pairs"),
         ("seconds=soon", "a valid number"),
@@ -327,7 +327,7 @@ def test_a_url_for_all_leaves_a_roles_own(tmp_path: Path) -> None:
 
 BAD_BY_ROLE = {
     "unknown role": ({"models": {"propser": "a/b"}}, "no role 'propser'", "did you mean proposer"),
-    "policy": ({"models": {"policy": "a/b"}}, "the policy's model is set with --policy", "--model"),
+    "policy": ({"models": {"policy": "a/b"}}, "--policy sets the policy's model", "--model"),
     "model": ({"models": {"judge": "gpt"}}, "expected ", "--model"),
     "amount": ({"role_max_usd": {"judge": "x"}}, "role_max_usd[judge] = 'x'", "--max-usd"),
     "scheme": ({"base_urls": {"judge": "ftp://x"}}, "expected http://HOST", "--base-url"),

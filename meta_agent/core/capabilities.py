@@ -16,7 +16,7 @@ from meta_agent.core.protocols import Domain, GenerateReply, GenerateRequest, Me
 
 @dataclass(frozen=True, slots=True)
 class Generators:
-    """How a domain makes further training tasks, which `generate` in a recipe declares."""
+    """How a domain makes further training tasks. `generate` in a recipe asks for them."""
 
     make: Callable[[str], Domain]
     """Returns a domain of new training tasks for a text NAME[:PARAMETER=VALUE...][,NAME...].

@@ -38,10 +38,7 @@ def ran_as_command(rollout: Rollout) -> bool:
 
 
 def tool_calls_of(rollout: Rollout) -> list[ToolEvent]:
-    """Returns the tool calls of an attempt in order.
-
-    If the agent ran as a command, they are read from its conversation with the model.
-    """
+    """Returns an attempt's tool calls in order; those of a command, from its conversation."""
     if not ran_as_command(rollout):
         return rollout.tool_events
     events, _ = calls_in(rollout.messages)
@@ -78,7 +75,7 @@ def calls_in(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
 
 
 def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Returns a tool call's arguments as a dict. `text` that is no JSON object: {"text": text}."""
+    """Returns a tool call's arguments as a dict, or {"text": text} if `text` is no JSON object."""
     try:
         value = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):
@@ -97,7 +94,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's call of a tool. Unless the request was lenient, the arguments fit its schema."""
+    """A model's call of a tool. The arguments fit its schema, but for `lenient_tools` requests."""
 
     id: str
     name: str
@@ -200,12 +197,12 @@ class Provider(Protocol):
 class ModelClient(Protocol):
     """Makes every call of a run to a model server. Any thread may use it.
 
-    A request names a role, such as the policy; the settings name the role's model and base URL. The
+    A request names a role, such as the policy, whose model and address the settings hold. The
     highest price is reserved before the call and settled afterwards. Failed calls are retried.
     """
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Returns the model's reply, or the recorded one if this (conversation, turn) was asked.
+        """Returns the model's reply, or the recorded one if the request was made before.
 
         `conversation` names a dialogue for the record, such as `g0/analyst` or `g0/c1/proposer`;
         `turn` counts its requests from 0. Raises ProviderError, BudgetError, or IntegrityError if a

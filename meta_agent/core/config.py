@@ -253,7 +253,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_form(cls, value: str) -> str:
         if not _DOMAIN.fullmatch(value):
-            raise ValueError("expected a name, NAME:PACKAGE or package.module:Factory")
+            raise ValueError("expected a name, NAME:PACKAGE or package.module:Factory as domain")
         return value
 
     @field_validator("map", mode="before")
@@ -268,7 +268,7 @@ class RunConfig(BaseModel):
     def _known_executor(cls, value: str) -> str:
         is_built_in = value == "local" or re.fullmatch(r"ray(:\S+)?", value)
         if not is_built_in and not _is_plugged(value, registry.EXECUTORS):
-            raise ValueError("expected local, ray or ray:ADDRESS")
+            raise ValueError("expected local, ray or ray:ADDRESS as the executor")
         return value
 
     @field_validator("log")
@@ -277,7 +277,7 @@ class RunConfig(BaseModel):
         names = [name.strip() for name in value.split(",") if name.strip()]
         plugged = registry.entry_points(registry.TRACKERS)
         if unknown := sorted({*names} - {*TRACKER_NAMES, *plugged}):
-            raise ValueError(f"{unknown[0]} is not one of {', '.join(TRACKER_NAMES)}")
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(TRACKER_NAMES)}, the trackers")
         return ",".join(dict.fromkeys(names))
 
     @field_validator("notify")
@@ -286,7 +286,7 @@ class RunConfig(BaseModel):
         if value and (
             urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc
         ):
-            raise ValueError("expected http://HOST... or https://HOST...")
+            raise ValueError("expected http://HOST... or https://HOST... as the address to notify")
         return value
 
     @field_validator("harness")
@@ -297,7 +297,7 @@ class RunConfig(BaseModel):
         path = Path(value).expanduser()
         if "/" in value or path.is_dir():
             return str(path.absolute())
-        raise ValueError("expected seed, competent, a folder or an https:// address")
+        raise ValueError("expected seed, competent, a folder or an https:// address as harness")
 
     @field_validator("sandbox")
     @classmethod
@@ -327,7 +327,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_models(cls, value: dict[Role, str]) -> dict[Role, str]:
         if "policy" in value:
-            raise ValueError("the policy's model is set with --policy, not here")
+            raise ValueError("--policy sets the policy's model; leave it out of the models by role")
         for model in value.values():
             _model_string(model, set(), {"scripted", "vllm"}, _ROLE_MODEL_FORMS)
         return value
@@ -346,7 +346,7 @@ class RunConfig(BaseModel):
         for url in value.values():
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("expected http://HOST... or https://HOST...")
+                raise ValueError("expected http://HOST... or https://HOST... as a base URL")
             if parts.username or parts.password or parts.query or parts.fragment:
                 raise ValueError("a base URL must not carry a key: name its variable in key_env")
         return value
@@ -355,7 +355,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _names_of_variables(cls, value: dict[Role, str]) -> dict[Role, str]:
         if not all(_VARIABLE.fullmatch(name) for name in value.values()):
-            raise ValueError("expected the NAME of an environment variable, never the key itself")
+            raise ValueError("expected the NAME of the key's variable, never the key itself")
         return value
 
     @field_validator("tasks", "grade", "skills", "workspace")
@@ -366,17 +366,17 @@ class RunConfig(BaseModel):
         return value.expanduser().absolute()
 
     def model_of(self, role: Role) -> str:
-        """Returns the model of a role: as set, else the policy for its role or the meta-agent's."""
+        """Returns a role's model: the one that is set, or else the policy's or the meta-agent's."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property
     def judge(self) -> str | None:
-        """Returns the model that the user's grader may ask. None without such a grader."""
+        """Returns the model that the user's grader may ask, or None if none is set."""
         return self.models.get("judge") if self.grade is not None else None
 
     @property
     def reward_judge(self) -> str | None:
-        """Returns the model that a harness's reward may ask during training, or None."""
+        """Returns the model that the reward may ask in training, or None if none is set."""
         return self.models.get("reward") if self.trainable else None
 
     @property
@@ -422,7 +422,7 @@ class RunConfig(BaseModel):
 
     @property
     def config_hash(self) -> str:
-        """Returns a hash of the settings that change results. A run resumes only if it is equal."""
+        """Returns a hash of the settings that change results. Only an equal hash resumes a run."""
         text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

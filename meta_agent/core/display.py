@@ -127,10 +127,7 @@ class Display(Protocol):
         ...
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        """Returns the person's answer, or None if no person can be reached.
-
-        `stopping` is polled while it waits. Once it returns True, the answer is None.
-        """
+        """Returns the person's answer; None if nobody can be reached or `stopping` returns True."""
         ...
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from meta_agent.core.errors import ConfigError
 
 
 def sync(path: Path) -> None:
-    """Flushes a file's content, or the names in a directory, to disk."""
+    """Flushes a file's content to disk, or the list of names if `path` is a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -25,7 +25,7 @@ def sync(path: Path) -> None:
 
 
 class AtomicFile:
-    """A binary file that is hashed while it is written, and gets its name once it is complete."""
+    """A binary file that is hashed while it is written and gets its name by `publish`."""
 
     def __init__(self, directory: Path, label: str) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{label}.", suffix=".part", dir=directory)
@@ -46,7 +46,7 @@ class AtomicFile:
         return self._digest.hexdigest()
 
     def publish(self, name: str) -> Path:
-        """Flushes the content to disk and names the file. Replaces a file of that name."""
+        """Flushes the file to disk and renames it to `name`, in place of any such file."""
         assert self._temporary is not None, "published or discarded before"
         target = self._temporary.with_name(name)
         self._handle.flush()
@@ -85,7 +85,7 @@ def part_of(path: Path) -> Path:
 def hash_of(path: Path | None, whose: str) -> str | None:
     """Returns the SHA-256 of a file, or of all files in a folder; None if `path` is None.
 
-    Raises ConfigError if the file cannot be read. Its message calls it the `whose` file.
+    Raises ConfigError if the file cannot be read. `whose` is how the message calls the file.
     """
     if path is None:
         return None
@@ -99,5 +99,5 @@ def hash_of(path: Path | None, whose: str) -> str | None:
     except OSError as error:
         raise ConfigError(
             f"cannot read the {whose} file {path}: {error.strerror}",
-            hint="meta-agent tasks check FILE explains the format",
+            hint=f"check the path and its permissions: ls -ld {path}",
         ) from error

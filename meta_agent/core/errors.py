@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 
 class MetaAgentError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base of every error that this program raises for a cause that it knows."""
 
     exit_code = 101
 
@@ -35,13 +35,13 @@ class MetaAgentError(Exception):
 
 
 class ConfigError(MetaAgentError):
-    """The user's flags, files or settings are wrong."""
+    """Raised if the user's flags, files or settings are wrong."""
 
     exit_code = 2
 
 
 class PreflightError(MetaAgentError):
-    """This machine lacks something that the run needs."""
+    """Raised if this machine lacks something that the run needs."""
 
     exit_code = 3
 
@@ -66,19 +66,19 @@ def of_disk(error: OSError) -> MetaAgentError | None:
 
 
 class BudgetError(MetaAgentError):
-    """A cap on money, tokens or time would be crossed."""
+    """Raised if a cap on money, tokens or time would be crossed."""
 
     exit_code = 4
 
 
 class InfrastructureError(MetaAgentError):
-    """A failure of machines or services. It is never scored as a result of a candidate."""
+    """Raised if a machine or service failed. It is never scored as a candidate's result."""
 
     exit_code = 5
 
 
 class SandboxError(InfrastructureError):
-    """The sandbox failed or broke its protocol. `kind` is a short code such as `oom`."""
+    """Raised if a sandbox failed or broke its protocol. `kind` is a short code such as `oom`."""
 
     def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -100,15 +100,15 @@ SANDBOX_ERROR_KINDS = (
 
 
 class TrainingError(InfrastructureError):
-    """The child process that trains the policy died or refused a command."""
+    """Raised if the child process that trains the policy died or refused a command."""
 
 
 class ProviderError(InfrastructureError):
-    """A model server failed, or its reply is not complete.
+    """Raised if a model server failed, or its reply is not complete.
 
     `kind` is a short code, such as `timeout`. `retry_after_sec` is the delay that the server asked
-    for. `billed` is `no` if the server generated nothing. Else it is `unknown`, and the money that
-    was reserved for the call stays reserved.
+    for. `billed` is `no` if the server generated nothing; else `unknown`, and the money reserved
+    for the call stays reserved.
     """
 
     def __init__(
@@ -150,11 +150,11 @@ PROVIDER_ERROR_KINDS = (
 
 
 class IntegrityError(InfrastructureError):
-    """Recorded state (ledger, files, git history) contradicts itself."""
+    """Raised if recorded state (ledger, files, git history) contradicts itself."""
 
 
 class CandidateError(MetaAgentError):
-    """A candidate is refused. `reason` is a stable code such as `path_outside_allowlist`."""
+    """Raised to refuse a candidate. `reason` is a code such as `path_outside_allowlist`."""
 
     exit_code = 1
 
@@ -164,7 +164,7 @@ class CandidateError(MetaAgentError):
 
 
 class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
-    """Ctrl-C or SIGTERM stopped the run. Each step was finished, or saved so that it can resume."""
+    """Raised if Ctrl-C or SIGTERM stopped the run. The same command resumes it."""
 
     exit_code = 130
 
@@ -178,7 +178,7 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
 
 
 class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
-    """The run waits for a person's decision. `meta-agent approve` takes the names in `subjects`."""
+    """Raised if the run waits for a person. `meta-agent approve` takes the names in `subjects`."""
 
     exit_code = 6
 
@@ -188,17 +188,13 @@ class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
 
 
 class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
-    """A person decided that the run ends. It cannot be resumed."""
+    """Raised if a person decided that the run ends. It cannot be resumed."""
 
     exit_code = 7
 
 
 class GuestError(MetaAgentError):
-    """Code inside a sandbox raised an exception, whose type and traceback the error holds.
-
-    The caller decides whether that is a policy error in a rollout record, a failed contract check,
-    or a refused candidate.
-    """
+    """Raised if code inside a sandbox raised an exception; holds its type and traceback."""
 
     def __init__(self, kind: str, message: str, traceback: str = "") -> None:
         super().__init__(f"{kind}: {message}")

@@ -21,7 +21,7 @@ LAYERS = ("score", "signal", "behaviour", "conversation", "version", "measured")
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A metric beyond its threshold, or a rule that fired. `source` says who defined the metric."""
+    """A metric beyond its threshold, or a problem that a rule found. `source`: who defined it."""
 
     metric: str  # full name, or "rule.NAME"
     value: float
@@ -37,10 +37,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The metrics of a harness version by layer (group of metrics), with alerts.
-
-    The layer `version` holds the changes against a baseline.
-    """
+    """The metrics of a harness version by layer (a group of metrics), with alerts on them."""
 
     score: Mapping[str, float]
     signal: Mapping[str, float]

@@ -50,13 +50,10 @@ def start(
     inherit: bool = True,
     **options: Any,
 ) -> Popen[bytes]:
-    """Starts a program. `options` are those of `subprocess.Popen`, without `env`.
+    """Starts a program and returns its process. `options` go to `subprocess.Popen` (no `env`).
 
-    Args:
-        argv: The program and its arguments.
-        variables: Environment variables set for it, whatever this process has under these names.
-        also: Beginnings of the names of further variables that the program inherits.
-        inherit: If false, the program sees `variables` alone.
+    The program sees the usual variables of this process, those whose names begin with one of
+    `also`, and `variables`, which win. With `inherit` False it sees `variables` alone.
     """
     env = {**(inherited(also) if inherit else {}), **(variables or {})}
     return Popen(argv, env=env, **options)
@@ -65,10 +62,10 @@ def start(
 def run(
     argv: Sequence[str], *, data: bytes = b"", timeout_sec: float | None = None, **options: Any
 ) -> CompletedProcess[bytes]:
-    """Runs a program with the input `data`; returns its exit code and output.
+    """Runs a program with the input `data` to its end, and returns its exit code and output.
 
-    `options` are those of `subprocess.Popen`. Raises TimeoutExpired, after the program was killed,
-    if it takes longer than `timeout_sec`.
+    `options` go to `subprocess.Popen`. A program that takes longer than `timeout_sec` is killed,
+    and TimeoutExpired is raised.
     """
     with start(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, **options) as process:
         try:
@@ -82,7 +79,7 @@ def run(
 def inherited(also: Collection[str] = ()) -> dict[str, str]:
     """Returns the environment variables of this process that a program it starts may see.
 
-    These are a fixed list, and names that begin with one of `also` unless they look secret.
+    These have names on a fixed list, or begin with one of `also` and do not look secret.
     """
     beginnings = tuple(also)
     return {

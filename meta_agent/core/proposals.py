@@ -36,7 +36,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TriedIdea:
-    """An earlier hypothesis: rule, base commit, verdict; `screened_out`: the search dropped it."""
+    """An earlier idea: rule, base commit, verdict, and whether it failed before the final test."""
 
     rule: str
     base: str
@@ -147,7 +147,7 @@ class Grant:
 
 
 class CloneSource(NamedTuple):
-    """A sandbox in which one candidate is made, and the commit to clone into it."""
+    """A sandbox in which one candidate is made, and the repository and commit to clone there."""
 
     sandbox: Sandbox
     repo: HarnessRepo
@@ -169,18 +169,15 @@ class HostServices(Protocol):
         ...
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Returns the result of static checks and contract tests of a changed harness, as text."""
+        """Returns a report on static checks and contract tests of a changed harness."""
         ...
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
-        """Returns how a changed harness's reward and filter score stored rollouts, as text."""
+        """Returns a report on how a changed harness's reward and filter score stored rollouts."""
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Returns how many attempts for experiments the proposer `who` gets of those left.
-
-        `sharing` is the number of proposers that share them equally.
-        """
+        """Returns the attempts for experiments that `who` gets, one of `sharing` equals."""
         ...
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
@@ -191,16 +188,16 @@ class HostServices(Protocol):
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Makes an experiment once and returns its report. A `trial` of None: a short training."""
+        """Returns an experiment's report, and makes it only once. `trial` None: a training."""
         ...
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> Sequence[Mapping[str, bool] | None]:
-        """Returns for each harness whether the base policy solves each task, with one attempt each.
+        """Returns, for each harness, whether the base policy solves each task in one attempt.
 
-        The tasks are the first `tasks` of the search split (None: all). A harness that cannot be
-        measured gives None.
+        The tasks, by key, are the first `tasks` of the search split (None: all). A harness that
+        cannot be measured gives None.
         """
         ...
 
@@ -245,7 +242,7 @@ class Brief:
 
     @property
     def invalid(self) -> bool:
-        """Returns True if the score of the version to edit is invalid: a repair comes first."""
+        """Returns True if the version's score is invalid, so that a repair has to come first."""
         return any(finding.severity == "veto" for finding in self.findings)
 
 
@@ -264,7 +261,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A proposal that did not become a draft. `code` is a stable word, `reason` a sentence."""
+    """A proposal that did not become a draft. `code` is a fixed word, `reason` a sentence."""
 
     index: int
     statement: str
@@ -300,7 +297,7 @@ class Proposer(Protocol):
     """The model that writes the edits, or `RULES`."""
 
     def propose(self, brief: Brief) -> Proposed:
-        """Returns drafts of changes. A repeated call costs nothing, since replies are recorded."""
+        """Returns drafts of changes. A repeated call asks no model again: replies are recorded."""
         ...
 
     def revise(
@@ -311,10 +308,10 @@ class Proposer(Protocol):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Makes candidate `index` again, given a person's feedback on it; refuses by default.
+        """Makes candidate `index` again, after a person's feedback; by default, it is refused.
 
-        `edits` is what the candidate changed, as content by path (None: removed). Not called for
-        rules.
+        `edits` is what the candidate changed, as content by path (None: removed). Proposers that
+        are rules are not asked.
         """
         return Refused(index, hypothesis.statement, f"{self.author} revises nothing", "unrevised")
 
@@ -327,9 +324,8 @@ class Proposer(Protocol):
         *,
         prediction: str = "",
     ) -> SkillDraft:
-        """Returns the draft of a skill in the author's words; by default, the draft unchanged.
+        """Returns a skill's draft in the author's words; by default, the draft unchanged.
 
-        `prediction` says which change of the hypothesis's metric was predicted, and which was
-        measured.
+        `prediction` says how the hypothesis's metric was predicted to change, and how it did.
         """
         return draft

@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Limits of one attempt, set by the sealed evaluator. A harness may only set lower ones."""
+    """Limits of one attempt (turns, tokens, seconds). A harness may only set lower ones."""
 
     max_turns: int
     max_tokens_per_turn: int
@@ -51,7 +51,7 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters of a policy that is measured. In training, the recipe sets them."""
+    """Sampling parameters of a policy that is measured. In training, the recipe sets others."""
 
     temperature: float
     top_p: float = 1.0
@@ -77,7 +77,7 @@ class Outcome:
 
 
 class Environment(Protocol):
-    """One attempt at one task: its tools and its grader. Code by the policy must run confined."""
+    """One attempt at one task, with its tools and grader. Runs the policy's code in a sandbox."""
 
     tools: Sequence[str]
 
@@ -121,7 +121,7 @@ ErrorKind = Literal["infra", "policy", "verifier"]
 
 @dataclass(slots=True)
 class RolloutFailure:
-    """Why an attempt broke off. The kind `infra` never counts as a failure of the policy."""
+    """Why an attempt broke off. A failure of kind `infra` is never counted against the policy."""
 
     kind: ErrorKind
     detail: str
@@ -145,8 +145,8 @@ class TokenRecord:
     `mask` is 1 where the policy generated the token and 0 where the environment wrote it.
     `logprobs` are natural logarithms at the sampling temperature: 0.0 where `mask` is 0, and None
     where the engine gave none. `exact` is False if a model call did not extend the tokens of the
-    call before. Then the record holds the last segment only, and `lost` counts the sampled tokens
-    of the others; it is not stored.
+    call before. Then the record holds the last segment only. `lost`, which is not stored, counts
+    the sampled tokens of the others.
     """
 
     prompt_ids: list[int]
@@ -159,10 +159,7 @@ class TokenRecord:
 
 @dataclass(slots=True)
 class ViewChange:
-    """A model call for which the agent removed or changed earlier messages.
-
-    Before, the conversation was the first `unchanged` of the call's messages, then `removed`.
-    """
+    """A model call for which the agent removed or changed earlier messages."""
 
     turn: int  # model calls before this one
     unchanged: int  # messages at the front that stayed as they were
@@ -172,7 +169,7 @@ class ViewChange:
 
 @dataclass(slots=True)
 class Rollout:
-    """One attempt at one task: the record that every other part reads. Schema version 1."""
+    """One attempt at one task: conversation, tool calls, tokens, rewards and outcome."""
 
     run: str
     version: str
@@ -219,7 +216,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRollout:
-    """An attempt to be made. It gets a record among the results even if a machine loses it."""
+    """An attempt to be made. If a machine loses it, the results still have a record of it."""
 
     task: Task
     sample_idx: int
@@ -271,7 +268,7 @@ class GenerateReply:
 
 
 class Gateway(Protocol):
-    """Carries every call to a policy. It counts tokens and money, and holds the token records."""
+    """The way to a policy's model: carries each call, counts tokens and money, records tokens."""
 
     policy: str  # the identity stored on rollouts, e.g. "nano@<checkpoint hash>"
     lock_step: bool  # True: deterministic; the runner batches all waiting rollouts in fixed order
@@ -279,7 +276,7 @@ class Gateway(Protocol):
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]: ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """Ends the rollouts with the given keys. Returns the tokens of each, None where unknown."""
+        """Ends the rollouts of these keys. Returns the tokens of each, or None if not recorded."""
         ...
 
 
@@ -315,7 +312,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends answers to calls from a sandbox. It can prolong the request that they belong to."""
+    """Sends answers to calls from a sandbox. `excused_sec` prolongs the request of the calls."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -326,7 +323,7 @@ CallServer = Callable[[list[Call], Answerer], None]
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """One locked-down container or process group, with a worker process that answers requests."""
+    """One locked-down container or process group, with a worker process that serves requests."""
 
     backend: str  # "docker", "podman", "process" or "harbor:SERVICE"
 
@@ -349,11 +346,11 @@ class Sandbox(Protocol):
         ...
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Returns content by path of the regular files among `paths`, `limit_bytes` in all."""
+        """Returns content by path of those `paths` that are regular files, `limit_bytes` in all."""
         ...
 
     def install(self, name: str, source: str) -> None:
-        """Loads a Python module (standard library imports only) whose operations are then known."""
+        """Loads a Python module (standard library only), whose operations `request` then runs."""
         ...
 
     def request(
@@ -375,7 +372,7 @@ class Sandbox(Protocol):
         timeout_sec: float,
         attached: Sequence[bytes] = (),
     ) -> Callable[[], JSON]:
-        """Sends a request to the sandbox; the returned function waits for the reply.
+        """Sends a request to the sandbox, and returns a function that waits for the result.
 
         That function raises GuestError if the operation fails. Requests are served in the order of
         sending. The `attached` bytes arrive joined, as `args["attached"]`.
@@ -407,7 +404,7 @@ class HarnessTree:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A falsifiable statement about a change of the harness, and the metric that can refute it."""
+    """A statement about a change of the harness, with the metric that can prove it false."""
 
     factor: Factor
     statement: str  # "if X then Y because Z"
@@ -470,7 +467,7 @@ class Effect:
 
     @property
     def selected(self) -> str:
-        """Returns a text with the gain corrected for selection (the winner's luck), or ""."""
+        """Returns a text with the gain corrected for the winner's luck, "" if it is the same."""
         measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
         same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"
@@ -492,7 +489,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A trained policy on disk: a folder of weights, whose manifest was written last."""
+    """A trained policy on disk: a folder of weights with a manifest, which is written last."""
 
     path: Path
     policy: str  # identity, e.g. "nano@<sha256[:12]>"

@@ -45,8 +45,8 @@ def load_entry_point(group: str, name: str) -> Any:
     point = entry_points(group).get(name)
     if point is None:
         raise ConfigError(
-            f"no installed package registers {name!r} in the group {group}; install the package "
-            "that does, or correct the name"
+            f"no installed package registers {name!r} in the group {group}",
+            hint="install the package that does, or correct the name",
         )
     try:
         return point.load()
@@ -59,7 +59,7 @@ def load_entry_point(group: str, name: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Extensions of one kind by name: built-in ones, and those of installed packages."""
+    """Extensions of one kind by name, built in or installed. An unknown name raises ConfigError."""
 
     def __init__(self, kind: str, group: str, rows: Mapping[str, T]) -> None:
         self.kind, self.group, self.rows = kind, group, dict(rows)

@@ -19,7 +19,7 @@ Folder = Literal["harness_repo", "sandboxes", "skills_library", "examples/record
 
 
 def resource_dir(folder: Folder) -> Path:
-    """Returns the path of a data folder. Raises PreflightError if it is missing."""
+    """Returns the path of a data folder of this package. Raises PreflightError if it is missing."""
     package = Path(__file__).resolve().parents[1]
     for path in (package / "_data" / folder, package.parent / folder):
         if path.is_dir():
@@ -37,10 +37,7 @@ def cache_folder(content: str) -> Path:
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:
-    """Returns the files of a harness that this package ships, by path.
-
-    `name` is its folder, such as `chat/swe`.
-    """
+    """Returns the files by path of a shipped harness. `name` is its folder, such as `chat/swe`."""
     root = resource_dir("harness_repo")
     home = root / name
     (package,) = (path.name for path in home.iterdir() if path.is_dir())

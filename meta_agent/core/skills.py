@@ -26,7 +26,7 @@ KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill (a lesson as text) read from its folder. `warnings` lists faults that it has."""
+    """A skill (a lesson as text) read from its folder. `warnings` lists faults of its files."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ class Skill:
 
     @property
     def foreign(self) -> bool:
-        """Returns True if the skill was imported from elsewhere."""
+        """Returns True if the skill was imported from another library."""
         return bool(self.get("origin"))
 
     @property
@@ -83,7 +83,7 @@ class SkillDraft:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the lesson without its author: equal lessons become one skill."""
+        """Returns a hash of the lesson without its author. Lessons of one hash become one skill."""
         lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
         lesson["script"] = self.files.get("scripts/apply.py", "")
         return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()

@@ -27,7 +27,7 @@ _NANO_ISSUES: Final = {
 
 
 def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, str]:
-    """Returns a task's labels, such as its level, by name. `columns` is its row in a task file."""
+    """Returns a task's labels, such as its level, by name. `columns`: those of the task's row."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}
@@ -50,10 +50,7 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
-    """Returns the group of related tasks (one repository, file ...) of each task, by task key.
-
-    Returns nothing if no known label has more than one group.
-    """
+    """Returns each task's group (as its repository or file) by key; empty if all share a group."""
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:

@@ -38,7 +38,7 @@ _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """A domain with its tasks distributed anew: `tasks` holds the tasks of each split."""
+    """A domain whose tasks are distributed to the splits anew, as `tasks` says."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain
@@ -56,18 +56,18 @@ class Resplit:
         return self._domain.regrade(task_key, verifier_inputs)
 
     def reference(self, task_key: str) -> str | None:
-        """Returns the reference solution of a task, or None if the domain inside knows none."""
+        """Returns a task's reference solution, or None if the wrapped domain knows none."""
         inner = self._domain
         return inner.reference(task_key) if isinstance(inner, ReferenceDomain) else None
 
     @property
     def capabilities(self) -> Capabilities:
-        """Returns the optional features of the domain behind the new splits."""
+        """Returns the optional features of the wrapped domain."""
         return Capabilities.of(self._domain)
 
 
 class Halves(Resplit):
-    """A domain in halves: one is the confirm split, the other is both train and search split."""
+    """A domain in two halves: one is the confirm split, the other serves as train and search."""
 
     def __init__(self, domain: Domain) -> None:
         train = list(domain.tasks("train"))
@@ -108,7 +108,7 @@ def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
 
 
 class Limits(BaseModel):
-    """The limits of an attempt that a user sets. The domain sets each one that is None."""
+    """The limits of an attempt that a user sets. For each None, the domain's own limit holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,7 +129,7 @@ class Limits(BaseModel):
         limits = pairs_of(value, _FORM) if isinstance(value, str) else value
         for name in limits if isinstance(limits, Mapping) else ():
             if name not in cls.model_fields:
-                raise ValueError(f"there is no limit {name!r}, only {', '.join(cls.model_fields)}")
+                raise ValueError(f"there is no limit {name!r}; use {', '.join(cls.model_fields)}")
         return limits
 
     @model_serializer
@@ -139,7 +139,7 @@ class Limits(BaseModel):
 
     @property
     def ceilings(self) -> dict[str, JSON]:
-        """Returns the user's limits but for reasoning; `seconds` is renamed to `wall_sec`."""
+        """Returns the user's limits without `reasoning`, and with `seconds` named `wall_sec`."""
         names = {"seconds": "wall_sec"}
         return {names.get(n, n): v for n, v in self.to_json().items() if n != "reasoning"}
 
@@ -155,7 +155,7 @@ class Limited(Resplit):
 
 
 class WithGenerated(Resplit):
-    """A domain with further training tasks, `generated`, which its generators made."""
+    """A domain with further training tasks, which its generators make."""
 
     def __init__(self, domain: Domain, declared: str) -> None:
         """Makes the tasks that a recipe declares. Raises ConfigError if the domain makes none."""
@@ -199,10 +199,7 @@ def _split_by_hash(key: str) -> Split:
 
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
-    """Returns the domain as a run uses it: without training, train tasks join other splits.
-
-    They stay where they are if the task file states the splits.
-    """
+    """Returns the domain of a run. Without training, train tasks of no stated split join others."""
     pools_training = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if pools_training else domain
 
@@ -215,7 +212,8 @@ def sizes(domain: Domain) -> dict[str, int]:
 def lacking(counts: Mapping[str, int], *, trainable: bool, pooled: bool) -> str:
     """Returns what a task set lacks for a run, to print after "it has", or "" for nothing.
 
-    `counts` are tasks by split; `trainable` runs need train tasks, a small `pooled` set any two.
+    `counts` are tasks by split. A `trainable` run needs train tasks. A small set that is `pooled`
+    needs two tasks outside the vault.
     """
     rest = counts.get("search", 0) + counts.get("confirm", 0)
     if pooled and 0 < rest < SMALL:

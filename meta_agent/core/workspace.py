@@ -79,7 +79,7 @@ harness = "{harness}"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The paths of a workspace, and what it was made from: domain, harness and seed."""
+    """A workspace's root, the paths in it, and the domain, harness and seed it was made from."""
 
     root: Path
     domain: str
@@ -224,7 +224,7 @@ def _refuse_odd(root: Path) -> None:
         if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
             raise ConfigError(
                 f"{entry} is a link or a special file, in a workspace from another machine",
-                hint="look at it; if it is yours, replace the link with what it points to",
+                hint="if it is yours, replace the link with its target; else use another workspace",
             )
 
 
@@ -241,7 +241,7 @@ def state_dir() -> Path:
 
 
 def read_small(path: Path, most_bytes: int = _SMALL_BYTES) -> str | None:
-    """Returns a file's text, cut at `most_bytes`; None if it is missing, a link or a device."""
+    """Returns a file's text, up to `most_bytes`; None if it is missing, a link or a device."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
@@ -276,7 +276,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="correct that line") from error
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}", hint="correct the line that it names"
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot read {path}: {error.strerror}; check that it exists and its permissions"
@@ -284,7 +286,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     for name, value in tables.items():
         if name not in _TABLES or not isinstance(value, dict):
             raise ConfigError(
-                f"unknown key {name!r} in {path}", hint="settings belong under [evolve]"
+                f"unknown key {name!r} in {path}", hint="move settings below a line [evolve]"
             )
     return tables
 

@@ -50,7 +50,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TaskCheck:
-    """One task after its check: its trials, `reasons` why it is unfit, a `size` like "5 tests"."""
+    """A checked task: its graded attempts, reasons why it is unfit, a size such as "5 tests"."""
 
     key: str
     split: str

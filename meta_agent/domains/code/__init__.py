@@ -21,7 +21,7 @@ __all__ = [
 
 
 def open_domain(options: DomainOptions) -> CodeDomain:
-    """Opens the file of programming problems at `options.tasks`, of any known data set."""
+    """Returns the programming problems in the file `options.tasks` as a domain."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     runner = code_runner(options.sandbox, run=options.run)
     return CodeDomain(options.tasks, runner, options.mapping)

@@ -81,11 +81,11 @@ class CodeDomain(ReadTasks):
         return CodeEnvironment(self.rows[task.key], self.runner)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from the code that it submitted."""
+        """Returns the outcome of a stored attempt, whose submitted code is tested again."""
         return graded(self.rows[task_key], verifier_inputs.get("code"), self.runner)
 
     def close(self) -> None:
-        """Ends the idle sandboxes of the grader."""
+        """Ends the grader's idle sandboxes."""
         self.runner.close()
 
 
@@ -135,7 +135,7 @@ def _code_of(arguments: Mapping[str, JSON]) -> str | None:
 
 
 def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
-    """Grades submitted code by the row's tests. No code, or too much of it, is a failed attempt."""
+    """Runs a row's tests on submitted code; returns the outcome. No code or too much code fails."""
     if not isinstance(code, str) or not code.strip():
         return Outcome(False, {"verdict": "no_code"})
     if len(code) > MAX_SOURCE_CHARS:

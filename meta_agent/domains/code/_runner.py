@@ -41,7 +41,7 @@ _JUDGED: Final = frozenset({"passed", "failed", "raised", "never_called"})
 
 
 class UngradableError(Exception):
-    """Raised if a task's tests pass values that are no plain data, so no sandbox can grade it."""
+    """Raised if a task's tests pass values that are no plain data, so nothing can be graded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class CodeRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the idle sandboxes
 
     def run(self, row: CodeRow, source: str) -> Verdict:
-        """Runs the tests of a problem on a program, until one fails, and returns the verdict."""
+        """Runs a problem's tests on a program until one fails; raises SandboxError if it cannot."""
         for last_try in (False, True):
             try:
                 return self._once(row, source)
@@ -88,7 +88,7 @@ class CodeRunner:
                 if last_try or problem.kind == "protocol":
                     total = len(row.cases)
                     return Verdict(f"killed_{problem.kind}", 0, total, str(problem)[:300])
-        raise AssertionError("the second try returns or raises")
+        raise AssertionError("internal error: the second try neither returned nor raised")
 
     def close(self) -> None:
         """Ends all idle sandboxes."""
@@ -135,7 +135,9 @@ class CodeRunner:
             with contextlib.suppress(SandboxError, GuestError):
                 sandbox.request("shut", {}, timeout_sec=_GRACE_SEC)
         if reply.get("end") == "ungradable":
-            raise UngradableError(f"the tests of {row.key} use a value that is not plain data")
+            raise UngradableError(
+                f"leave {row.key} out: its tests use a value that is no plain data"
+            )
         end = reply["end"] if reply.get("end") in _JUDGED else _failure(reply)
         return Verdict(end, int(end == "passed"), 1, str(reply.get("detail", ""))[:300])
 
@@ -173,7 +175,7 @@ class CodeRunner:
             yield box.sandbox
         except GuestError as broken:  # the candidate broke our guest
             box.sandbox.close()
-            raise SandboxError(f"the sandbox's checker failed: {broken}", kind="died") from broken
+            raise SandboxError(f"the sandbox's runner failed: {broken}", kind="died") from broken
         except BaseException:
             box.sandbox.close()
             raise
@@ -237,7 +239,7 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
     reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
     if not isinstance(reply, list) or len(reply) != len(chunk):
-        raise SandboxError("the candidate's sandbox sent no list of results", kind="protocol")
+        raise SandboxError(f"the sandbox did not send {len(chunk)} results", kind="protocol")
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 
@@ -305,7 +307,7 @@ def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
             sandbox.install(name, guest_source(name))
     except SandboxError as problem:
         sandbox.close()
-        raise SandboxError(f"cannot prepare a sandbox: {problem}", kind="start") from problem
+        raise SandboxError(f"the sandbox cannot load {name}: {problem}", kind="start") from problem
     except BaseException:
         sandbox.close()
         raise

@@ -93,10 +93,7 @@ def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any])
 
 
 def open_streams() -> Any:
-    """Opens the three standard streams as Python does, and returns the output stream.
-
-    Each is stored twice, as in Python, so that a program that replaces `sys.stdout` closes none.
-    """
+    """Opens the standard streams, also as `sys.__stdout__` and so on, and returns the output."""
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
     out = open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
@@ -126,10 +123,7 @@ def run_as_main(code: Any) -> int:
 
 
 def finish(main: types.ModuleType) -> None:
-    """Does what Python does at its end: joins threads, runs exit functions, clears globals.
-
-    Clearing the globals closes files that the program left open, so their content is written.
-    """
+    """Ends a program as Python does: joins threads, runs exit functions and closes open files."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
@@ -138,14 +132,14 @@ def finish(main: types.ModuleType) -> None:
 
 
 def exit_status(code: Any) -> int:
-    """Returns what `sys.exit(code)` means to a shell."""
+    """Returns the exit status, from 0 to 255, that `sys.exit(code)` gives a process."""
     if code is None:
         return 0
     return code & 0xFF if isinstance(code, int) else 1
 
 
 def fence(limits: dict[str, Any]) -> None:
-    """Sets the kernel's limits for the calling child process, and turns its `shield` off."""
+    """Limits processor time, memory and stack of this child process, and turns `shield` off."""
     shield(on=False)
     cpu = limits["cpu_sec"]
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
@@ -159,10 +153,7 @@ def fence(limits: dict[str, Any]) -> None:
 
 
 def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
-    """Returns a function that tells whether a run has used up its processor time.
-
-    The time of all processes that the run starts counts.
-    """
+    """Returns a function that tells whether all processes of a run used up its processor time."""
     meter, limit = channel.cpu_meter(), limits["cpu_sec"] + CPU_SLACK_SEC
 
     def spent() -> bool:
@@ -174,7 +165,7 @@ def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
 def drain(
     out: int, err: int, limits: dict[str, Any], deadline: float, spent: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Reads both streams until they end or a limit is met: output, processor time, deadline."""
+    """Reads a run's output until it ends or a limit is met. Returns the text and which limit."""
     text, tail, flooded = bytearray(), bytearray(), False
     waiter = select.poll()
     open_pipes = {out, err}
@@ -219,7 +210,7 @@ def end_family(pid: int, kill: bool, channel: Any) -> int:
 
 
 def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Returns how a run ended, and its output if it ended well."""
+    """Returns how a run ended (as `exited` or `timeout`), its exit code, output and seconds."""
     code = os.waitstatus_to_exitcode(status)
     end = "exited"
     if taken["flooded"]:
@@ -239,7 +230,7 @@ def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, A
 
 
 def cases(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
-    """Calls a function on each list of arguments, each time in a process of its own."""
+    """Calls a function on each list of arguments, in a process each, and returns the replies."""
     replies = []
     for case in args["cases"]:
         reply = open_candidate(args, channel)
@@ -253,7 +244,7 @@ def cases(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
 
 
 def open_candidate(args: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Starts the process that holds the candidate's functions."""
+    """Starts a process that loads the candidate's code. Returns `ok`, or why it does not load."""
     shut({}, channel)
     ask_source, ask = os.pipe()
     reply, reply_sink = os.pipe()
@@ -268,7 +259,7 @@ def open_candidate(args: dict[str, Any], channel: Any) -> dict[str, Any]:
 
 
 def call(args: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Asks the open candidate to call a function."""
+    """Asks the open candidate to call a function. Returns its reply, or how its process ended."""
     del channel
     if "pid" not in _open:
         return {"end": "died"}
@@ -281,7 +272,7 @@ def call(args: dict[str, Any], channel: Any) -> dict[str, Any]:
 
 
 def shut(args: dict[str, Any], channel: Any) -> bool:
-    """Ends the open candidate and all it started."""
+    """Ends the open candidate and all processes that it started. Returns False if none is open."""
     del args
     if "pid" not in _open:
         return False
@@ -294,7 +285,7 @@ def shut(args: dict[str, Any], channel: Any) -> bool:
 
 
 def receive(wall_sec: float) -> dict[str, Any]:
-    """Returns the next reply of the candidate's process. It is untrusted JSON of limited size."""
+    """Returns the candidate's next reply, untrusted JSON, or an end such as `timeout` or `died`."""
     deadline, text = time.monotonic() + wall_sec, bytearray()
     waiter = select.poll()
     waiter.register(_open["reply"], select.POLLIN)
@@ -386,7 +377,7 @@ def answer(name: str, sent: Any, namespace: dict[str, Any], codec: Any) -> dict[
 
 
 def function_named(name: str, namespace: dict[str, Any]) -> Any:
-    """Returns a function of that name, or a method of a `Solution`."""
+    """Returns the function of that name, or `Solution().name`. Raises NameError if missing."""
     if name in namespace:
         return namespace[name]
     if "Solution" in namespace and hasattr(namespace["Solution"], name):
@@ -395,7 +386,7 @@ def function_named(name: str, namespace: dict[str, Any]) -> Any:
 
 
 def safe_text(error: BaseException) -> str:
-    """Returns an exception's text, if its own code lets us read it."""
+    """Returns an exception's text, or the empty string if its own code raises."""
     try:
         return str(error)[:200]
     except BaseException:
@@ -403,21 +394,18 @@ def safe_text(error: BaseException) -> str:
 
 
 def say(reply: dict[str, Any]) -> None:
-    """Writes one line to the worker."""
+    """Writes a reply as a line of JSON to the pipe that the worker reads."""
     write_all(201, json.dumps(reply).encode() + b"\n")
 
 
 def shield(on: bool) -> None:
-    """Forbids processes of the same user to attach to this one, or allows it.
-
-    Off in the children, which could not open their own `/dev/stdin` otherwise.
-    """
+    """Forbids processes of the same user to attach to this one, or allows it (as children need)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0 if on else 1, 0, 0, 0)
 
 
 def add_builtins() -> None:
-    """Adds `exit` and `quit`, which only `site` brings and a worker lacks."""
+    """Adds the built-ins `exit` and `quit`, which a worker lacks, as it starts without `site`."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
 

@@ -19,11 +19,11 @@ _SILENT = (AssertionError, StopIteration, StopAsyncIteration)
 
 
 class AttemptOverError(BaseException):
-    """Raised if the candidate cannot be asked again. Tests that catch `Exception` miss it."""
+    """Raised if the candidate cannot be asked again. Tests that catch `Exception` let it pass."""
 
 
 def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Runs the test program; `passed` only if it ran to its end and called the candidate."""
+    """Runs the test program. Returns `passed` if it ran to its end and called the candidate."""
     bridge = Bridge(channel)
     namespace: dict[str, Any] = {"__name__": "tests"}
     try:
@@ -49,7 +49,7 @@ class Bridge:
         self.calls = 0
 
     def stand_in(self, name: str) -> Any:
-        """Returns a function that looks like the candidate's."""
+        """Returns a function that passes its calls to the candidate, in another sandbox."""
 
         def candidate(*arguments: Any) -> Any:
             return self.call(name, arguments)
@@ -89,9 +89,9 @@ class Bridge:
 
 
 def exception_named(kind: str, detail: str) -> Exception:
-    """Returns a built-in exception by name, or a `RuntimeError` if there is no ordinary such one.
+    """Returns the built-in exception `kind` with the text `detail`, or else a RuntimeError.
 
-    `StopIteration` is not ordinary: inside `all(map(...))` it would hide a failure of the tests.
+    AssertionError and StopIteration become a RuntimeError as well: they would hide a failing test.
     """
     exception_type: Any = getattr(builtins, kind, None)
     ordinary = isinstance(exception_type, type) and issubclass(exception_type, Exception)
@@ -103,7 +103,7 @@ def exception_named(kind: str, detail: str) -> Exception:
 
 
 def text_of(error: BaseException) -> str:
-    """Returns an exception's text, cut short."""
+    """Returns an exception's text, at most 300 characters; empty if its own code raises."""
     try:
         return str(error)[:300]
     except BaseException:

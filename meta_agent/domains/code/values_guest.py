@@ -25,11 +25,11 @@ MAX_ITEMS = 2_000_000
 
 
 class NotDataError(Exception):
-    """Raised if a value, or the JSON of a value, is no plain data."""
+    """Raised if a value, or the JSON of a value, is no plain data such as numbers and lists."""
 
 
 class Opaque:
-    """Stands for an object that did not travel. `number` identifies it in its own process."""
+    """Stands for an object of another process, which knows it by its `number`."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,7 +46,7 @@ class Opaque:
 class Codec:
     """Encodes values as JSON and decodes them. An object that is no data raises `NotDataError`.
 
-    With `keep`, such an object is stored here instead, and its number travels.
+    With `keep`, such an object is stored here instead, and encoded as its number.
     """
 
     def __init__(self, keep: bool = False) -> None:
@@ -61,7 +61,7 @@ class Codec:
     def _encode(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
-            raise NotDataError("a value that is too deep or too large")
+            raise NotDataError(f"a value has over {MAX_DEPTH} levels or {MAX_ITEMS} parts")
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
@@ -91,7 +91,7 @@ class Codec:
         if isinstance(value, Opaque):
             return {"o": value.number}
         if not self._keep:
-            raise NotDataError(f"a {type(value).__name__} is no plain data")
+            raise NotDataError(f"an object of type {type(value).__name__} is no plain data")
         self._kept.append(value)
         return {"o": len(self._kept) - 1}
 
@@ -100,16 +100,16 @@ class Codec:
 
     def _decode(self, value: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise NotDataError("a value that is too deep")
+            raise NotDataError(f"a value has over {MAX_DEPTH} levels")
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is not dict or len(value) != 1:
-            raise NotDataError("not a value as it is written")
+            raise NotDataError("expected null, a number, a text or {TAG: value}")
         ((tag, inner),) = value.items()
         try:
             return self._tagged(tag, inner, depth + 1)
         except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
-            raise NotDataError(f"not a value as it is written: {error}") from error
+            raise NotDataError(f"{tag!r:.20} cannot be decoded: {error}") from error
 
     def _tagged(self, tag: str, inner: Any, depth: int) -> Any:
         if tag == "i":
@@ -132,5 +132,5 @@ class Codec:
 def _bounded(values: Iterator[Any]) -> Iterator[Any]:
     for count, value in enumerate(values):
         if count >= 100_000:
-            raise NotDataError("an iterator that does not end")
+            raise NotDataError("an iterator has over 100000 items")
         yield value

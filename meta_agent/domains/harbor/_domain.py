@@ -58,7 +58,7 @@ _SOURCES: Final = ("_task.py", "_trial.py", "_grade.py", "_domain.py")
 
 
 class HarborDomain(FileTasks):
-    """Task folders. See `protocols.Domain`."""
+    """The domain of Harbor tasks: a folder for each, tried and graded in containers."""
 
     name = "harbor"
     sampling = _SAMPLING
@@ -102,7 +102,7 @@ class HarborDomain(FileTasks):
         return tuple(notes)
 
     def task(self, key: str) -> Task:
-        """Returns one task as the agent may see it."""
+        """Returns the task with the key `key`, holding only what the agent may see."""
         view = {
             "prompt": self.rows[key].instruction,
             "tools": list(HarborEnvironment.tools),
@@ -111,15 +111,15 @@ class HarborDomain(FileTasks):
         return Task(self.name, key, self.rows[key].split, self._hashes[key], view)
 
     def open(self, task: Task) -> Environment:
-        """Opens an attempt; its container starts with the first command."""
+        """Returns a new attempt's environment. Its container starts at the first `run`."""
         return HarborEnvironment(self.trial(task.key), self.threshold)
 
     def trial(self, key: str) -> HarborTrial:
-        """Returns the containers of one attempt, for trusted code only."""
+        """Returns a new attempt with access to its solution and verifier, for trusted code only."""
         return HarborTrial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades from the stored rewards, because a container's state is not stored."""
+        """Returns the outcome of the stored rewards. No container is stored to run again."""
         del task_key
         return _graded(dict(verifier_inputs), self.threshold)
 
@@ -142,7 +142,7 @@ class HarborDomain(FileTasks):
 
 
 class HarborEnvironment:
-    """`run`, in the task's container; `submit`, or the end of the attempt, hands over what is."""
+    """One attempt at a Harbor task. Its tools: `run` (a shell command) and `submit`."""
 
     tools: Sequence[str] = ("run", "submit")
 
@@ -172,7 +172,7 @@ class HarborEnvironment:
         return dict(self._stored)
 
     def close(self) -> None:
-        """Ends the containers."""
+        """Ends the agent's container."""
         self._trial.close()
 
 
@@ -188,7 +188,7 @@ def make_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
-    """Returns the image of every task of a folder. With `pull`, registries may help."""
+    """Finds or builds a folder's task images and returns their ids by task. `pull` downloads."""
     images = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
@@ -198,10 +198,11 @@ def make_images(
 
 
 def task_folders(path: Path) -> list[Path]:
-    """Returns the task folders below a folder, or that folder itself."""
+    """Returns `path` if it is a task folder, else those below it. ConfigError if there is none."""
     if not path.is_dir():
         raise ConfigError(
-            f"{path} is not a folder of Harbor tasks", hint="--tasks FOLDER, a folder for each task"
+            f"{path} is not a folder of Harbor tasks",
+            hint="--tasks FOLDER, with a folder for each task",
         )
     if (path / FILE).is_file():
         return [path]
@@ -220,7 +221,8 @@ def task_folders(path: Path) -> list[Path]:
     for folder in folders:
         if folder.name in names:
             raise ConfigError(
-                f"two task folders have the name {folder.name}: {names[folder.name]} and {folder}"
+                f"two task folders have the name {folder.name}: {names[folder.name]} and {folder}",
+                hint="rename one: the folder's name is the task's key",
             )
         names[folder.name] = folder
     return folders

@@ -22,17 +22,17 @@ USUAL_THRESHOLD: Final = 1.0
 
 
 class VerifierError(MetaAgentError):
-    """A verifier gave no reward."""
+    """Raised if a verifier, the program that grades a Harbor task, gives no valid reward."""
 
 
 def rewards_of(box: Box) -> dict[str, float]:
-    """Returns the rewards that lie in a verifier's container."""
+    """Returns the rewards that a verifier wrote in its container. Raises VerifierError if none."""
     try:
         return _rewards(box)
     except SandboxError as error:
         if error.kind != "protocol":
             raise
-        raise VerifierError(f"the verifier's reward file is too large: {error}") from error
+        raise VerifierError(f"the reward file may have {MAX_BYTES} bytes: {error}") from error
 
 
 def _rewards(box: Box) -> dict[str, float]:
@@ -41,7 +41,7 @@ def _rewards(box: Box) -> dict[str, float]:
         return _numbers(content)
     text = box.get(f"{FOLDER}/reward.txt", MAX_BYTES)
     if text is None:
-        raise VerifierError(f"the verifier wrote neither {FOLDER}/reward.json nor reward.txt")
+        raise VerifierError(f"tests/test.sh wrote no {FOLDER}/reward.json and no reward.txt")
     return {"reward": _number(text.decode("utf-8", "replace").strip())}
 
 
@@ -49,10 +49,10 @@ def _numbers(data: bytes) -> dict[str, float]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise VerifierError(f"reward.json is not JSON: {data[:80]!r}") from error
+        raise VerifierError(f"reward.json must be JSON, not {data[:80]!r}") from error
     numbers = isinstance(document, dict) and all(map(_is_number, document.values()))
     if not numbers or not document or len(document) > MAX_NUMBERS:
-        raise VerifierError(f"reward.json is not an object of finite numbers: {data[:80]!r}")
+        raise VerifierError(f"reward.json must be an object of finite numbers, not {data[:80]!r}")
     return {str(name)[:80]: float(value) for name, value in document.items()}
 
 
@@ -65,17 +65,20 @@ def _number(text: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise VerifierError(f"reward.txt is not a number: {text[:80]!r}") from error
+        raise VerifierError(f"reward.txt must be a number, not {text[:80]!r}") from error
     if not math.isfinite(value):
-        raise VerifierError(f"reward.txt is not a finite number: {text[:80]!r}")
+        raise VerifierError(f"reward.txt must be a finite number, not {text[:80]!r}")
     return value
 
 
 def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome:
-    """Returns the outcome: solved from the threshold up, which is 1 by default."""
+    """Returns the outcome: solved if the reward is at least `threshold` (None: 1).
+
+    Raises VerifierError if there are several rewards and none has the name `reward`.
+    """
     if "reward" not in rewards and len(rewards) > 1:
         raise VerifierError(
-            f"reward.json has {', '.join(sorted(rewards))}, but no number named reward"
+            f"reward.json has {', '.join(sorted(rewards))}; one number must be named reward"
         )
     score = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
     limit = USUAL_THRESHOLD if threshold is None else threshold

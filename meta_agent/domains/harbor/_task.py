@@ -34,7 +34,7 @@ _MB: Final = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A container as a task describes it. `folder` is built where there is no `image`."""
+    """A container that a task declares. Without an `image`, one is built from `folder`."""
 
     image: str | None
     folder: Path | None
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class HarborTask:
-    """One folder, read."""
+    """A Harbor task as read from its folder: instruction, containers, limits, split."""
 
     folder: Path
     key: str
@@ -75,19 +75,21 @@ class HarborTask:
 
 def _refuse(value: object) -> object:
     if value:
-        raise ValueError("this setting is not supported")
+        raise ValueError("this setting is not supported; remove it")
     return value
 
 
 def _resolved(value: object) -> object:
     if not isinstance(value, dict):
-        raise ValueError("expected a table of strings")
+        raise ValueError('expected a table of strings, such as {NAME = "value"}')
     return {name: _VARIABLE.sub(_default, str(setting)) for name, setting in value.items()}
 
 
 def _default(match: re.Match[str]) -> str:
     if match[2] is None:
-        raise ValueError(f"it needs the host's variable {match[1]}, which no container gets")
+        raise ValueError(
+            f"no container gets the host's variable {match[1]}; give a default: ${{NAME:-VALUE}}"
+        )
     return match[2]
 
 
@@ -115,11 +117,11 @@ def _sources(value: object) -> object:
     for entry in value if isinstance(value, list) else [value]:
         source = entry.get("source") if isinstance(entry, dict) else entry
         if not isinstance(source, str) or not source.startswith("/") or ".." in source:
-            raise ValueError("expected a list of absolute paths")
+            raise ValueError('expected a list of absolute paths, such as ["/app/out.txt"]')
         if isinstance(entry, dict) and (
             entry.get("service", "main") != "main" or entry.get("exclude")
         ):
-            raise ValueError("services and exclusions are not supported")
+            raise ValueError("services and exclusions are not supported; remove them")
         sources.append(source)
     return tuple(sources)
 
@@ -140,14 +142,14 @@ class _Networked(_Table):
 
 
 class Agent(_Networked):
-    """How long the agent works, and as whom."""
+    """The table [agent] of a task.toml: the agent's time limit in seconds, and its user."""
 
     timeout_sec: _Positive = 600.0
     user: _Text = ""
 
 
 class Environment(_Networked):
-    """The container of the agent, or the verifier's own."""
+    """The table [environment] of a task.toml: a container's image, limits and variables."""
 
     build_timeout_sec: _Positive = 600.0
     docker_image: _Text | None = None
@@ -169,7 +171,7 @@ class Environment(_Networked):
 
 
 class Collected(_Table):
-    """A command that makes files of a state after the agent's end."""
+    """A command that saves state as files for the verifier, after the agent has ended."""
 
     command: str
     timeout_sec: _Positive = 600.0
@@ -177,7 +179,7 @@ class Collected(_Table):
 
 
 class Verifier(_Networked):
-    """How long the verifier runs, as whom, with which variables, and in which environment."""
+    """The table [verifier] of a task.toml: the grader's time limit, user and environment."""
 
     timeout_sec: _Positive = 600.0
     env: _Env = {}
@@ -188,7 +190,7 @@ class Verifier(_Networked):
 
 
 class Solution(_Table):
-    """The variables of the reference solution."""
+    """The table [solution] of a task.toml: the variables of the reference solution."""
 
     env: _Env = {}
 
@@ -210,7 +212,7 @@ class _Root(_Table):
 
 
 def read_task(folder: Path) -> HarborTask:
-    """Reads a task folder. Raises `ConfigError` if it cannot be run and graded as it says."""
+    """Reads a task folder. Raises ConfigError if it asks for something that is not supported."""
     root = _read_root(folder / FILE)
     if not (folder / "tests" / "test.sh").is_file():
         raise ConfigError(
@@ -240,14 +242,14 @@ def _read_root(path: Path) -> _Root:
     try:
         return _Root.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {error}; correct the file") from error
     except ValidationError as error:
         problem = error.errors()[0]
         *tables, field = map(str, problem["loc"])
         where = f"[{'.'.join(tables)}] {field}" if tables else field
         why = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            why = "no such field of Harbor's is known here"
+            why = "this field is not known; remove it"
         raise ConfigError(f"{path}: {where} = {problem['input']!r:.60}: {why}") from error
 
 
@@ -261,12 +263,12 @@ def _instruction(path: Path) -> str:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {error}; a task needs it as UTF-8") from error
     while lines and (not lines[0].strip() or _is_canary(lines[0])):
         lines.pop(0)
     text = "\n".join(lines).strip()
     if not text:
-        raise ConfigError(f"the instruction {path} is empty")
+        raise ConfigError(f"the instruction {path} is empty; write what the agent shall do")
     return text
 
 
@@ -285,7 +287,7 @@ def _place(table: Environment, folder: Path, name: str) -> Place:
         )
     dockerfile = (folder / "Dockerfile").is_file()
     if not table.docker_image and not dockerfile:
-        raise ConfigError(f"{folder} has no Dockerfile, and {FILE} sets no [{name}] docker_image")
+        raise ConfigError(f"{folder} needs a Dockerfile, or {FILE} a docker_image in [{name}]")
     memory_mb = table.memory_mb if table.memory is None else table.memory
     return Place(
         image=table.docker_image,

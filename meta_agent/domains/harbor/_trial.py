@@ -41,11 +41,11 @@ UNCHECKED: Final = "unchecked:environment"
 
 
 class ArtifactError(MetaAgentError):
-    """What an agent left at the place of an artifact is none: the agent's failure."""
+    """Raised if an agent left something other than files as an artifact. The attempt fails."""
 
 
 class HarborTrial:
-    """The agent's container, and how what it left is graded. Call `close` at the end."""
+    """One attempt in containers, the agent's and the verifier's. Call `close` at the end."""
 
     def __init__(
         self, task: HarborTask, run: str, network: bool = False, *, engine: str = "docker"
@@ -60,11 +60,11 @@ class HarborTrial:
 
     @property
     def late(self) -> bool:
-        """Whether the agent's own time is over."""
+        """Returns True if the agent's time limit has passed."""
         return time.monotonic() - self._began > self.task.agent.timeout_sec
 
     def exec(self, command: str, timeout_sec: float) -> ExecResult:
-        """Runs a command of the agent's."""
+        """Runs a shell command as the agent, in a container that the first command starts."""
         seconds = self.task.agent.timeout_sec - (time.monotonic() - self._began)
         return self._opened().exec(
             command,
@@ -74,7 +74,7 @@ class HarborTrial:
         )
 
     def solved(self) -> ExecResult:
-        """Runs the reference solution where an agent would work."""
+        """Runs the reference solution in the agent's container and returns the result."""
         assert self.task.solution is not None, "asked for only where there is one"
         box = self._opened()
         box.put(_files(self.task.folder / "solution"), "/solution")
@@ -87,10 +87,10 @@ class HarborTrial:
         )
 
     def rewards(self) -> dict[str, float]:
-        """Returns the verifier's rewards for the container as it is now, and ends the agent's work.
+        """Runs the verifier on what the agent left, and returns its rewards by name.
 
-        An artifact that is no file or folder earns nothing. Neither does a verifier that fails in
-        an environment that the agent changed; in any other, `VerifierError` is raised.
+        The reward is 0 if an artifact is no file or folder, or if the verifier fails in an
+        environment that the agent changed. Any other failure of the verifier raises VerifierError.
         """
         try:
             return self._verified()
@@ -103,7 +103,7 @@ class HarborTrial:
 
     def _verified(self) -> dict[str, float]:
         with self._verifiers_box() as box:
-            _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear the way")
+            _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear /tests")
             box.put(_files(self.task.tests), "/tests")
             ran = box.exec(
                 "bash /tests/test.sh",
@@ -194,7 +194,7 @@ class HarborTrial:
 
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
-    """Returns the image of a place, and builds it if it has to be built."""
+    """Returns the id of the image of a container that a task declares, and builds it if needed."""
     image = place.image if place.folder is None or _here(place.image, engine) else None
     return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 
@@ -247,7 +247,9 @@ def _check_members(path: str, archive: bytes) -> None:
             stays = not member.linkname.startswith("/") and f"{inside}/".startswith(f"{top}/")
             is_link = (member.issym() and stays and inside != top) or member.islnk()
             if not (member.isfile() or member.isdir() or is_link):
-                raise ArtifactError(f"{path}: {member.name} is no file, folder or inner link")
+                raise ArtifactError(
+                    f"artifact {path}: {member.name} is no file, folder or inner link"
+                )
 
 
 def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
@@ -264,7 +266,7 @@ def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
         started = time.monotonic() >= until
         failures += started
         time.sleep(number("interval_sec" if started else "start_interval_sec", 5.0))
-    raise VerifierError(f"the environment of the task {key} never became healthy")
+    raise VerifierError(f"the healthcheck of {key} failed each time; correct it in task.toml")
 
 
 def _folder_of_work(box: Box, workdir: str | None) -> str:
@@ -277,4 +279,4 @@ def _folder_of_work(box: Box, workdir: str | None) -> str:
 def _checked(ran: ExecResult, what: str) -> None:
     if ran.exit_code != 0:
         output = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
-        raise VerifierError(f"{what} (exit {ran.exit_code}: {output!r})")
+        raise VerifierError(f"{what} in the container (exit {ran.exit_code}: {output!r})")

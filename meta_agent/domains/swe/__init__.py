@@ -26,7 +26,7 @@ __all__ = [
 
 
 def open_domain(options: DomainOptions) -> RealSwe:
-    """Opens the file of repository tasks at `options.tasks`, of any known data set."""
+    """Returns the repository tasks in `options.tasks` as a domain, or raises ConfigError."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     return load_tasks_domain(
         options.tasks,

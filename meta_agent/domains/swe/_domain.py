@@ -93,7 +93,7 @@ class RealSwe(FileTasks):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns warnings on the task file: too few tasks, or tests that the agent can see."""
+        """Returns warnings on the task file (too few tasks, tests that the agent sees), if any."""
         return tuple(note for note in (self._size_note(), self._shown_note()) if note)
 
     def _size_note(self) -> str:
@@ -128,7 +128,7 @@ class RealSwe(FileTasks):
         return SweEnvironment(files, start, self._factory, _source(files.row).python)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, from its patch alone."""
+        """Returns the outcome of a stored attempt: the patch in `verifier_inputs`, tested again."""
         return grade_patch(self.files(task_key), str(verifier_inputs["patch"]), self._factory)
 
     def files(self, key: str) -> TaskFiles:
@@ -154,9 +154,7 @@ class RealSwe(FileTasks):
                 hint="add source.archive and source.sha256, or image and source.image_path",
             )
         if row.extra.get("eval_type") == "fail_only":
-            raise ConfigError(
-                f"{where} has eval_type fail_only, but only tests that report a pass can be graded"
-            )
+            raise _unusable(where, "has eval_type fail_only, which says nothing of passing tests")
         if by_command(row):
             _check_command(where, row)
         else:
@@ -169,14 +167,9 @@ class RealSwe(FileTasks):
             test_paths = {test.split("::", 1)[0] for test in files.row.expected_ids}
             missing = [] if by_command(files.row) else sorted(test_paths - files.graded.keys())
         except PatchError as problem:
-            raise ConfigError(
-                f"{where}: test_patch does not fit the source code: {problem}"
-            ) from problem
+            raise _unusable(where, f"has a misfitting test_patch: {problem}") from problem
         if missing:
-            raise ConfigError(
-                f"{where} expects tests in {missing[0]}, which the base commit lacks",
-                hint="correct the row, or leave it out",
-            )
+            raise _unusable(where, f"expects tests in {missing[0]}, which the base commit lacks")
 
     def _hash(self) -> str:
         return evaluator_hash(
@@ -196,10 +189,10 @@ def load_tasks_domain(
     images: Path | None = None,
     seconds: float = 0.0,
 ) -> RealSwe:
-    """Opens a file of repository tasks, for attempts of `seconds` in sandboxes of the run `run`.
+    """Opens a file of repository tasks as a domain. Raises ConfigError if a row cannot be used.
 
-    Images come from this machine, or from tar files in the folder `images` or beside the file.
-    `meta-agent tasks images --pull` fetches them from registries.
+    `run` labels the sandboxes, and `seconds` is the longest attempt (0: the default). Container
+    images come from this machine, or from tar files in the folder `images` or beside the task file.
     """
     from meta_agent.sandboxes import CONTAINERS, Images, WorkerSandbox, open_sandbox
 
@@ -214,7 +207,7 @@ def load_tasks_domain(
 
 
 def image_folders(path: Path, images: Path | None = None) -> list[Path]:
-    """Returns the folders in which tar files of a task file's images are looked for."""
+    """Returns the folders that are searched for tar files of a task file's container images."""
     return [*([images] if images else []), path.with_name(f"{path.stem}.images"), path.parent]
 
 
@@ -244,7 +237,7 @@ def fetch_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Fetched:
-    """Looks for every image that a task file names, in registries too if `pull` is set."""
+    """Returns which container images of a task file are here; `pull` downloads missing ones."""
     from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
@@ -260,12 +253,14 @@ def fetch_images(
     return Fetched(image_ids, missing)
 
 
+def _unusable(where: str, why: str) -> ConfigError:
+    return ConfigError(f"{where} {why}", hint="correct the row, or leave it out")
+
+
 def _check_ids(where: str, row: SweRow) -> None:
     odd = next((test for test in row.expected_ids if "::" not in test), None)
     if odd is not None:
-        raise ConfigError(
-            f"{where} expects the test {odd!r}, which is not a pytest id (file::name)"
-        )
+        raise _unusable(where, f"expects the test {odd!r}, which is not a pytest id (file::name)")
 
 
 def _check_command(where: str, row: SweRow) -> None:
@@ -284,7 +279,8 @@ def _is_hidden(path: str, source: SourceSpec) -> bool:
 def _source(row: SweRow) -> SourceSpec:
     if row.source is None:
         raise ConfigError(
-            f"the task {row.instance_id} has no field `source`", hint="meta-agent tasks check FILE"
+            f"the task {row.instance_id} has no field `source`",
+            hint="add source.archive and source.sha256, or image and source.image_path",
         )
     return row.source
 

@@ -12,7 +12,7 @@ from meta_agent.domains.swe.grading._sift import TaskFiles
 
 
 class SweEnvironment:
-    """One attempt at a repository task: tools in a sandbox, of which the grader gets the diff."""
+    """One attempt at a repository task: tools in a sandbox, and a grader of the diff made there."""
 
     tools: Sequence[str] = RepoTools.names
 
@@ -27,7 +27,7 @@ class SweEnvironment:
         self._submission: Submission | None = None
 
     def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        """Answers a tool call of the agent. `submit` takes its diff and ends the attempt."""
+        """Runs a tool call of the agent and returns its result. `submit` ends the attempt."""
         if self._submission is not None:
             return ToolResult("the attempt is over", ok=False, done=True)
         result = self._tools().call(tool, arguments)
@@ -36,11 +36,11 @@ class SweEnvironment:
         return result
 
     def grade(self) -> Outcome:
-        """Grades the agent's diff in a fresh sandbox."""
+        """Returns the outcome of the official tests on the agent's diff, run in fresh sandboxes."""
         return grade_patch(self._files, self._captured().patch, self._factory)
 
     def verifier_inputs(self) -> dict[str, JSON]:
-        """Returns what a later grading needs: the agent's whole diff, test edits included."""
+        """Returns the agent's whole diff, test edits included, and the paths that are not in it."""
         submission = self._captured()
         return {"patch": submission.patch, "left_out": dict(submission.left_out)}
 
@@ -54,7 +54,7 @@ class SweEnvironment:
         return self._files.visible
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Takes the agent's diff from `repo/` of another sandbox. Returns whether there is one."""
+        """Takes over the diff of `repo/` in another sandbox. Returns False if it is empty."""
         self._submission = capture(sandbox, self._files.visible, "python3")
         return bool(self._submission.patch)
 

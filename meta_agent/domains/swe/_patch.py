@@ -29,7 +29,7 @@ class PatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """A run of lines that a patch replaces: `before` by `after`, both with their line ends."""
+    """A run of lines that a patch replaces: `before`, at line `start` (from 0), by `after`."""
 
     start: int  # index of the first line of `before`, from 0
     before: tuple[str, ...]
@@ -46,7 +46,7 @@ class FilePatch:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Returns the old and the new path of the file."""
+        """Returns the old and the new path of the file, without None."""
         return frozenset(path for path in (self.old, self.new) if path)
 
 
@@ -73,7 +73,7 @@ def parse(text: str) -> list[FilePatch]:
 
 
 def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
-    """Returns the new contents of the patched files, by path. Raises PatchError on a misfit."""
+    """Returns new content by path (None: deleted), or raises PatchError if a patch does not fit."""
     changes: Changes = {}
     for patch in patches:
         before = _content(tree, changes, patch.old)
@@ -89,7 +89,7 @@ def _encoded(text: str, path: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as problem:  # half a surrogate pair
-        raise PatchError(f"the patch makes {path} something else than UTF-8 text") from problem
+        raise PatchError(f"the patch makes {path} a file that is not UTF-8 text") from problem
 
 
 def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
@@ -104,13 +104,13 @@ def overlay(tree: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> d
 
 
 def split_lines(text: str) -> list[str]:
-    """Splits a text at newlines only, and keeps them. Other line separators are content."""
+    """Returns the lines of a text with their newlines. Nothing but a newline ends a line."""
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def is_inside(path: str) -> bool:
-    """Returns whether a path is relative, printable and normal, and stays inside its folder."""
+    """Returns whether a path is relative, normalised, printable and inside its folder."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
     bad |= any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts)
@@ -120,7 +120,7 @@ def is_inside(path: str) -> bool:
 
 def _note_header(line: str, header: dict[str, str]) -> None:
     if line.startswith(("GIT binary patch", "Binary files ")):
-        raise PatchError(f"the patch changes a binary file, which is not supported: {line[:80]!r}")
+        raise PatchError(f"the patch may change text alone, no binary file: {line[:80]!r}")
     for name in ("rename from ", "rename to ", "new file mode ", "deleted file mode "):
         if line.startswith(name):
             header[name.strip()] = line[len(name) :]
@@ -139,13 +139,13 @@ def _headers_only(header: dict[str, str]) -> Iterator[FilePatch]:
 def _git_path(line: str) -> str:
     match = re.fullmatch(r"diff --git a/(.+) b/(\1)", line)
     if not match:
-        raise PatchError(f"the patch has an unreadable file name: {line[:120]!r}")
+        raise PatchError(f"expected `diff --git a/PATH b/PATH`, not {line[:120]!r}")
     return _path(match.group(1))
 
 
 def _line(lines: list[str], at: int) -> str:
     if at >= len(lines):
-        raise PatchError(f"the patch ends in the middle of a hunk, after line {at}")
+        raise PatchError(f"the patch is cut off after line {at}, in the middle of a hunk")
     return lines[at]
 
 
@@ -153,14 +153,14 @@ def _file(lines: list[str], at: int) -> tuple[FilePatch, int]:
     """Returns the change to one file, and where the next lines are."""
     old, new = _side(lines, at, "--- ", "a/"), _side(lines, at + 1, "+++ ", "b/")
     if old is None and new is None:
-        raise PatchError("the patch has a file that is neither old nor new")
+        raise PatchError("the patch names /dev/null as both the old and the new file")
     at += 2
     hunks = []
     while at < len(lines) and lines[at].startswith("@@ "):
         hunk, at = _hunk(lines, at)
         hunks.append(hunk)
     if not hunks:
-        raise PatchError(f"line {at} of the patch: {new or old} has no hunk")
+        raise PatchError(f"line {at} of the patch: {new or old} has no hunk (a line @@ ... @@)")
     return FilePatch(old, new, tuple(hunks)), at
 
 
@@ -174,7 +174,7 @@ def _side(lines: list[str], at: int, mark: str, prefix: str) -> str | None:
 
 def _path(name: str) -> str:
     if not is_inside(name) or name.startswith('"'):
-        raise PatchError(f"the patch has a path outside the tree: {name[:120]!r}")
+        raise PatchError(f"a path must be relative and inside the tree, not {name[:120]!r}")
     return name
 
 
@@ -182,7 +182,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
     head = lines[at]
     match = _HUNK.match(head)
     if not match:
-        raise PatchError(f"the patch has a malformed hunk header: {head[:80]!r}")
+        raise PatchError(f"expected a hunk header @@ -1,2 +1,2 @@, not {head[:80]!r}")
     old_start, old_count, new_count = int(match[1]), int(match[2] or 1), int(match[4] or 1)
     before: list[str] = []
     after: list[str] = []
@@ -204,10 +204,10 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
             for side in last:
                 side.append(line[1:] + "\n")
         else:
-            raise PatchError(f"the patch has a malformed line: {line[:80]!r}")
+            raise PatchError(f"a line of a hunk must begin with a blank, + or -: {line[:80]!r}")
         at += 1
     if (len(before), len(after)) != (old_count, new_count):
-        raise PatchError(f"the hunk {head[:60]!r} has not as many lines as it says")
+        raise PatchError(f"the hunk {head[:60]!r} has more or fewer lines than its header says")
     # With no old lines the header names the line *before* the insertion.
     start = old_start - 1 if old_count else old_start
     return Hunk(max(start, 0), tuple(before), tuple(after)), at
@@ -231,7 +231,7 @@ def _patched(before: str, patch: FilePatch) -> str:
     for number, hunk in enumerate(patch.hunks, 1):
         at = _find(lines, hunk, hunk.start + shift)
         if at is None:
-            raise PatchError(f"hunk {number} of {patch.new or patch.old} does not fit the file")
+            raise PatchError(f"{patch.new or patch.old} lacks the old lines of hunk {number}")
         lines[at : at + len(hunk.before)] = hunk.after
         shift = at - hunk.start + len(hunk.after) - len(hunk.before)
     if patch.new is None and lines:

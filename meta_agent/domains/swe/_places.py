@@ -41,7 +41,7 @@ class Base(NamedTuple):
 
 
 class Places:
-    """Provides the source files and the image of each task of a task file, each read once."""
+    """Finds the source files and the container image of a file's tasks, and reads each once."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Places:
         self._lock = threading.Lock()  # what is read is read once
 
     def base(self, row: SweRow) -> Base:
-        """Returns the source files and the image that a task starts from."""
+        """Returns a task's source files and image. Raises ConfigError if the row has no source."""
         source = row.source
         if source is None:
             raise ConfigError(
                 f"the task {row.instance_id} has no field `source`, which names its archive",
-                hint="meta-agent tasks --help: `synth` and `mine` write such files",
+                hint="make the file again with meta-agent tasks synth or meta-agent tasks mine",
             )
         with self._lock:
             if source.archive is not None:

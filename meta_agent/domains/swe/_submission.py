@@ -20,14 +20,14 @@ _MAX_PATCH_CHARS = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The diff of one attempt. `left_out`: changed paths that are not in it, and why."""
+    """The diff of one attempt, and `left_out`: reasons by changed path that is not in the diff."""
 
     patch: str
     left_out: dict[str, str]
 
 
 def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
-    """Returns the diff from the files `base` to those in the sandbox's `repo/`."""
+    """Returns the diff from `base` to `repo/`, or an empty one with the reason in `left_out`."""
     try:
         listed = list_files(sandbox, "repo", python)
     except ListingError as problem:

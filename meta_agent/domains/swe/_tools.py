@@ -29,7 +29,7 @@ _TOOLS = ("view", "edit", "search", "run", "test", "submit")
 
 
 class BadCallError(ValueError):
-    """Raised for a tool call with wrong arguments. The agent gets the text as the answer."""
+    """Raised for a tool call with wrong arguments. The agent gets the text as the call's result."""
 
 
 class RepoTools:
@@ -133,9 +133,9 @@ def _without_varying(text: str) -> str:
 def _text(arguments: Mapping[str, JSON], name: str, default: str | None = None) -> str:
     value = arguments.get(name, default)
     if not isinstance(value, str):
-        raise BadCallError(f"argument {name} must be a string")
+        raise BadCallError(f"argument {name} must be a string, not {value!r:.60}")
     if "\0" in value:
-        raise BadCallError(f"argument {name} holds a zero byte")
+        raise BadCallError(f"argument {name} holds a zero byte; leave it out")
     return value
 
 
@@ -144,7 +144,9 @@ def _integer(arguments: Mapping[str, JSON], name: str, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError) as problem:
-        raise BadCallError(f"argument {name} must be a whole number") from problem
+        raise BadCallError(
+            f"argument {name} must be a whole number, not {value!r:.60}"
+        ) from problem
 
 
 def _path(arguments: Mapping[str, JSON], default: str | None = None) -> str:

@@ -65,7 +65,7 @@ mkdir image_tree && tar -C "$from" -chf - "$@" . | tar -C image_tree -xf - && cd
 
 
 class Listed(NamedTuple):
-    """A file found below a folder. `digest` is its SHA-256, empty if it is special or large."""
+    """A file below a folder. `digest`: its SHA-256, empty from 16 MiB; `plain`: it is regular."""
 
     path: str
     size: int
@@ -74,7 +74,7 @@ class Listed(NamedTuple):
 
 
 class ListingError(RuntimeError):
-    """Raised if a folder of a sandbox cannot be listed within the limits."""
+    """Raised if the files below a folder of a sandbox cannot be listed, or are too many."""
 
 
 def read_archive(path: Path, sha256: str) -> Tree:
@@ -83,21 +83,23 @@ def read_archive(path: Path, sha256: str) -> Tree:
     Raises ConfigError if the archive is missing, damaged or has another hash than `sha256`.
     """
     if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
-        raise ConfigError(f"the source archive {path} is not a regular file")
+        raise ConfigError(f"the source archive {path} is no regular file; give a tar file")
     try:
         content = path.read_bytes()
     except OSError as problem:
         raise ConfigError(
             f"cannot read the source archive {path}: {problem.strerror}",
-            hint="make it again, e.g. python examples/real-package/make_tasks.py",
+            hint="restore the archive, or make the tasks again (see meta-agent tasks --help)",
         ) from problem
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
-        raise ConfigError(f"{path} has sha256 {digest}, but the task file says {sha256}")
+        raise ConfigError(
+            f"restore {path}: its sha256 is {digest}, but the task file says {sha256}"
+        )
     try:
         return without_history(_members(path, content))
     except DAMAGE as problem:
-        raise ConfigError(f"{path} is not a tar archive: {problem}") from problem
+        raise ConfigError(f"{path} is not a tar archive; make it again: {problem}") from problem
 
 
 def without_history(tree: Tree) -> Tree:
@@ -133,7 +135,7 @@ def _members(path: Path, content: bytes) -> Tree:
         for number, member in enumerate(members(archive)):
             budget_bytes -= member.size
             if number >= _MAX_MEMBERS:
-                raise ConfigError(f"the archive {path} holds more than {_MAX_MEMBERS} files")
+                raise ConfigError(f"more than {_MAX_MEMBERS} files are in {path}; leave some out")
             if member.isdir() or member.name == "pax_global_header":
                 continue
             _check_member(path, member, budget_bytes)
@@ -144,12 +146,13 @@ def _members(path: Path, content: bytes) -> Tree:
 
 def _check_member(path: Path, member: tarfile.TarInfo, budget_bytes: int) -> None:
     if not member.isreg():
-        raise ConfigError(f"{path} holds {member.name}, which is not a regular file")
+        raise ConfigError(f"{path} holds {member.name}, no regular file; leave it out")
     if not is_inside(_below_top(member.name)):
-        raise ConfigError(f"{path} holds a path outside its folder: {member.name!r}")
+        raise ConfigError(f"{path} holds {member.name!r}, a path outside its top folder")
     if member.size > _MAX_FILE_BYTES or budget_bytes < 0:
         raise ConfigError(
-            f"{path} is too large at {member.name} (a tree may have {_MAX_TREE_BYTES} bytes)"
+            f"{path} is too large at {member.name}: a file may have {_MAX_FILE_BYTES} bytes, "
+            f"and all files {_MAX_TREE_BYTES}; leave data out"
         )
 
 
@@ -158,25 +161,27 @@ def _below_top(name: str) -> str:
 
 
 def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
-    """Returns the files with the task's setup patch applied. Raises ConfigError if it misfits."""
+    """Returns `tree` after the row's `setup_patch`, if any. Raises ConfigError if that misfits."""
     if not source.setup_patch:
         return tree
     try:
         return overlay(tree, apply(tree, parse(source.setup_patch)))
     except PatchError as problem:
         raise ConfigError(
-            f"the setup_patch of {name} does not fit its source: {problem}"
+            f"the setup_patch of {name} does not fit its source: {problem}",
+            hint="correct the row, or leave it out",
         ) from problem
 
 
 def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
-    """Returns all files below a folder of a sandbox, listed by the interpreter `python` there."""
+    """Returns all files below a sandbox's folder but history and caches. Raises ListingError."""
     skip = json.dumps(sorted(IGNORED_DIRECTORIES))
     result = sandbox.exec(
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20
     )
     if result.exit_code != 0 or result.truncated:
-        raise ListingError(f"listing failed: exit {result.exit_code}, {result.stderr[-200:]!r}")
+        tail = result.stderr[-200:]
+        raise ListingError(f"cannot list {directory}: exit {result.exit_code}, {tail!r}")
     return [
         Listed(str(p), int(size), str(digest), bool(plain))
         for p, size, digest, plain in json.loads(result.stdout)
@@ -186,12 +191,17 @@ def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
 def read_from_image(
     sandbox: Sandbox, directory: str, python: str, excluded: Collection[str] = ()
 ) -> Tree:
-    """Returns an image's folder as files by path, but `excluded` ones, through a fresh sandbox."""
+    """Returns the files of an image's folder, as content by path, read through a fresh sandbox.
+
+    Leaves out history, `excluded` paths, links and files over 8 MiB. Raises ConfigError if the
+    folder cannot be read.
+    """
     left_out = [f"--exclude=./{path}" for path in sorted({".git", *excluded})]
     copied = sandbox.exec(["sh", "-c", _COPY, "sh", directory, *left_out], timeout_sec=120)
     if copied.exit_code != 0:
         raise ConfigError(
-            f"the directory {directory} of the image cannot be read: {copied.stderr[-200:]!r}"
+            f"the directory {directory} of the image cannot be read: {copied.stderr[-200:]!r}",
+            hint="correct source.image_path in the row",
         )
     files = list_files(sandbox, "image_tree", python)
     tree: Tree = {}

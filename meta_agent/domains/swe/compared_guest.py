@@ -50,7 +50,7 @@ _Kinds = dict[int, list[Any]]
 
 
 class Compared:
-    """The types of the values that tests of one run compare."""
+    """An import finder that compiles test files so that the types of compared values are noted."""
 
     def __init__(self, test_sources: frozenset[str]) -> None:
         kinds: _Kinds = {}
@@ -81,7 +81,7 @@ class Compared:
         self._marks = {_MARK: note, f"{_MARK} .": note_receiver, f"{_MARK} in": note_container}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Finds test files for the import system, and nothing else."""
+        """Returns the import spec of a test file, or None for any other module."""
         stem = name.rpartition(".")[2]
         if stem not in self._stems and f"{stem}.py" not in self._stems:
             return None
@@ -93,7 +93,7 @@ class Compared:
         return spec
 
     def strangers(self, sources: frozenset[str], visible_pairs: list[list[str]]) -> list[str]:
-        """Returns methods of compared values that neither C code nor a visible place defines."""
+        """Returns methods that compare noted values and are not of C code or `visible_pairs`."""
         visible = {(kind, name) for kind, name in visible_pairs}
         lines = set() if self._budget[0] > 0 else {f"more than {_MOST} parts of values"}
         for kind, is_container in list(self._kinds.values()):
@@ -112,7 +112,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     marks: dict[str, Any]
 
     def get_code(self, fullname: str) -> Any:
-        """Compiles the file; one that does not parse fails as it would without us."""
+        """Returns a test file's code with calls that note compared values. Raises SyntaxError."""
         path = self.get_filename(fullname)
         text = self.get_data(path)
         with warnings.catch_warnings():

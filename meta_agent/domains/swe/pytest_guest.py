@@ -53,7 +53,7 @@ _WRITE, _EXIT = os.write, os._exit
 
 
 def main() -> None:
-    """Reads the order, runs pytest, writes the report and leaves."""
+    """Reads the order (JSON) from stdin, runs pytest, writes a JSON report and ends the process."""
     order = json.loads(sys.stdin.buffer.readline())
     report_fd = _private_stdout()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -137,7 +137,7 @@ def _hide_name(item: Any, when: str | None) -> None:
 
 
 class Plugins:
-    """Plugins that are installed in the image, loaded while the tree cannot be imported yet."""
+    """A pytest plugin that registers the image's plugins, loaded before any code of the task."""
 
     def __init__(self, names: list[str]) -> None:
         from importlib.metadata import distributions
@@ -150,13 +150,13 @@ class Plugins:
         }
         plugins = {_plain(name) for name in names}
         if missing := plugins - {owner for owner, _ in entries.values()}:
-            raise LookupError(f"no plugin of pytest is installed by {sorted(missing)}")
+            raise LookupError(f"the image lacks the pytest plugins {sorted(missing)}")
         chosen = {name: entry for name, (owner, entry) in entries.items() if owner in plugins}
         self._loaded = {name: entry.load() for name, entry in chosen.items()}
         self.modules = tuple(entry.value.split(":")[0] for entry in chosen.values())
 
     def pytest_addoption(self, pluginmanager: Any) -> None:
-        """Registers them before pytest reads its options."""
+        """Registers the image's plugins before pytest reads its options."""
         for name, plugin in self._loaded.items():
             pluginmanager.register(plugin, name)
 
@@ -166,10 +166,10 @@ def _plain(name: str) -> str:
 
 
 class Settings:
-    """A pytest plugin that drops what the tree's own settings ask of plugins which are not there.
+    """A pytest plugin that drops options of the task's settings whose plugin is not installed.
 
-    `addopts = --cov=...` makes pytest refuse to start where pytest-cov is missing; what such an
-    option asks for decides no test.
+    Without pytest-cov, `addopts = --cov=...` would keep pytest from starting. No test's result
+    depends on such an option.
     """
 
     def __init__(self, pytest: Any, argv: list[str]) -> None:
@@ -213,7 +213,7 @@ def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugin
 
 
 def forget(roots: list[str]) -> None:
-    """Lets what is imported next come from the tree; pytest keeps what it holds."""
+    """Removes modules below `roots` from `sys.modules`: the next import takes the task's own."""
     for name in list(sys.modules):
         if name.split(".")[0] in roots:
             del sys.modules[name]
@@ -294,7 +294,7 @@ def _canaries(nonce: str) -> dict[str, tuple[bool, Any]]:
 
 
 class Recorder:
-    """A pytest plugin that plants the canaries and keeps the truth about every test."""
+    """A pytest plugin that adds canaries (tests of known result) and records every test."""
 
     def __init__(
         self, pytest: Any, nonce: str, sources: frozenset[str], *, reruns: bool = False
@@ -342,21 +342,21 @@ class Recorder:
             self._collect_errors.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keeps each phase as reported, subtests included."""
+        """Records pytest's report of each phase of a test (setup, call, teardown) or subtest."""
         expected_failure = hasattr(report, "wasxfail")
         self._phases.setdefault(report.nodeid, []).append(
             [report.when, report.outcome, expected_failure]
         )
 
     def pytest_sessionfinish(self, session: Any) -> None:
-        """Names plugins that appeared while tests were collected and run."""
+        """Records the names of plugins that were added while tests were collected and run."""
         manager = session.config.pluginmanager
         for plugin in manager.get_plugins():
             if id(plugin) not in self._plugins and not _is_conftest(plugin):
                 self._foreign.append(str(manager.get_name(plugin))[:100])
 
     def saw(self, item: Any, call: Any) -> None:
-        """Notes what a phase raised, before anyone can rewrite the report."""
+        """Records whether a phase of a test raised, before other code can rewrite the report."""
         raised = call.excinfo is not None and not isinstance(call.excinfo.value, self._skips)
         if call.excinfo is not None and not raised:
             self._look_into(item.nodeid, call)
@@ -371,7 +371,7 @@ class Recorder:
         self._evaded |= {test} if files & self._sources else set()
 
     def report(self, status: int, changed: list[str]) -> dict[str, Any]:
-        """Returns what the host gets."""
+        """Returns the report for the host: results, errors, canary checks and signs of forgery."""
         results = {test: _status(phases) for test, phases in self._phases.items()}
         results |= dict.fromkeys(self._evaded & results.keys(), "FAILED")
         canaries = {

@@ -33,12 +33,11 @@ COMPARING = (
 def watch(
     tests: frozenset[str], sources: frozenset[str], test_sources: frozenset[str]
 ) -> tuple[set[str], set[str], set[str]]:
-    """Starts watching. Returns three sets, which fill while the tests run.
+    """Installs an audit hook, if there are `sources`, and returns three sets that it fills.
 
-    The first holds the tests' files that a changed file opens, moves or links, by their names alone
-    as well: a folder may be moved, or be given as a descriptor. In another thread nobody but the
-    code under test has a reason to. The second holds the changed files that a test opens. The third
-    holds the ways by which a changed file asked for frames, or for all objects of the interpreter.
+    `sources` are the files that a patch changed. The first set holds files of `tests` that a
+    changed file opened, moved or linked. The second holds changed files that a test opened. The
+    third holds the events by which a changed file asked for frames or for all objects in memory.
     """
     read_paths: set[str] = set()
     expectations: set[str] = set()
@@ -101,7 +100,7 @@ def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
 
 
 def code_of(method: Any) -> Any:
-    """Returns the code of a function, a property or a method of a class; None for others."""
+    """Returns the code object of a function, a property or a method, or None for other values."""
     method = getattr(method, "fget", None) or getattr(method, "__func__", method)
     code = getattr(method, "__code__", None)
     return code if type(code) is CodeType else None

@@ -69,13 +69,13 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A language model that writes bugs and issue reports. `model` is its name."""
+    """A language model, of the name `model`, that writes bugs and issue reports."""
 
     client: ModelClient
     model: str
 
     def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
-        """Returns the model's reply to `messages` about a function, as turn number `turn`."""
+        """Returns the model's reply to `messages` about a function. `turn` counts these, from 0."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message

@@ -94,7 +94,7 @@ class Bench:
     in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """Returns this bench with the names of the package that the image contains as well.
+        """Returns a copy that knows which modules of the package the image holds too.
 
         Raises `ConfigError` if the image lacks pytest or a plugin, or if pytest needs the package.
         """
@@ -115,15 +115,15 @@ class Bench:
         if not has_pytest:
             raise ConfigError(
                 f"the Python {self.python} in the sandbox has no pytest",
-                hint="build an image with it: meta-agent sandbox build --requirements FILE",
+                hint="build one with it: meta-agent sandbox build --requirements FILE --tag TAG",
             )
         if common := _TESTS_RUN_ON.intersection(in_image):
-            raise ConfigError(f"pytest needs {min(common)}, so it cannot be what is tested")
+            raise ConfigError(f"pytest needs {min(common)} itself, so choose another package")
         if missing := set(map(_plain, self.plugins)) - set(map(_plain, plugins)):
             raise ConfigError(
                 f"the image lacks plugins of pytest: {', '.join(sorted(missing))}",
-                hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox build makes "
-                "another image",
+                hint=f"the image has {', '.join(plugins) or 'none'}; build another with "
+                "meta-agent sandbox build --requirements FILE --tag TAG",
             )
         return replace(self, in_image=tuple(sorted(in_image)))
 
@@ -139,7 +139,7 @@ class Bench:
         )
 
     def suite(self, tree: Tree, tests: Sequence[str] = (), changed: Sequence[str] = ()) -> Report:
-        """Runs test files (default: all) as the grader does, with `changed` as a patch's files."""
+        """Runs test files (default: all) as the grader does; `changed` are files of a patch."""
         paths = tuple(tests or self.package.tests)
         sources = tuple(sorted(changed))
         return run_tests(self.row(), tree, factory=self.factory, paths=paths, sources=sources)

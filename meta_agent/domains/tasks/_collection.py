@@ -38,7 +38,7 @@ Measured = dict[str, JSON]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to search for tasks: how many (`count`), and how often tests are run (`repeats`)."""
+    """How to search for tasks: how many, with which seed, and how often each test is run."""
 
     count: int = 40
     seed: int = 0
@@ -49,7 +49,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         if min(self.count, self.jobs) < 1 or self.repeats < 2:
-            raise ConfigError("set count and jobs to 1 or more, and repeats to 2 or more")
+            numbers = f"count {self.count}, jobs {self.jobs} and repeats {self.repeats}"
+            raise ConfigError(f"set {numbers} to at least 1, 1 and 2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,11 @@ class Search:
     """A search for tasks. It accepts or refuses candidates in order, and writes the task file."""
 
     def __init__(self, bench: Bench, out: Path, plan: Plan, progress: Progress) -> None:
-        """Makes the folder of the task file.
-
-        Raises `ConfigError` if there can be no such file, or if the image lacks what tests need.
-        """
+        """Makes the task file's folder, or raises `ConfigError`, as for an unfit image."""
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise ConfigError(f"--out {out}: its folder cannot be made: {problem}") from problem
+            raise ConfigError(f"choose another --out than {out}: {problem}") from problem
         if out.is_dir():
             raise ConfigError(
                 f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
@@ -150,7 +148,7 @@ class Search:
         self._progress(f"{label} refused: {reason} {why}".rstrip())
 
     def decide(self, label: str, measured: Measured, draft: Callable[[], Draft]) -> bool:
-        """Accepts a measured candidate as a task or refuses it. Returns whether it accepts it."""
+        """Accepts a measured candidate, which `draft` turns into a task, or returns False."""
         self.tried += 1
         self.flaky.update(measured.get("flaky", ()))
         reason = measured.get("refused", "")
@@ -181,14 +179,11 @@ class Search:
         return ""
 
     def write(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the task file, its archives and its manifest, which records how tasks were made.
-
-        Raises `ConfigError` if there is no task.
-        """
+        """Writes the task file, archives and manifest. Raises `ConfigError` if no task is there."""
         for module, count in self._missing.most_common(1):
             self.advice = self.hint = (
                 f"{count} candidates lack the module {module}; build an image with it (meta-agent "
-                "sandbox build --requirements FILE), then --image TAG"
+                "sandbox build --requirements FILE --tag TAG), then --image TAG"
             )
         if not self.rows:
             raise ConfigError(

@@ -82,7 +82,7 @@ class _File:
     starts: Sequence[int]  # of lines
 
     def walk(self, node: ast.AST, names: tuple[str, ...], function: Def | None) -> Iterator[Fault]:
-        """Yields the edits below a node. `names` are those of the scopes around it."""
+        """Yields the edits below a syntax node. `names` are those of the scopes around the node."""
         if isinstance(node, (Def, ast.ClassDef)):
             names = names if function else (*names, node.name)
             function = node if isinstance(node, Def) else function

@@ -96,10 +96,10 @@ def _code(source: bytes, name: str, failure: Failure) -> str:
     function = find_test(module, name) if module else None
     lines = [n for n in failure.lines if function and function.body[0].lineno <= n]
     if module is None or function is None or not lines:
-        raise UnreachableError(f"{name} fails outside its own code")
+        raise UnreachableError(f"the test {name} fails outside its own code")
     nodes = [node for node in function.body if node.lineno <= lines[-1] and not _is_text(node)]
     if not nodes or lines[-1] > (nodes[-1].end_lineno or 0):
-        raise UnreachableError(f"{name} fails outside its own code")
+        raise UnreachableError(f"the test {name} fails outside its own code")
     names = read_names(child for node in nodes for child in ast.walk(node))
     imports = [n for n in ast.walk(module) if isinstance(n, ast.Import | ast.ImportFrom)]
     for node in imports:

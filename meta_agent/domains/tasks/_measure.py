@@ -53,7 +53,7 @@ class Comparison:
     repeats: int
 
     def tests(self) -> tuple[Measured, Probe]:
-        """Returns which tests the bug makes fail and which still pass, and one run with the bug."""
+        """Returns which tests fail with the bug and which pass (or a refusal), and a run."""
         files = tuple(sorted({test.split("::", 1)[0] for test in self.stable.passing}))
         if not files:
             return {"refused": NONE_PASSES}, Probe()
@@ -75,13 +75,13 @@ class Comparison:
         return measured, probe
 
     def failures(self, probe: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-        """Returns how tests fail with the bug, where `probe` and another run agree."""
+        """Returns how tests fail with the bug, by id, where `probe` and another run agree."""
         return same_failures(probe, self.bench.probe(self.faulty, only=tests), tests)
 
     def issue(
         self, failures: Mapping[str, Failure], fixed_lines: Sequence[str], *, every: bool = False
     ) -> Measured:
-        """Returns an issue text that shows one failure (or `every` one), or why there is none."""
+        """Returns an `issue` text with one failure (or `every` one), or why it is `refused`."""
         text = issue_text(self.bench.package, self.sound, failures, every=every)
         if not text:
             return {"refused": "no failing test can be shown"}
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def together(runs: Sequence[Mapping[str, str]]) -> Stable:
-    """Sorts tests into always passed, always failed and varying, by their status in each run."""
+    """Returns which tests always passed, always failed or varied, from the status in each run."""
     tests = {test for run in runs for test in run}
     results = {test: {run.get(test, "MISSING") for run in runs} for test in tests}
     return Stable(
@@ -102,7 +102,7 @@ def together(runs: Sequence[Mapping[str, str]]) -> Stable:
 
 
 def first_without_results(reports: Sequence[Report]) -> Report | None:
-    """Returns the first run that did not complete, if any."""
+    """Returns the first report of a run that did not complete, or None."""
     return next((report for report in reports if report.verdict != "complete"), None)
 
 

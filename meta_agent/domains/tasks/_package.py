@@ -101,7 +101,7 @@ def read_package(
     if not path.is_dir():
         raise ConfigError(
             f"{path} is neither a folder nor a source distribution",
-            hint="give a repository, a folder, or what `pip download --no-binary :all:` fetched",
+            hint="give a repository, a folder or a .tar.gz: pip download --no-binary :all: NAME",
         )
     return package_of(read_folder(path), label, "", tests, sources)
 

@@ -51,7 +51,7 @@ def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def is_edit(before: bytes, after: bytes) -> bool:
-    """Returns whether both sources parse and their programs differ."""
+    """Returns whether two sources parse and differ in more than layout and comments."""
     trees = parsed(before), parsed(after)
     return None not in trees and ast.dump(trees[0]) != ast.dump(trees[1])  # type: ignore[arg-type]
 
@@ -95,7 +95,7 @@ def find_test(module: ast.Module, name: str) -> Def:
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """Returns the files of `tests` without them. Raises `UnreachableError` if one is not found."""
+    """Returns the files of `tests`, by path, without these. Raises UnreachableError for others."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)
@@ -110,7 +110,9 @@ def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
         kind = Def if number == len(parts) else ast.ClassDef
         nodes = [node for node in block if isinstance(node, kind) and node.name == part]
         if len(nodes) != 1:
-            raise UnreachableError(f"{name}: {part} has {len(nodes)} definitions")
+            raise UnreachableError(
+                f"the test {name}: {part} has {len(nodes)} definitions in its file, not one"
+            )
         if isinstance(nodes[0], Def):
             return nodes[0], block
         block = nodes[0].body

@@ -74,7 +74,7 @@ _AT_ONCE = re.compile(
 
 
 class Sound(NamedTuple):
-    """Test results of the package without a bug: stable tests, and which tests call a function."""
+    """Test results of the package without a bug: stable tests, and tests by function called."""
 
     stable: Stable
     callers: Mapping[tuple[str, int], tuple[str, ...]]  # by path and line of the function
@@ -114,8 +114,8 @@ def _read_sound(search: Search) -> Sound:
             why = f"{without_results(report.verdict)}: {evidence(report)}"
             raise ConfigError(
                 f"the tests give no results even on the unchanged source: {why}",
-                hint="dependencies and pytest's plugins come from an image: build one with "
-                "meta-agent sandbox image, then give --image TAG and --plugin NAME",
+                hint="put what the tests need in an image: meta-agent sandbox build --requirements "
+                "FILE --tag TAG, then --image TAG (and --plugin NAME for a plugin of pytest)",
             )
         return dict(report.results)
 
@@ -156,7 +156,7 @@ class _Planting:
         return search.full or search.tried >= search.plan.count * TRIES_PER_TASK
 
     def plant(self) -> None:
-        """Plants faults by rule, at most `PER_FUNCTION` accepted ones in a function."""
+        """Plants faults by rule. At most `PER_FUNCTION` faults in one function become tasks."""
         accepted: Counter[str] = Counter()
 
         def useful() -> Iterator[Fault]:
@@ -175,7 +175,7 @@ class _Planting:
         self.search.advice = EXHAUSTED
 
     def ask(self, author: Author) -> None:
-        """Plants faults that a model writes for one function after the other."""
+        """Asks a model for a fault in one function after the other, and makes tasks of these."""
 
         def authored(place: FunctionUnderTest) -> tuple[Fault | None, Measured]:
             return self._authored(author, place)

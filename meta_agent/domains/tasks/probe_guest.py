@@ -22,7 +22,7 @@ _VALUE_CHARS = 300
 
 
 def main() -> None:
-    """Reads the order from standard input, runs pytest and writes the report."""
+    """Reads the order (JSON) from standard input, runs pytest and writes a JSON report."""
     order = json.loads(sys.stdin.buffer.readline())
     runner: Any = types.ModuleType("runner")
     exec(order["runner"], vars(runner))  # noqa: S102 - the grader's runner, sent by the host
@@ -56,7 +56,7 @@ class Watcher:
         self._collect_errors: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keeps the tests that the order names."""
+        """Drops the tests that the order does not name. An order without names keeps all."""
         if self._only is not None:
             items[:] = [item for item in items if item.nodeid in self._only]
 
@@ -80,13 +80,13 @@ class Watcher:
             threading.settrace(None)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Notes each phase as reported."""
+        """Records pytest's report of each phase of a test: setup, call and teardown."""
         expected_failure = hasattr(report, "wasxfail")
         phase = [report.when, report.outcome, expected_failure]
         self._phases.setdefault(report.nodeid, []).append(phase)
 
     def note_failure(self, item: Any, call: Any, report: Any) -> None:
-        """Notes how a test failed, the first time."""
+        """Records how a test failed. Later failures of the same test are ignored."""
         if report.outcome != "failed" or item.nodeid in self._failures:
             return
         crash = getattr(report.longrepr, "reprcrash", None)

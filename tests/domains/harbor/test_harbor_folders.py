@@ -48,7 +48,7 @@ REFUSED = {
     ),
     "no image": (
         {"dockerfile": None},
-        "has no Dockerfile, and task.toml sets no [environment] docker_image",
+        "needs a Dockerfile, or task.toml a docker_image in [environment]",
     ),
     "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md is empty"),
     "not toml": ({"version": "schema_version = "}, "cannot read"),

@@ -57,16 +57,16 @@ def test_a_plain_diff_without_git_headers_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("--- a/x\n+++ b/../../etc/passwd\n@@ -1 +1 @@\n-a\n+b\n", "outside the tree"),
-        ("--- a/x\n+++ /abs\n@@ -1 +1 @@\n-a\n+b\n", "outside the tree"),
-        ("--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\n", "ends in the middle"),
-        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-z\n+b\n", "does not fit"),
+        ("--- a/x\n+++ b/../../etc/passwd\n@@ -1 +1 @@\n-a\n+b\n", "inside the tree"),
+        ("--- a/x\n+++ /abs\n@@ -1 +1 @@\n-a\n+b\n", "inside the tree"),
+        ("--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\n", "in the middle of a hunk"),
+        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-z\n+b\n", "lacks the old lines"),
         ("--- a/y\n+++ b/y\n@@ -1 +1 @@\n-z\n+b\n", "not in the tree"),
         ("--- a/x\n+++ b/x\n", "no hunk"),
-        ("--- a/x\n", "ends in the middle"),
-        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n*a\n", "a malformed line"),
+        ("--- a/x\n", "in the middle of a hunk"),
+        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n*a\n", "must begin with a blank"),
         ("diff --git a/i.png b/i.png\nGIT binary patch\n", "binary"),
-        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n", "neither old nor new"),
+        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n", "both the old and the new"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: str, complaint: str) -> None:

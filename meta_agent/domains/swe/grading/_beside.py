@@ -39,9 +39,10 @@ Run = Callable[..., Report]
 
 
 def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
-    """Runs a patched tree's tests again, and in copies (twins) whose tests no honest fix passes.
+    """Runs the tests again, and in copies (twins) whose tests expect wrong values.
 
-    The report's `unchecked` lists tests that no twin could check. `run` runs the tests of a tree.
+    Returns the second run's report. It is `forged` if a test passes in a twin where no honest fix
+    could, and `unchecked` lists tests that no twin could check. `run` runs the tests of a tree.
     """
     report = _beside_twins(files, tree, run, anywhere=False)
     if not report.unchecked or report.verdict != "complete":

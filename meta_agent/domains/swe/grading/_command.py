@@ -36,7 +36,7 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of one run of a task's official tests. `verdict` says if it can be believed."""
+    """One run of a task's official tests: statuses by test, and a verdict, `complete` if valid."""
 
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
@@ -58,12 +58,12 @@ def by_command(row: SweRow) -> bool:
 
 
 def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float) -> Report:
-    """Runs a task's test command in a fresh sandbox and reads its output.
+    """Runs a task's test command in a fresh sandbox and returns a report of its output.
 
-    `cpu_sec` and `wall_sec` limit processor time and elapsed time.
+    The limits are seconds of processor and elapsed time. Raises ValueError if there is no command.
     """
     if row.run is None:
-        raise ValueError(f"the task {row.instance_id} has no test command")
+        raise ValueError(f"the row {row.instance_id} has no test command (`run`) to run")
     result = sandbox.exec(
         ["bash", "-c", script(row)],
         cwd="repo",
@@ -87,9 +87,9 @@ def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report 
 
 
 def script(row: SweRow) -> str:
-    """Returns the shell script that sets up a task's environment and runs its test command."""
+    """Returns the shell script that runs a row's test command. Raises ValueError if it has none."""
     if row.run is None or row.source is None:
-        raise ValueError(f"the task {row.instance_id} has no test command")
+        raise ValueError(f"the row {row.instance_id} lacks a test command (`run`) or a `source`")
     lines = ["exec 2>&1", 'work="$PWD"', row.run.prelude]
     if row.source.archive is not None:  # nothing of it is installed
         paths = ":".join(f"$work/{path}" for path in row.source.pythonpath)
@@ -124,8 +124,8 @@ def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]
 def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str:
     """Returns a test's status in `results`, or `MISSING`.
 
-    A test id that was cut off inside its parameters stands for every id that begins so, if these
-    agree on passing. `plain` ignores colours and durations in the id.
+    A test id that is cut off inside its parameters takes the status of the ids that begin with it,
+    if all or none of these pass. `plain` ignores colours and durations in ids.
     """
     name = _plain(test) if plain else test
     if name in results:
@@ -138,7 +138,7 @@ def status_of(test: str, results: Mapping[str, str], plain: bool = False) -> str
 
 
 def whole_map(row: SweRow, results: Mapping[str, str]) -> bool:
-    """Returns True if all statuses are the expected ones, or if the row does not ask for that."""
+    """Returns True if all statuses are the expected ones, or if the row does not require that."""
     return row.run is None or not row.run.whole or is_whole_map(row.expected, results)
 
 
@@ -156,7 +156,7 @@ def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
 def deciding_tests(row: SweRow, tree: Tree) -> tuple[str, ...]:
     """Returns the tests that a fix must make pass, as `file::name`.
 
-    For R2E-Gym, whose rows name no file: every test that must pass, in each hidden test file.
+    R2E-Gym's rows name no file, so each of their tests is returned for every hidden test file.
     """
     if not row.expected:
         return row.fail_to_pass

@@ -34,9 +34,10 @@ ComparingPlace = tuple[str, str]
 
 
 def brings_comparisons(before: str, after: str, gold: str) -> bool:
-    """Returns whether `after` adds a comparison method (as `__eq__`) that neither other text has.
+    """Returns whether `after` adds a comparison method, as `__eq__`, to `before` and `gold`.
 
-    Raises the parser's error, such as SyntaxError, if a text is no Python.
+    These are versions of a file. Raises the parser's error, such as SyntaxError, if one is no
+    Python.
     """
     base, reference = comparing_places(before), comparing_places(gold)
     accepted = {
@@ -53,7 +54,7 @@ def brings_comparisons(before: str, after: str, gold: str) -> bool:
 
 
 def comparing_places(source: str) -> dict[ComparingPlace, set[str]]:
-    """Returns the code of each method or setting of a file that decides how values compare."""
+    """Returns, by (class, name), the code of a file that decides how values compare."""
     places: dict[ComparingPlace, set[str]] = defaultdict(set)
     waiting: list[tuple[ast.AST, str, frozenset[str]]] = [(parse_python(source), "", _METHODS)]
     while waiting:

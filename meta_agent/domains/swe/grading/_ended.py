@@ -44,7 +44,7 @@ def disagreement(family: str, log: str, exit_code: int, results: Mapping[str, st
 
 
 def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, str]:
-    """Returns the results, with tests as failed that the log first calls passed and later failed.
+    """Returns `results`, with each test as failed that the log calls passed first and failed later.
 
     unittest prints `ok` before it lists such a failure; pytest passes a test whose subtest failed.
     """

@@ -64,7 +64,7 @@ def guest_source() -> str:
 
 
 def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
-    """Applies a patch to a task's files, runs the official tests in sandboxes, and grades it."""
+    """Returns the outcome of a task's official tests on a patch, or raises SandboxError."""
     sifted = sift(files, patch)
     if sifted.problem:
         return _outcome(
@@ -131,6 +131,7 @@ def run_tests(
     """Runs test files of a tree in a fresh sandbox; by default those of the expected tests.
 
     `sources` are changed files, which are watched for cheating. `wait` is called before the run.
+    Raises SandboxError unless the code under test is what broke the sandbox.
     """
     run = _Run(row, tree, factory, paths or _test_files(row), sources)
     for last_try in (False, True):
@@ -141,7 +142,7 @@ def run_tests(
                 raise
             if last_try or problem.kind == "protocol":
                 return Report(f"killed_{problem.kind}", evidence=(str(problem)[:300],))
-    raise AssertionError("the second try returns or raises")
+    raise AssertionError("internal error: the second try neither returned nor raised")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,8 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
         _place(sandbox, row, tree)
     except SandboxError as problem:
         sandbox.close()
-        raise SandboxError(f"cannot copy {row.instance_id}: {problem}", kind="start") from problem
+        why = f"cannot copy {row.instance_id} into a sandbox: {problem}"
+        raise SandboxError(why, kind="start") from problem
     except BaseException:
         sandbox.close()
         raise
@@ -248,7 +250,8 @@ def _believed(result: ExecResult, nonce: str) -> Report:
         tail = result.stderr[-300:].decode("utf-8", "replace")
         return Report("no_results", evidence=(f"exit {result.exit_code} without a report: {tail}",))
     if problem := report.get("unready"):
-        raise SandboxError(f"the tests cannot run in the sandbox: {problem}", kind="image")
+        why, hint = f"the image cannot run the tests: {problem}", "meta-agent sandbox build --help"
+        raise SandboxError(why, kind="image", hint=hint)
     return _checked(report, result.stderr[-300:].decode("utf-8", "replace"))
 
 

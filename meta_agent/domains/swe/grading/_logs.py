@@ -30,7 +30,7 @@ _OPTION = re.compile(r"(.*?)\[(.*)\]")
 
 
 class LogParser(NamedTuple):
-    """A parser of test output, and the family of test runners (pytest, unittest, sympy)."""
+    """A function that parses a test log, and the family of runners (as pytest) that print it."""
 
     parse: Parser
     family: str
@@ -63,7 +63,7 @@ def _pytest_words(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def pytest_v2(log: str) -> Statuses:
-    """Returns statuses by test from lines `STATUS id` or `id STATUS`, with colours or blanks."""
+    """Returns statuses by test from lines `STATUS id` or `id STATUS`. Ids may contain blanks."""
     statuses: Statuses = {}
     for raw in log.split("\n"):
         line = _COLOUR_TAIL.sub("", raw).translate(_CONTROL)
@@ -220,9 +220,9 @@ _SYMPY_MARK = re.compile(r"\s*\[(?:OK|FAIL)\]$")  # at a file's last test
 
 
 def sympy(log: str) -> Statuses:
-    """Returns statuses by test from SymPy's runner: lines `test_name ok|F|E`, failure headings.
+    """Returns statuses by test from SymPy's log: lines `test_name ok|F|E` and headings of failures.
 
-    As SWE-rebench V2's parser of that name, it reads a file's last test too; SWE-bench's does not.
+    It also reads a file's last test, as SWE-rebench V2's parser does and SWE-bench's does not.
     """
     statuses = {f"{match[1]}.py:{match[2]}": "FAILED" for match in _SYMPY_FAILURE.findall(log)}
     for line in (_SYMPY_MARK.sub("", raw.strip()) for raw in log.split("\n")):

@@ -150,7 +150,7 @@ class _Spelled(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Turns `'f_' + 'back'` into `'f_back'`."""
+        """Joins string literals that are added: `'f_' + 'back'` becomes `'f_back'`."""
         self.generic_visit(node)
         match node:
             case ast.BinOp(ast.Constant(str(one)), ast.Add(), ast.Constant(str(two))):

@@ -41,7 +41,7 @@ _DEFINED = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The part of a patch that may be graded, `dropped` files with reasons, and flags."""
+    """The part of a patch that may be graded, files left out by reason, and misconduct flags."""
 
     changes: Changes
     dropped: dict[str, str]  # path -> why
@@ -82,7 +82,7 @@ class TaskFiles:
 
 
 def sift(files: TaskFiles, patch: str) -> Sifted:
-    """Returns a patch without its changes to tests and configuration, with misconduct flags."""
+    """Returns what of a patch may be graded, with misconduct flags, or why it does not apply."""
     try:
         changes = apply(files.visible, parse(patch)) if patch.strip() else {}
     except PatchError as problem:

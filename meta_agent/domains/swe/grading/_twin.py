@@ -77,7 +77,7 @@ class _File:
                 self.tests.append(test)
 
     def altered(self, anywhere: bool) -> bytes | None:
-        """Returns the text with one expectation of each test changed; None if that failed."""
+        """Returns the source with one expectation of each test changed, or None if none can be."""
         for attempt in range(_TRIES if self.tests else 0):
             anywhere = anywhere or attempt > 0
             chosen = [
