@@ -127,8 +127,8 @@ class Box:
     ) -> ExecResult:
         """Runs a shell command in the container and returns its exit code and output.
 
-        A command that exceeds `timeout_sec` is killed; if that fails, the container is killed. At
-        most `output_limit_bytes` of output are returned.
+        A command that exceeds `timeout_sec` is killed, and if need be the container. At most
+        `output_limit_bytes` of output are returned. Raises SandboxError if the engine fails.
         """
         remaining_sec = min(timeout_sec, max(1.0, self._until - time.monotonic()))
         line = f"exec sh -c {shlex.quote(command)}"

@@ -153,10 +153,10 @@ class Remote:
 
 
 def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, list[str], bool]:
-    """Returns an environment of the service, its promises, and whether it limits memory.
+    """Returns an environment of the service, its protections, and whether it limits memory.
 
-    A service of Harbor's runs elsewhere or in containers. A class of the user's own says itself
-    what it keeps, in an attribute `promises`; without that it keeps nothing.
+    Harbor's own services run on other machines or in containers. A user's class names its
+    protections in an attribute `promises`; without that it has none.
     """
     service = order["service"]
     if ":" in service:

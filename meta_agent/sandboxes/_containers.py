@@ -235,7 +235,7 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 
 
 def usable_image(name: str, on: Engine) -> Image:
-    """Returns the engine's image `name`. Raises SandboxError if missing or declaring volumes."""
+    """Returns the engine's image `name`. Raises SandboxError if it is missing or has volumes."""
     image = on.find_image(name)
     if image is None:
         hint = IMAGE_HINTS[on.name]

@@ -43,12 +43,12 @@ ENGINE_TIMEOUT_SEC = 60
 FILES_A_MB = 512  # of scratch space: twice what fits if each holds a byte
 TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
 ENGINE_HINTS: Final[dict[str, str]] = {
-    "docker": "start Docker, or use --sandbox process",
-    "podman": "podman info says what is amiss; or use --sandbox process",
+    "docker": "install and start Docker",
+    "podman": "mend what `podman info` complains of",
 }
 IMAGE_HINTS: Final[dict[str, str]] = {
-    "docker": BUILD_COMMAND,
-    "podman": f"podman load -i FILE, of `docker save` or `podman save` where {BUILD_COMMAND} ran",
+    "docker": f"run {BUILD_COMMAND}",
+    "podman": f"run podman load -i FILE, a tar of `podman save` from where {BUILD_COMMAND} ran",
 }
 EVERY_BOUND: Final = frozenset({"memory", "pids", "cpu"})
 _CONFLICT: Final = 409

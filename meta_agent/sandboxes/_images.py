@@ -152,7 +152,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
 def saved_images(path: Path) -> list[SavedImage]:
     """Returns the images in a tar of `docker save`, or [] if the tar is a plain file system's.
 
-    Raises SandboxError if it cannot be read.
+    Raises SandboxError if the tar cannot be read.
     """
     try:
         with path.open("rb") as raw, open_tar(raw) as tar:
@@ -175,10 +175,7 @@ def saved_images(path: Path) -> list[SavedImage]:
 
 
 def _saved(entry: JSON) -> SavedImage:
-    """Returns one image of a tar's list.
-
-    Its id is the hash of its configuration, which is a file name.
-    """
+    """Returns one image of a tar's list. Its id is the hash that names its configuration file."""
     if not isinstance(entry, dict):
         raise ValueError(f"manifest.json holds {entry!r:.100}, which is not a JSON object")
     config, tags = entry.get("Config"), entry.get("RepoTags") or []

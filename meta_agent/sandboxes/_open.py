@@ -145,7 +145,7 @@ def choose_backend(
                 looked, key=lambda status_of_engine: not status_of_engine.version
             )
         ),
-        BUILD_COMMAND,
+        f"run {BUILD_COMMAND}",
     )
     if code_by_llm and not allow_unsafe:
         raise PreflightError(

@@ -60,7 +60,7 @@ def holder_mark() -> str:
 def holder_is_dead(mark: str) -> bool:
     """Returns True if the process that a mark (boot, PID namespace, id, start time) names is gone.
 
-    Returns False if in doubt, for example if it was in another PID namespace.
+    Returns False if in doubt, for example about a process in another PID namespace.
     """
     try:
         boot, namespace, pid, started = mark.split(":")

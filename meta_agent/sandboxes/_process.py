@@ -50,7 +50,7 @@ FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
 
 @lru_cache(maxsize=1)
 def _spawner() -> ThreadPoolExecutor:
-    """One thread starts services: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
+    """Returns a pool of one thread: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
 
 
@@ -102,7 +102,7 @@ class ForkServer:
         return reply
 
     def close(self) -> str:
-        """Ends the server and every sandbox that it forked. Returns the server's last output."""
+        """Ends the server and all sandboxes that it forked. Returns the server's last output."""
         errors = self.process.stderr
         with self._lock:
             if os.getpid() != self._owner or not errors or errors.closed:

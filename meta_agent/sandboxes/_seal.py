@@ -95,7 +95,7 @@ def seal_image(
     """Returns the id of an image without the git history in `sealing`, built unless it exists.
 
     Other files of the repository become links to a working copy, except those in `left_in_place`.
-    `hidden` names further paths that no agent may see.
+    `hidden` names further paths that no agent may see. Raises SandboxError if the engine fails.
     """
     from meta_agent.sandboxes import _engine
 

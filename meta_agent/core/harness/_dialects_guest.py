@@ -284,7 +284,7 @@ def opened(block: Json) -> tuple[Json, Json]:
 
 
 def arguments(call: Json) -> Json:
-    """Returns a tool call's arguments as an object, or `{"unreadable_arguments": TEXT}`."""
+    """Returns a tool call's arguments as a dict; `{"unreadable_arguments": TEXT}` if no dict."""
     text = call["function"]["arguments"]
     try:
         value = json.loads(text)

@@ -55,7 +55,7 @@ Ask = Callable[[Call], Any]
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One attempt by an agent that is a command: the task as it sees it, files and limits."""
+    """What a command agent gets for one attempt: the task as it is shown, files and limits."""
 
     key: str
     view: Mapping[str, JSON]

@@ -240,7 +240,7 @@ def by_group(rows: list[Json], name: str) -> list[Json]:
 
 
 def keep(args: Args, channel: object) -> Json:
-    """Returns the filter's weight of each group of rollouts, and stores the filter's new state."""
+    """Returns the filter's weight of each group of rollouts (0 drops it); stores its new state."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         return list(function(args["groups"]))
@@ -284,7 +284,7 @@ def first_state() -> Json:
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Sets the filter's state if the request has one (None: the file's STATE), and returns it."""
+    """Returns the filter's state. A `state` in `args` replaces it first (None: with STATE)."""
     if "state" in args:
         HARNESS.filter_state = first_state() if args["state"] is None else args["state"]
     return HARNESS.filter_state

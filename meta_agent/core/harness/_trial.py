@@ -45,8 +45,8 @@ def try_command(
 ) -> list[CheckResult]:
     """Runs a harness's command on a trial task, with fixed replies in place of a policy's.
 
-    Returns whether the command starts, calls its model and ends, or that `open_agent`, which opens
-    a sandbox of its image, failed.
+    The results say whether the command starts, calls its model and ends. If `open_agent` cannot
+    open a sandbox of its image, the only result says so.
     """
     for limit_sec in TRIAL_LIMITS_SEC:
         try:

@@ -59,7 +59,7 @@ class HarnessContract:
     """The least limits of an attempt under which the agent can work, by their names in `Limits`."""
 
     def check_paths(self, paths: Iterable[str]) -> None:
-        """Raises `CandidateError` unless every path is well formed, editable and not protected."""
+        """Raises `CandidateError` unless every path is well formed and harness.toml allows it."""
         for path in paths:
             safe_path(path)
             if matches_any(self.protected, path):

@@ -34,10 +34,10 @@ class RewardJudge:
         self._client, self._model = client, model
 
     def __call__(self, questions: Sequence[str]) -> list[str | RolloutFailure]:
-        """Returns the reply to each question, or why there is none.
+        """Returns the reply to each question, or a failure that says why there is none.
 
-        Raises InfrastructureError if there is no reply at all, and ProviderError if asking on
-        cannot help.
+        Raises InfrastructureError if there is no reply at all, and ProviderError if no further
+        question can be answered.
         """
         with ThreadPoolExecutor(THREADS, thread_name_prefix="judge") as pool:
             answers = list(pool.map(self._answer, questions))

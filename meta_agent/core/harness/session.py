@@ -92,7 +92,8 @@ class Measurement:
 class HarnessSession:
     """A harness loaded in a sandbox. Raises `CandidateError` if it cannot be loaded.
 
-    Its methods call the harness's agent, reward, filter, curriculum and metrics (diagnostics).
+    Its methods call the harness's code, and raise CandidateError if that fails or returns a wrong
+    value.
     """
 
     ask_judge: AskJudge | None = None
@@ -198,7 +199,7 @@ class HarnessSession:
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
         """Starts to compute the reward components of rollouts, given as JSON lines.
 
-        Returns at once. The returned function waits for the rewards and returns them in order.
+        The returned function waits for them, in order. It raises CandidateError if reward() fails.
         """
         reply, count = self._begin("harness.reward", {}, lines), len(lines)
         return lambda: _rewards(reply(), count, in_groups=self.in_groups)
@@ -229,7 +230,8 @@ class HarnessSession:
     ) -> list[str]:
         """Returns task keys in training order; the given order if the harness has no curriculum.
 
-        `history` holds the counts `tries` and `solved` by task key.
+        `history` holds the counts `tries` and `solved` by task key. Raises CandidateError if the
+        harness returns other keys.
         """
         task_keys = [str(task["key"]) for task in tasks]
         if not self.has("data"):

@@ -219,7 +219,7 @@ def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, i
 def become(
     argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int], say: int
 ) -> None:
-    """Turns the forked child into the program. On failure it writes the error to pipe `say`."""
+    """Turns the forked child into the program, or writes the error to the pipe `say` and exits."""
     number, path = errno.EINVAL, argv[0]  # a name with a zero byte in it
     try:
         os.setsid()

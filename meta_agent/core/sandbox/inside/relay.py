@@ -112,7 +112,7 @@ def write(path: str, data: bytes) -> None:
 
 
 def become_worker(folder: str, work: str, source: int, sink: int) -> None:
-    """Replaces this process by the worker, whose program arrives through its standard input."""
+    """Replaces this process by the worker program, which reads `source` and writes to `sink`."""
     ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     errors = os.open(f"{folder}/errors", os.O_WRONLY | os.O_CREAT, 0o600)
     for descriptor, end in enumerate((source, sink, errors)):
