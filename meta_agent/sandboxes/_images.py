@@ -156,14 +156,7 @@ def saved_images(path: Path) -> list[SavedImage]:
     """
     try:
         with path.open("rb") as raw, open_tar(raw) as tar:
-            member = next(
-                (
-                    entry_of_tar
-                    for entry_of_tar in members(tar)
-                    if entry_of_tar.name == "manifest.json"
-                ),
-                None,
-            )
+            member = next((item for item in members(tar) if item.name == "manifest.json"), None)
             file = tar.extractfile(member) if member else None
             listed = parse(file.read(AT_ONCE_BYTES)) if file else []
             return [_saved(entry) for entry in listed]

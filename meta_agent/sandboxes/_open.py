@@ -133,20 +133,10 @@ def choose_backend(
                 return BackendChoice(name, here)
             if requested == name:
                 raise PreflightError(f"--sandbox {name}: {engine.problem}", hint=engine.hint)
-    reason = (
-        "; ".join(dict.fromkeys(status_of_engine.problem for status_of_engine in looked))
-        or "asked for"
-    )
+    reason = "; ".join(dict.fromkeys(engine.problem for engine in looked)) or "asked for"
     # An engine that runs and only lacks the image is the shorter way.
-    hint = next(
-        (
-            status_of_engine.hint
-            for status_of_engine in sorted(
-                looked, key=lambda status_of_engine: not status_of_engine.version
-            )
-        ),
-        f"run {BUILD_COMMAND}",
-    )
+    looked.sort(key=lambda engine: not engine.version)
+    hint = looked[0].hint if looked else f"run {BUILD_COMMAND}"
     if code_by_llm and not allow_unsafe:
         raise PreflightError(
             f"code that a language model may have written needs more than a process ({reason})",

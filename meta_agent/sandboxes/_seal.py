@@ -24,11 +24,11 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from meta_agent.core.errors import SandboxError
+from meta_agent.sandboxes._bootstrap import source_of
 from meta_agent.sandboxes._names import SEALED_LABEL
 from meta_agent.sandboxes._open import open_sandbox
 
@@ -60,13 +60,8 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
     """
     sandbox = open_sandbox(engine, run="seal", image=image_id)
     try:
-        source = (
-            resources.files("meta_agent.core.sandbox.inside")
-            .joinpath("history_guest.py")
-            .read_text()
-        )
         answer = sandbox.exec(
-            ["python3", "-I", "-c", source, place],
+            ["python3", "-I", "-c", source_of("history_guest"), place],
             timeout_sec=_SCAN_SEC,
             output_limit_bytes=32 << 20,
         )

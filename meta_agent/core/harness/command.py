@@ -32,7 +32,7 @@ from meta_agent.core.protocols import (
     Rollout,
     Sandbox,
 )
-from meta_agent.core.rollouts.away import AgentEnd, Departure, HostCall
+from meta_agent.core.rollouts.away import Departure, HostCall
 
 Opener = Callable[[str | None], Sandbox]
 """Opens a sandbox of the given image; None means the base image."""
@@ -119,14 +119,12 @@ class CommandSession(HarnessSession):
             ask({"kind": HostCall.LOST, "detail": f"sandbox {error.kind}: {error}"})
             return
         try:
-            ask({"kind": HostCall.RETURN, "end": self._run(sandbox, errand, ask)})
+            end = run_errand(sandbox, self.tree, self.contract, errand, ask)
+            ask({"kind": HostCall.RETURN, "end": end})
         except SandboxError as error:
             ask({"kind": HostCall.LOST, "detail": f"sandbox {error.kind}: {error}"})
         finally:
             sandbox.close()
-
-    def _run(self, sandbox: Sandbox, errand: Errand, ask: Callable[[Call], Any]) -> AgentEnd:
-        return run_errand(sandbox, self.tree, self.contract, errand, ask)
 
     def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
         """Starts to compute the rewards of rollouts. Returns a function that waits for them.

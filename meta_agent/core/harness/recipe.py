@@ -34,7 +34,7 @@ Check = Callable[[Any], str | None]  # a complaint, or None
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Check:
-    """Checks for a finite number from `low` (or just above it) to `high`."""
+    """Returns a check for a finite number from `low` (with `above`: just above it) to `high`."""
 
     def check(value: Any) -> str | None:
         good = type(value) in (int, float) and math.isfinite(value)
