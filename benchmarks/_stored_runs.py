@@ -109,7 +109,7 @@ def false_promotions(
     rng, hits = np.random.default_rng(seed), 0
     for _ in range(runs):
         hits += any(
-            gate.promotes(*null_differences(gate, source, rng)).promoted for _ in range(candidates)
+            gate.judge(*null_differences(gate, source, rng)).promoted for _ in range(candidates)
         )
     return Rate.of(hits, runs)
 

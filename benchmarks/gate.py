@@ -90,7 +90,7 @@ def false_promotions(clean: Matrix, runs: int, rng: np.random.Generator) -> None
     gate = plan.gate()
     most = f"ours: pairs one at a time, at most {plan.looks[-1]}, alpha over the run"
     rules: dict[str, Rule] = {
-        most: lambda d: gate.promotes(d).promoted,
+        most: lambda d: gate.judge(d).promoted,
         f"before: looks at {FORMER[0]} and {FORMER[1]} seeds, alpha over the run": _former,
         "any gain, one seed (strict greater)": lambda d: d[0].mean() > 0,
         "k*SE, k = 0 (not worse), one seed": lambda d: d[0].mean() >= 0,
@@ -244,7 +244,7 @@ def _seeds(
     used, proven = np.empty(runs), 0
     for index in range(runs):
         before, after = (clean[rng.integers(0, len(clean), gate.repeats)] for _ in range(2))
-        passed = gate.promotes(after - before + mean)
+        passed = gate.judge(after - before + mean)
         used[index], proven = passed.repeats / fixed, proven + passed.promoted
     return Cost(proven / runs, used)
 

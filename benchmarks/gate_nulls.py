@@ -21,7 +21,7 @@ from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
 from meta_agent.core.gate.diagnostics import MAX_FALSE_ALARMS, MIN_DISCRIMINATION, rank_sum_p
 from meta_agent.core.gate.judge import MIN_TRAINING_SEEDS, _case, _Inputs, kind_of_pairs
 from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth
-from meta_agent.core.gate.numbers.statistics import Pairs, one_a_content
+from meta_agent.core.gate.numbers.statistics import Pairs, merge_equal_tasks
 from meta_agent.core.gate.validity._reward import mann_whitney_share
 from meta_agent.core.loop.plan import ALPHA
 from meta_agent.core.loop.spending import share_of
@@ -166,7 +166,7 @@ def _looked(row: Matrix, names: list[str], copies: int) -> Pairs:
     shown = sorted(range(TASKS), key=names.__getitem__)
     cells = row[shown][None, :]
     pairs = Pairs(cells, TASKS, 0, 1, tasks=tuple(names[at] for at in shown), level=LEVEL)
-    return one_a_content(pairs, {names[at]: str(at // copies) for at in range(TASKS)})
+    return merge_equal_tasks(pairs, {names[at]: str(at // copies) for at in range(TASKS)})
 
 
 # --- a model that changes, and many runs ---------------------------------------------------------

@@ -144,14 +144,14 @@ def by_race(world: World, attempts: int, *, told: bool = False) -> Ended:
     race, number = Race(world.half, racing(attempts)), {0: 0}
     while not race.over:
         if told and world.changed:
-            race.changed()
+            race.model_changed()
             told = False
         buy = race.next()
         if buy is None:
             number[race.enter()] = world.edit(number[race.tip])
             continue
-        word, _ = race.took(buy, world.attempt(number[buy.version], order[buy.tasks]))
-        race.go(buy, word)
+        word, _ = race.record(buy, world.attempt(number[buy.version], order[buy.tasks]))
+        race.apply(buy, word)
     race.finish()
     return _examined(world, number[race.tip], attempts, len(number) - 1)
 

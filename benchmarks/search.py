@@ -155,7 +155,7 @@ def _claims(gate: Gate, start: float, gain: float, spread: float, rng: np.random
         means = np.clip(truth + rng.normal(0, spread, gate.repeats), 0, 1)
         sides.append(rng.random(shape) < means[:, None])
     differences = sides[1].astype(float) - sides[0].astype(float)
-    return gate.promotes(differences).kind is VerdictKind.PROMOTE
+    return gate.judge(differences).kind is VerdictKind.PROMOTE
 
 
 def _row(world: World, ended: Sequence[Ended]) -> str:

@@ -149,10 +149,10 @@ class _Course:
         """
         while (buy := self.race.next()) is not None:
             record, evaluation = self._block(buy)
-            self.race.go(buy, record["word"])
+            self.race.apply(buy, record["word"])
             if self._model.changed(evaluation.served):
                 self._run.note(self._model.words)
-                self.race.changed()
+                self.race.model_changed()
             elif buy.version != number and record["word"] == "taken back":
                 self.race.give_up()  # the version being screened builds on it
                 return record
@@ -213,7 +213,7 @@ class _Course:
         if objections:
             if self.race.tip == number:
                 self.race.give_up()
-            self.race.forget(number)
+            self.race.field.forget(number)
             return stopped((*objections, *member.tested.findings))
         if self.race.tip != number:
             return undecided(_words(record, self.race.attempts(number)))
@@ -305,7 +305,7 @@ class _Course:
         rows = self._rows(buy.version, [evaluation]).seeds[0]
         by_task = {row.task_key: row.clean for row in rows}
         order = run.lab.order_of(SEARCH, run.plan.search, run.plan.order)
-        word, chance = self.race.took(buy, (by_task.get(order[at]) for at in buy.tasks))
+        word, chance = self.race.record(buy, (by_task.get(order[at]) for at in buy.tasks))
         record = self._block_record(buy, name, word, chance, evaluation)
         key = f"race/{name.removeprefix(f'{run.id}/')}/{len(self._bought[buy.version])}"
         return run.once(key, "race", {"commit": version.commit}, lambda: record), evaluation

@@ -32,7 +32,7 @@ def compared(
 
     sides = side(before), side(change)
     found = find_all(*sides, train_hashes=options.get("train_hashes", ()))
-    return explained((*found, *inspect_arms(*sides)), *sides)
+    return explained((*found, *inspect_arms(*sides)), sides[1])
 
 
 def inspected(change: Callable[[int], Rollout], **options: Any) -> Made:

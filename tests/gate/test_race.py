@@ -130,8 +130,8 @@ def raced(rates: list[float], attempts: int, seed: int = 1) -> Race:
                 break
             rate[race.enter()] = queue.pop(0)
             continue
-        word, _ = race.took(buy, (bool(rng.random() < rate[buy.version]) for _ in buy.tasks))
-        race.go(buy, word)
+        word, _ = race.record(buy, (bool(rng.random() < rate[buy.version]) for _ in buy.tasks))
+        race.apply(buy, word)
     race.finish()
     return race
 
@@ -153,20 +153,20 @@ def test_no_attempt_is_bought_beyond_those_declared() -> None:
 def test_a_lost_attempt_is_bought_and_tells_nothing() -> None:
     race = Race(TASKS, 500)
     while (buy := race.next()) is not None:
-        race.go(buy, race.took(buy, [None] * len(buy.tasks))[0])
+        race.apply(buy, race.record(buy, [None] * len(buy.tasks))[0])
     assert race.settled and race.bought >= TASKS and not race.field._tried.any()
 
 
 def test_a_tip_that_does_not_bear_out_what_it_won_by_is_taken_back() -> None:
     race = Race(TASKS, 2000)
     while (buy := race.next()) is not None:
-        race.go(buy, race.took(buy, [task % 2 == 0 for task in buy.tasks])[0])
+        race.apply(buy, race.record(buy, [task % 2 == 0 for task in buy.tasks])[0])
     lucky = race.enter()
     words = []
     while (buy := race.next()) is not None:
         won = buy.kind == "screen"
-        word, _ = race.took(buy, [won or task % 3 == 0 for task in buy.tasks])
-        race.go(buy, word)
+        word, _ = race.record(buy, [won or task % 3 == 0 for task in buy.tasks])
+        race.apply(buy, word)
         words.append(word)
     assert "accepted" in words and words[-1] == "taken back"
     assert race.tip == 0 and race.attempts(lucky) > 0 and race.settled
@@ -177,14 +177,14 @@ def test_an_unlucky_beginning_drops_nothing_where_edits_are_scarce() -> None:
     for edits in (None, 3):
         race = Race(TASKS, 1000, edits=edits)
         while (buy := race.next()) is not None:
-            race.go(buy, race.took(buy, [task % 2 == 0 for task in buy.tasks])[0])
+            race.apply(buy, race.record(buy, [task % 2 == 0 for task in buy.tasks])[0])
         edit = race.enter()
         while (
             (buy := race.next()) is not None and buy.version == edit and race.attempts(edit) < 400
         ):
             unlucky = race.attempts(edit) < BLOCK
             won = [task % 4 == 0 if unlucky else task % 4 > 0 for task in buy.tasks]
-            race.go(buy, race.took(buy, won)[0])
+            race.apply(buy, race.record(buy, won)[0])
         made[edits] = race.tip, race.attempts(edit)
     assert made[None] == (0, BLOCK)
     assert made[3][0] == 1, "the same edit, given a second look, is on the tip"
@@ -193,10 +193,10 @@ def test_an_unlucky_beginning_drops_nothing_where_edits_are_scarce() -> None:
 def test_what_ran_out_before_an_attempt_at_each_task_is_no_tip() -> None:
     race = Race(TASKS, TASKS + 2 * BLOCK)
     while (buy := race.next()) is not None and not race.settled:
-        race.go(buy, race.took(buy, [False] * len(buy.tasks))[0])
+        race.apply(buy, race.record(buy, [False] * len(buy.tasks))[0])
     race.enter()
     while (buy := race.next()) is not None:
-        race.go(buy, race.took(buy, [True] * len(buy.tasks))[0])
+        race.apply(buy, race.record(buy, [True] * len(buy.tasks))[0])
     assert race.tip == 1
     race.finish()
     assert race.tip == 0
@@ -211,14 +211,14 @@ def test_where_the_model_changed_the_tip_is_asked_anew_and_not_taken_back_for_wa
     None
 ):
     race = Race(40, 4000)
-    race.go(*_bought(race, 0.3))
+    race.apply(*_bought(race, 0.3))
     edit = race.enter()
     while race.tip != edit:
-        race.go(*_bought(race, 0.9))
+        race.apply(*_bought(race, 0.9))
     made = race.attempts(edit)
-    race.changed()
+    race.model_changed()
     while not race.settled:
-        race.go(*_bought(race, 0.5))
+        race.apply(*_bought(race, 0.5))
     assert race.tip == edit and race.attempts(edit) >= made + 40
     assert race.attempts(0) == 80, "the start is no tip any more, so nothing is spent on it"
 
@@ -227,4 +227,4 @@ def _bought(race: Race, share: float) -> tuple[Buy, Word]:
     buy = race.next()
     assert buy is not None
     solved = [at < share * len(buy.tasks) for at in range(len(buy.tasks))]
-    return buy, race.took(buy, solved)[0]
+    return buy, race.record(buy, solved)[0]

@@ -72,7 +72,7 @@ def test_steps_nest_under_different_keys(ledger: Ledger) -> None:
 
 
 def test_a_step_that_asks_for_itself_is_refused_instead_of_hanging(ledger: Ledger) -> None:
-    with pytest.raises(IntegrityError, match="started itself again"):
+    with pytest.raises(IntegrityError, match="began again"):
         ledger.once("k", "o", {}, lambda: ledger.once("k", "o", {}, lambda: 1))
 
 
@@ -155,7 +155,7 @@ def test_runs_resume_until_done(ledger: Ledger) -> None:
 
 def test_a_run_taken_up_with_other_settings_is_refused(ledger: Ledger) -> None:
     ledger.start_run("r1", {}, config_hash="aaaa")
-    with pytest.raises(IntegrityError, match=r"started with other settings \(aaaa"):
+    with pytest.raises(IntegrityError, match=r"started with other settings \(their hash is aaaa"):
         ledger.start_run("r1", {}, config_hash="bbbb")
 
 

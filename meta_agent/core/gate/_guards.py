@@ -31,17 +31,17 @@ Labels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class GuardTerms:
-    """The settings of the check for candidates that harm a labelled group of tasks.
+    """The settings of the check whether a candidate harms a group of tasks that share a label.
 
-    A loss of up to `margin` (a share of 1) is tolerated. `level` is the chance of a false alarm.
+    Raises ConfigError if a setting is out of range.
     """
 
     margin: float = 0.05
-    """A candidate that is worse on a slice by no more than this is still promoted."""
+    """A candidate may lose up to this share of clean success on a group and still be promoted."""
     level: float = 0.05
-    """The highest chance of blocking a candidate that harms no slice beyond the margin."""
+    """The highest chance of blocking a candidate that harms no group beyond the margin."""
     min_tasks: int = 20
-    """The least number of tasks that makes a slice. Smaller groups are ignored."""
+    """Groups of fewer tasks are ignored."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.margin < 1 and 0 < self.level < 0.5 and self.min_tasks >= 2):
@@ -56,9 +56,9 @@ DEFAULT_TERMS: Final = GuardTerms()
 
 
 class SliceEffect(NamedTuple):
-    """A candidate's gain in clean success on one labelled group of tasks.
+    """A candidate's gain in clean success on the `tasks` tasks that share the label `name`.
 
-    Its bounds are one-sided. Their error is the declared level divided by the number of groups.
+    The bounds of `effect` are one-sided, with an error of `GuardTerms.level` / number of groups.
     """
 
     name: str
@@ -67,7 +67,7 @@ class SliceEffect(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Returns a line of text: group, gain with its bounds in points, number of tasks."""
+        """Returns one line of text: group, gain and its bounds in points, number of tasks."""
         bounds = self.effect
         points = " ".join(f"{100 * x:+.1f}" for x in (bounds.delta, bounds.ci_low, bounds.ci_high))
         delta, low, high = points.split()
@@ -77,10 +77,10 @@ class SliceEffect(NamedTuple):
 def guard_slices(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[Finding, ...]:
-    """Returns findings on a candidate's gain or loss in each labelled group of tasks.
+    """Returns what the gate reports on a candidate's gains and losses by labelled group of tasks.
 
-    The first is a table of all groups. A finding of harm follows for each group in which the
-    candidate is surely worse by more than the margin. Small groups are left out.
+    The first finding is a table of all groups. One of harm follows for each group on which the
+    loss is proven to exceed `terms.margin`. Returns nothing if no group is large enough.
     """
     effects = slice_effects(baseline, candidate, labels, terms)
     if not effects:
@@ -96,7 +96,7 @@ def slice_effects(
 ) -> tuple[SliceEffect, ...]:
     """Returns the candidate's gain in clean success on each group of tasks that share a label.
 
-    A group of fewer than `terms.min_tasks` tasks, or of all tasks, is left out.
+    Groups of fewer than `terms.min_tasks` tasks, or of all tasks, are left out.
     """
     slices = dict(_slices(_tasks(baseline) & _tasks(candidate), labels, terms))
     alpha = terms.level / max(1, len(slices))

@@ -46,23 +46,23 @@ class OutcomeRow:
 
     @property
     def key(self) -> RowKey:
-        """Returns (task key, sample number), by which a training seed's attempts are told apart."""
+        """Returns (task key, sample number), which is unique among the rows of a training seed."""
         return self.task_key, self.sample_idx
 
     @property
     def clean(self) -> bool | None:
-        """Returns True if the task was solved without flagged conduct; None without an outcome."""
+        """Returns whether the task was solved without flagged conduct; None if that is unknown."""
         return None if self.success is None else self.success and not self.flags
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the row as plain JSON. It also says, for readers, if the attempt is clean."""
+        """Returns the row as a JSON object, with `clean` added for people who read it."""
         # Not `asdict`, which copies each value: a digest is over thousands of rows.
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "flags": list(self.flags), "clean": self.clean}
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
-        """Parses a stored row. Raises IntegrityError if its stored `clean` contradicts the rest."""
+        """Returns a stored row. Raises IntegrityError if its `clean` contradicts its outcome."""
         fields = {name: data[name] for name in cls.__dataclass_fields__}
         row = cls(**{**fields, "flags": tuple(data["flags"])})
         if "clean" in data and data["clean"] != row.clean:
@@ -74,7 +74,7 @@ class OutcomeRow:
 
 
 def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
-    """Returns the outcome row of a rollout. `training_seed` is that of the policy; 0 if frozen."""
+    """Returns the fields of a rollout that the gate reads, with the policy's training seed."""
     return OutcomeRow(
         task_key=rollout.task_key,
         task_hash=rollout.task_hash,
@@ -101,9 +101,9 @@ def _known_outcome(rollout: Rollout) -> bool | None:
 class Arm:
     """One side of a comparison (baseline or candidate): its outcome rows by training seed.
 
-    `planned` is the number of rows that every seed should have. A missing row is reported as a
-    finding and never makes the denominator smaller. `reward_hash` identifies the reward code that
-    computed `reward`. Rewards of arms with different or empty hashes are not comparable.
+    `planned` is the number of rows that every seed should have; missing rows are reported.
+    `reward_hash` identifies the code that computed the rewards. Rewards of two arms are compared
+    only if their hashes are equal and not empty.
     """
 
     name: str
@@ -141,7 +141,10 @@ class Arm:
 
 
 def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:
-    """Returns an arm (side of a comparison). Each training seed should have `planned` rows."""
+    """Returns one side of a comparison, with its rows grouped by training seed.
+
+    `planned` is the number of rows that each seed should have; it is not checked here.
+    """
     seeds: dict[int, list[OutcomeRow]] = {}
     for row in rows:
         seeds.setdefault(row.training_seed, []).append(row)
@@ -152,12 +155,11 @@ def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a validity check reports about an arm (one side of a comparison).
+    """One report of a validity check on an arm (one side of a comparison).
 
-    A `veto` makes the candidate INVALID at any score. `harm` is proven harm to some tasks and turns
-    a promotion into a rejection. `unproven` only prevents a promotion. `warn` asks for the reader's
-    attention, and `note` is a table for the reader. A finding on the baseline's side never counts
-    against the candidate.
+    Severity `veto` makes the candidate INVALID at any score. `harm` turns a promotion into a
+    rejection, `unproven` only prevents it. `warn` and `note` change no verdict. A finding whose
+    `side` is the baseline never counts against the candidate.
     """
 
     code: str

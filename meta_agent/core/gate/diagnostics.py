@@ -51,12 +51,12 @@ def judge_diagnostics(
     higher_is_bad: bool,
     alpha: float = ALPHA,
 ) -> Verdict:
-    """Judges a diagnostic: a metric that tells bad versions of the harness from good ones.
+    """Judges a diagnostic: a metric that shall tell bad versions of the harness from good ones.
 
-    Each sequence holds one metric value per version. The author of the metric has not seen the
-    `heldout` versions. A good version at or beyond `threshold` is a false alarm; `alpha` is the
-    level of a rank-sum test. Returns PROMOTE if the metric separates past and held-out versions,
-    REJECT with what it lacks, or INCONCLUSIVE if there are too few versions.
+    Each sequence holds one metric value per version. The metric's author knew the first two sets
+    of versions, not the `heldout` ones. At `threshold` or beyond the metric raises an alarm.
+    Returns PROMOTE if it separates good from bad in both sets with few false alarms, REJECT with
+    reasons if not, or INCONCLUSIVE if there are too few versions. `alpha` is a test's level.
     """
     sign = 1.0 if higher_is_bad else -1.0
     sets = {
@@ -91,9 +91,10 @@ def judge_diagnostics(
 
 
 class Standing(NamedTuple):
-    """Whether an admitted diagnostic still separates later good harness versions from bad ones.
+    """Whether an admitted diagnostic still tells good from bad among later harness versions.
 
-    `stays` is None if later versions are too few. `share` is the AUC, with bound `share_high`.
+    `stays` is None if such versions are too few. `share` is the metric's AUC, `share_high` its
+    upper bound. `good` and `bad` count the versions.
     """
 
     stays: bool | None
@@ -104,7 +105,7 @@ class Standing(NamedTuple):
     bad: int = 0
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the fields as JSON for the ledger."""
+        """Returns the fields as a JSON object, in which `stays` is called `kept`."""
         fields = self._asdict()
         return {"kept": fields.pop("stays"), **fields}
 
@@ -114,9 +115,9 @@ def still_discriminates(
 ) -> Standing:
     """Returns whether an admitted diagnostic still tells later good versions from bad ones.
 
-    `good` and `bad` hold the metric's values, one per harness version. At `threshold` the metric
-    raises an alarm. It fails only if its AUC is surely too low or its share of false alarms surely
-    too high, each tested one-sided at 10 %.
+    `good` and `bad` hold the metric's value for each version; at `threshold` it raises an alarm.
+    The diagnostic fails if a one-sided test at 10 % shows an AUC that is too low or a share of
+    false alarms that is too high.
     """
     if min(len(good), len(bad)) < MIN_VERSIONS:
         reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
@@ -163,9 +164,9 @@ def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
 
 
 def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the one-sided p-value of the rank-sum test that `above` is larger than `below`.
+    """Returns the one-sided p-value of a rank-sum test that `above` is larger than `below`.
 
-    It is a permutation p-value: exact for small samples, else by the normal approximation.
+    It is exact for small samples, else a normal approximation. Both samples must hold values.
     """
     pooled, k = [*above, *below], len(above)
     if math.comb(len(pooled), k) > _EXACT_UP_TO:

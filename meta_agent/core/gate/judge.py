@@ -69,9 +69,9 @@ class _Inputs:
 
     def __post_init__(self) -> None:
         if self.min_seeds < 1:
-            raise ConfigError(f"min_seeds is {self.min_seeds}; set it to 1 or more")
+            raise ConfigError(f"min_seeds (training seeds) is {self.min_seeds}; set 1 or more")
         if self.min_effect < 0:
-            raise ConfigError(f"min_effect is {self.min_effect}; set it to 0 or more")
+            raise ConfigError(f"min_effect (a gain) is {self.min_effect}; set 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
         fields = {
@@ -84,7 +84,7 @@ class _Inputs:
 
     @property
     def worthwhile(self) -> float:
-        """Returns the smallest effect that justifies buying more samples."""
+        """Returns the gain that the test looks for. Once it is ruled out, no more data is added."""
         target = self.course.target if self.course else self.worthwhile_effect
         return max(self.min_effect, target)
 
@@ -114,7 +114,7 @@ class _Case(NamedTuple):
 
     @property
     def collapse(self) -> Collapse | None:
-        """Returns None if training seeds are not the unit."""
+        """Returns the rate at which training runs collapse, or None without a sequential test."""
         course = self.inputs.course
         if course is None:
             return None
@@ -122,27 +122,27 @@ class _Case(NamedTuple):
 
     @property
     def grouped(self) -> Grouped | None:
-        """Returns None if tasks name no groups."""
+        """Returns the bound with groups of tasks as units, or None if tasks name no groups."""
         if not self.inputs.clusters:
             return None
         return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
 
     @property
     def shrunk(self) -> float:
-        """Returns the gain, corrected for the promotion of none but high estimates."""
+        """Returns the estimated gain, corrected for the luck of estimates that are promoted."""
         estimate, least = self.effect, self.inputs.min_effect
         needed = self.collapse.needs(least) if self.collapse else least
         slack = [estimate.ci_low - needed]
         if self.grouped and self.grouped.low is not None:
             slack.append(self.grouped.low - least)
         if self.pairs.lost:
-            slack.append(worst_case(self.pairs).delta - least)
+            slack.append(worst_case(self.pairs) - least)
         bar = estimate.delta - max(0.0, min(slack))
         return given_promotion(estimate.delta, standard_error(self.pairs), bar, least)
 
     @property
     def is_last(self) -> bool:
-        """Returns True if nothing more is bought after this look, whatever it shows."""
+        """Returns True if no data is added after this analysis, whatever it shows."""
         course, numbers = self.inputs.course, self.bounds.numbers
         if self.inputs.final_look or course is None or not course.further:
             return self.inputs.final_look
@@ -150,7 +150,7 @@ class _Case(NamedTuple):
 
     @property
     def given_up(self) -> bool:
-        """Returns True if the target gain is ruled out. Then nothing more is bought."""
+        """Returns True if the gain that the test looks for is ruled out."""
         return self.futility_high < self.worthwhile
 
 
@@ -169,16 +169,17 @@ def judge_live(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> Verdict:
-    """Judges one candidate against the baseline on the confirm split at one declared look.
+    """Returns the verdict on one candidate against the baseline, with the numbers behind it.
 
-    A look is an interim analysis, counted from 0; after a `final_look` no data is added. A
-    candidate with fewer than `min_seeds` training seeds on either side is never promoted. With a
-    `course` (a sequential test), this function is called after each pair of training runs.
+    `look` numbers the interim analysis, from 0; after a `final_look` no data is added. A candidate
+    with fewer than `min_seeds` training seeds on either side is never promoted. `findings` come
+    from the validity checks. With a `course` (a sequential test) each pair of training runs is
+    followed by a call.
 
-    `elsewhere` holds differences that the same candidate showed in a search, one per training seed.
-    They prove nothing, but a collapse among them counts. `clusters` maps tasks to their group, such
-    as a repository. `ties` is a salt that breaks ties of the exact test over tasks. Without it,
-    ties count against the candidate.
+    `elsewhere` holds differences that the candidate showed on the search split, one per training
+    seed; they only say how often its training fails. `clusters` maps tasks to groups, such as
+    repositories. `ties` is a salt that breaks ties of the exact test over tasks; without it ties
+    count against the candidate. Raises ConfigError if a setting is out of range.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -211,10 +212,9 @@ def kind_of_pairs(
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
 ) -> tuple[VerdictKind, bool]:
-    """Returns the verdict on paired differences without findings, and whether more data is needed.
+    """Returns the verdict on paired differences alone, and whether the test asks for more data.
 
-    `look` numbers the interim analysis, from 0; after a `final_look` no data is added. `course` is
-    a sequential test, `clusters` maps tasks to groups, and `ties` is a salt that breaks ties.
+    No validity check takes part. The arguments are those of `judge_live`.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
@@ -241,8 +241,7 @@ _Decision = tuple[VerdictKind, tuple[str, ...]]
 
 def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
     against = [f for f in findings if f.side != "baseline"]
-    vetoes = _vetoes(against)
-    if vetoes:
+    if vetoes := tuple(f"{f.code}: {f.message}" for f in against if f.severity == "veto"):
         return VerdictKind.INVALID, vetoes
     unproven = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "unproven")
     kind, reasons = _by_effect(case)
@@ -330,7 +329,7 @@ def _doubts(case: _Case) -> tuple[str, ...]:
     p = _exact_p(case)
     if p is not None and p > case.alpha:
         doubts.append(f"exact sign-flip p {p:.3g} is above alpha {case.alpha:.4g}")
-    worst = worst_case(case.pairs).delta
+    worst = worst_case(case.pairs)
     if case.pairs.lost and worst <= case.inputs.min_effect:
         doubts.append(
             f"with {case.pairs.lost} lost pairs at their worst the effect is {_points(worst)}"
@@ -370,7 +369,7 @@ def _exact_p(case: _Case) -> float | None:
     row = case.pairs.cells[0]
     exact, salt = sign_flip_p(row, case.pairs.samples), case.inputs.ties
     if salt and 0.5 ** len(row) <= case.alpha:
-        return exact.broken(tie_of(salt, case.pairs))
+        return exact.randomised_p(tie_of(salt, case.pairs))
     return exact.p  # too few tasks to prove anything: a lucky draw does not change that
 
 
@@ -390,7 +389,7 @@ def _numbers(case: _Case) -> dict[str, JSON]:
         "tasks": int(case.pairs.cells.shape[1]),
         "tasks_dropped": case.pairs.dropped_tasks,
         "per_seed": [float(row.mean()) for row in case.pairs.cells if row.size],
-        "worst_case_delta": worst_case(case.pairs).delta,
+        "worst_case_delta": worst_case(case.pairs),
         "sign_flip_p": _exact_p(case),
         "groups": case.grouped._asdict() if case.grouped else None,
         "collapse": case.collapse._asdict() if case.collapse else None,
@@ -399,7 +398,7 @@ def _numbers(case: _Case) -> dict[str, JSON]:
 
 
 def arm_summary(arm: Arm) -> dict[str, JSON]:
-    """Returns counts by kind of outcome of an arm (one side of a comparison), and its hash."""
+    """Returns counts of an arm's attempts by outcome, its training seeds and a hash, as JSON."""
     rows = list(arm.rows())
     return {
         "name": arm.name,
@@ -416,7 +415,7 @@ def arm_summary(arm: Arm) -> dict[str, JSON]:
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
-    """Returns the verdict as JSON, in the form that the ledger and the git note store."""
+    """Returns a verdict as the JSON object that the ledger and the git note store."""
     return {
         "schema_version": 1,
         "kind": verdict.kind.value,
@@ -428,17 +427,11 @@ def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
 
 
 def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
-    """Returns the verdict that the ledger or a git note stores as JSON."""
+    """Returns the verdict in JSON from `verdict_to_json`. Raises KeyError if a field is missing."""
     return Verdict(
         kind=VerdictKind(data["kind"]),
         reasons=tuple(data["reasons"]),
         effect=Effect(**data["effect"]) if data.get("effect") else None,
         screened_out=bool(data.get("screened_out", False)),
         evidence=data.get("evidence", {}),
-    )
-
-
-def _vetoes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(
-        f"{f.code}: {f.message}" for f in findings if f.severity == "veto" and f.side != "baseline"
     )

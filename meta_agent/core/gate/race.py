@@ -43,21 +43,21 @@ BLOCK: Final = 8
 class Terms:
     """The settings of a race, which spreads attempts over edits of the harness.
 
-    They are declared before the race, and were tuned on simulations with other random seeds.
+    The defaults were tuned by simulation. An edit's chance: how probable it is worth having.
     """
 
     worth: float = 0.02
     """The gain (a share of attempts) above which an edit is worth having."""
     drop: float = 0.3
-    """An edit is dropped if the chance of such a gain is below this, unless edits are scarce."""
+    """An edit is dropped if its chance is below this, unless edits are scarce."""
     hopeless: float = 0.05
-    """An edit is dropped below this chance even if edits are scarce."""
+    """An edit is dropped below this chance, even if edits are scarce."""
     accept: float = 0.6
-    """An edit is accepted, and becomes the new tip, if the chance is above this."""
+    """An edit is accepted, and the next edits build on it, if its chance is above this."""
     keep: float = 0.3
     """An accepted edit is taken back if its chance on fresh attempts is below this."""
     settle: float = 0.02
-    """The share of the race's attempts that a new tip gets. It gets at least one at every task."""
+    """The share of attempts for a new accepted edit. It gets one at every task at least."""
     most: float = 0.1
     """The share of the race's attempts after which an undecided edit is dropped."""
     null: float = 0.4
@@ -92,8 +92,8 @@ Word = Literal["more", "dropped", "accepted", "kept", "taken back"]
 class Buy(NamedTuple):
     """The next block of attempts: one by `version` at each task in `tasks`.
 
-    Tasks are positions in the task order, and `sample` numbers the attempts at a task. `kind` is
-    "screen" for a new edit and "settle" for fresh attempts of the newest accepted one.
+    `tasks` are positions in the task order, and `sample` numbers the attempts at a task. `kind` is
+    "screen" for a new edit, or "settle" for fresh attempts of the newest accepted edit.
     """
 
     version: int
@@ -103,21 +103,18 @@ class Buy(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """The estimate of a harness version's gain over its parent, as a share of attempts.
-
-    `worth` is the probability that the gain is above the declared minimum.
-    """
+    """The estimated gain of a harness version over the version that it edits."""
 
     gain: float
-    """The expected gain, in shares of attempts."""
+    """The expected gain in solved attempts, as a share of 1."""
     worth: float
-    """The probability that the gain is worth having."""
+    """The probability that the gain is above `Terms.worth`."""
 
 
 class Field:
-    """A logistic model of whether a harness version solves a task, fitted to a race's attempts.
+    """A logistic model of whether a harness version solves a task, fitted to all attempts so far.
 
-    A race compares edits of the harness, each of which makes a version.
+    Versions are numbered: 0 is the first, and each other is an edit of an earlier one, its parent.
     """
 
     def __init__(self, tasks: int, terms: Terms = TERMS) -> None:
@@ -129,7 +126,7 @@ class Field:
         self._parent = [0]
 
     def enter(self, parent: int) -> int:
-        """Adds a harness version that builds on the version `parent`, and returns its number."""
+        """Adds a harness version that edits the version `parent`, and returns its number."""
         at = len(self._parent)
         if at == self._effect.size:
             self._tried = np.pad(self._tried, ((0, 0), (0, at)))
@@ -145,15 +142,15 @@ class Field:
         self._solved[task, version] += solved
 
     def forget(self, version: int) -> None:
-        """Removes the attempts of a version, so that they say nothing about its parent."""
+        """Removes all attempts of a version from the model."""
         self._tried[:, version] = self._solved[:, version] = 0.0
 
     def comparable(self, version: int) -> bool:
-        """Returns True if attempts of the version's parent are recorded. Version 0 has none."""
+        """Returns True if attempts of the version's parent are recorded; False for version 0."""
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
-        """Fits the model, and returns its estimate of a version's gain over the parent version."""
+        """Fits the model, and returns its estimate of a version's gain over its parent."""
         parent = self._parent[version]
         terms = self._at_the_floor(parent)
         variance = self._fit(version, terms)
@@ -220,7 +217,10 @@ class _Tree:
         self._children = np.bincount(parent, self._edits, minlength=parent.size)
 
     def inverse(self, weight: Matrix) -> Matrix:
-        """Inverts the negative Hessian without the leaves. `weight` is tried * p * (1 - p)."""
+        """Returns the inverse of the negative Hessian, with leaves eliminated.
+
+        `weight` is attempts * p * (1 - p) by [task, version].
+        """
         count, inner, leaves = len(weight), self._inner, self._leaves
         whole = np.zeros((count + inner.size,) * 2)
         spot = np.arange(count)
@@ -245,7 +245,7 @@ class _Tree:
     def step(
         self, inverse: Matrix, off_a: Matrix, off_b: Matrix, a: Matrix, b: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """Returns the Newton step of a and b. `off_a`, `off_b` are sums of solved - tried * p."""
+        """Returns the Newton step of a and b from their residuals `off_a` and `off_b`."""
         pull = self._edits * (b - b[self._parent])
         grad_b = off_b - pull + np.bincount(self._parent, pull, minlength=b.size)
         grad_b[0] = 0.0
@@ -260,10 +260,7 @@ class _Tree:
     def variance(self, inverse: Matrix, version: int) -> float:
         """Returns the variance of b[version] - b[parent of the version]."""
         count = len(inverse) - self._inner.size
-        place, parent_place = (
-            count + self._place[version],
-            count + self._place[self._parent[version]],
-        )
+        place, parent_place = count + self._place[[version, self._parent[version]]]
         return float(
             inverse[place, place]
             + inverse[parent_place, parent_place]
@@ -290,8 +287,8 @@ def _density(value: float, variance: float) -> float:
 class Race:
     """Decides which edit of the harness gets the next block of attempts at search tasks.
 
-    Call `next` for a block, make its attempts, pass their outcomes to `took`, and give its decision
-    to `go`. If `next` returns None and the race is not `over`, add an edit with `enter`.
+    Call `next` for a block, make its attempts, and pass their outcomes to `record`, which returns a
+    decision for `apply`. If `next` returns None and the race is not `over`, call `enter`.
     """
 
     def __init__(
@@ -317,12 +314,12 @@ class Race:
 
     @property
     def tip(self) -> int:
-        """Returns the newest accepted version, or the first one (0). The next edit builds on it."""
+        """Returns the number of the newest accepted version, or 0. The next edit builds on it."""
         return self.trail[-1]
 
     @property
     def settled(self) -> bool:
-        """Returns True if the newest accepted version had all attempts that check its gain."""
+        """Returns True if the newest accepted version has had all attempts that check its gain."""
         return self._unsettled <= 0
 
     @property
@@ -333,8 +330,8 @@ class Race:
     def enter(self, dropped: int | None = None) -> int:
         """Puts an edit of the newest accepted version under test, and returns its number.
 
-        `dropped` is the number of an edit that is proposed again. It keeps its earlier attempts and
-        gets further ones.
+        `dropped` is the number of an edit that was dropped and is proposed again: it keeps its
+        earlier attempts. None stands for a new edit.
         """
         self._entered += 1
         if self._edits is not None:
@@ -348,7 +345,7 @@ class Race:
         return number
 
     def next(self) -> Buy | None:
-        """Returns the attempts to buy next; None if a new edit is needed or the budget is spent."""
+        """Returns the attempts to make next; None if a new edit is needed or none are left."""
         if self.over:
             return None
         if not self.settled:
@@ -357,8 +354,8 @@ class Race:
             return self._buy(self._candidate, "screen", BLOCK)
         return None
 
-    def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """Records a block's outcomes; returns its version's fate, such as "dropped", and gain.
+    def record(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
+        """Records a block's outcomes. Returns what becomes of its version, and the estimated gain.
 
         An attempt without an outcome (None) counts as made and says nothing else. The gain is None
         if the version's parent has no attempts to compare with.
@@ -374,8 +371,8 @@ class Race:
         done = buy.kind == "settle" and self._unsettled <= len(buy.tasks)
         return self._word(buy, chance.worth, done), chance
 
-    def go(self, buy: Buy, word: Word) -> None:
-        """Applies a decision on the block of attempts `buy`, as `took` returned it (`word`)."""
+    def apply(self, buy: Buy, word: Word) -> None:
+        """Drops, accepts, keeps or takes back the version of a block, as `record` has decided."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":
@@ -396,22 +393,18 @@ class Race:
         self.field.forget(version)
         self._candidate, self._unsettled = None, 0
 
-    def forget(self, version: int) -> None:
-        """Removes the attempts of a version that was dropped because its scores are invalid."""
-        self.field.forget(version)
+    def model_changed(self) -> None:
+        """Forgets all outcomes, since the model that made these attempts has been replaced.
 
-    def changed(self) -> None:
-        """Forgets all outcomes, because another model now acts and they describe only the old one.
-
-        The newest accepted version and the edit that is being tested get fresh attempts. The
-        accepted version remains unless these attempts show that it is no gain.
+        The newest accepted version gets fresh attempts, which may take it back. The edit under test
+        gets fresh attempts too.
         """
         for version in range(len(self._made)):
             self.field.forget(version)
         self._unsettled = self._fresh
 
     def finish(self) -> None:
-        """Takes back the newest accepted edit if it never had one attempt at each task."""
+        """Takes back the newest accepted edit if it had fewer attempts than there are tasks."""
         if self.tip and self._made[self.tip] < self._tasks:
             self.trail.pop()
 
@@ -440,17 +433,17 @@ class Race:
 
 
 def racing(attempts: int) -> int:
-    """Returns how many of a budget of `attempts` are for comparing edits of the harness in a race.
+    """Returns how many of a budget of attempts a race may use to compare edits of the harness.
 
-    The rest is for the final comparison of the best version with the first one.
+    The rest is for the final comparison of the best version with the first.
     """
     return int(attempts * (1 - EXAM))
 
 
 def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
-    """Returns (passes, extra) for the exam: the final comparison of the best version and the start.
+    """Returns (passes, extra) for the final comparison of the best version with the first.
 
-    Each side gets `passes` attempts at every exam task, and one more at `extra` tasks. `attempts`
-    is the budget of race and exam together; `tasks` is the number of exam tasks.
+    Each version gets `passes` attempts at every task of it, and one more at `extra` tasks.
+    `attempts` is the budget of race and comparison. Returns (0, 0) if `tasks` is 0.
     """
     return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

@@ -2,7 +2,7 @@
 
 Pairs of arms are drawn from a `Population` (here a model: a rate for each task, and on the logit
 scale a normal effect of the training seed) and put before the very rule that decides in the loop
-(`Gate.promotes` asks `judge.kind_of_pairs`, look by look).
+(`Gate.judge` asks `judge.kind_of_pairs`, look by look).
 
 Promises: a gain of size `delta` turns failures into successes at random until the mean has risen by
 that much; equal seeds give equal figures, and power rises with the gain on the same draws.
@@ -39,9 +39,9 @@ _NORMAL_AT_POWER: Final = 0.8416
 
 
 class Look(NamedTuple):
-    """A declared moment at which a candidate is judged, and how much data there is by then.
+    """An interim analysis, planned beforehand, and how much data there is by then.
 
-    `repeats` counts training seeds, or samples per task. After a `final` look no data is added.
+    `repeats` counts training seeds, or attempts per task. After a `final` look no data is added.
     """
 
     stage: int
@@ -50,11 +50,11 @@ class Look(NamedTuple):
     final: bool
     course: Course | None
     extra: int = 0
-    """Of a frozen policy: so many tasks have one more sample."""
+    """The number of tasks that have one more attempt. It is 0 if a policy is trained."""
 
 
-class Passed(NamedTuple):
-    """The verdict on one simulated candidate, after how many seeds (or samples) and tasks."""
+class SimulatedVerdict(NamedTuple):
+    """The verdict on a simulated candidate, and the seeds (or attempts a task) and tasks used."""
 
     kind: VerdictKind
     repeats: int
@@ -67,9 +67,9 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The rule that promotes a candidate, without validity checks: its looks and error budget.
+    """The rule by which candidates are promoted, without validity checks. It can be simulated.
 
-    A look is a declared moment at which the data so far are judged.
+    `looks` are the planned interim analyses. Raises ConfigError if there are none.
     """
 
     looks: tuple[Look, ...]
@@ -79,31 +79,31 @@ class Gate:
 
     def __post_init__(self) -> None:
         if not self.looks:
-            raise ConfigError("looks is empty, so the test never decides; pass one or more")
+            raise ConfigError("the test has no looks (interim analyses); pass one or more")
 
     @property
     def repeats(self) -> int:
-        """Returns the most training seeds, or samples per task, that one candidate may get."""
+        """Returns the most training seeds, or attempts per task, that one candidate may get."""
         return max(look.repeats + bool(look.extra) for look in self.looks)
 
     @property
     def tasks(self) -> int:
         return max(look.tasks for look in self.looks)
 
-    def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
-        """Returns the verdict on a [repeat, task] matrix of differences, judged look by look.
+    def judge(self, differences: Matrix, level: float = 1.0) -> SimulatedVerdict:
+        """Returns the verdict on a [repeat, task] matrix of differences, one analysis at a time.
 
         `level` is the clean success of the baseline, as a share of 1.
         """
         for look in self.looks:
             repeats = look.repeats + bool(look.extra)
-            kind, goes_on = self.decides(look, differences[:repeats, : look.tasks], level)
+            kind, goes_on = self.judge_look(look, differences[:repeats, : look.tasks], level)
             if not goes_on:
                 break
-        return Passed(kind, look.repeats, look.tasks)
+        return SimulatedVerdict(kind, look.repeats, look.tasks)
 
-    def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        """Returns the verdict at one look (a declared moment), and whether more data is needed.
+    def judge_look(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
+        """Returns the verdict at one interim analysis, and whether the rule asks for more data.
 
         `cells` are differences by [repeat, task]; `level` is the baseline's clean success.
         """
@@ -112,7 +112,7 @@ class Gate:
     def least(self, source: Modelled) -> float | None:
         """Returns the least gain that is promoted with a probability of 80 %, or None if none is.
 
-        It is computed from the sequential test at its last pair; simulations agree within 10 %.
+        The gain is computed, not simulated, for a test of training pairs that uses all its pairs.
         """
         last, mean = self.looks[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
@@ -138,9 +138,9 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The rule for a frozen policy: a harness is promoted by its mean success at each task."""
+    """The rule for a frozen policy. Tasks are the units: each has its mean over its attempts."""
 
-    def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
+    def judge_look(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)
         means[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
         attempts = look.repeats * look.tasks + look.extra
@@ -154,7 +154,7 @@ class Exam(Gate):
 
 
 class Population(Protocol):
-    """A source of simulated comparisons between two arms (sides) that have the same harness."""
+    """A source of simulated comparisons between two sides that have the same harness."""
 
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
         """Returns two [repeat, task] matrices of success (0 or 1) that differ by luck alone."""
@@ -163,11 +163,11 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """Simulated tasks with success rates, which each training seed shifts together by chance."""
+    """Simulated tasks with success rates, which a training seed shifts up or down together."""
 
     rates: Matrix  # [task], inside (0, 1)
     seed_sd: float = 0.0
-    """Between-seed deviation of the mean, attempts aside; 0 for a frozen policy."""
+    """The standard deviation of the mean rate between training seeds; 0 for a frozen policy."""
     swapped: float = 0.0
     """The expected share of tasks that swap success rates with each other in the second arm."""
 
@@ -198,7 +198,7 @@ def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
 
 
 class Rate(NamedTuple):
-    """A share of simulated cases with its 95 % interval."""
+    """The share of simulated cases that were hits, with its 95 % interval and their number."""
 
     share: float
     low: float
@@ -211,24 +211,21 @@ class Rate(NamedTuple):
         return cls(hits / cases, ends.low, ends.high, cases)
 
 
-def courses(
+def simulated_verdicts(
     gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0
-) -> list[Passed]:
-    """Returns the simulated verdicts on `draws` candidates with a true gain of `delta`.
-
-    Equal values of `seed` give equal draws.
-    """
+) -> list[SimulatedVerdict]:
+    """Returns the verdicts on `draws` simulated candidates with a true gain of `delta`."""
     endings = []
     for at in range(draws):
         rng = np.random.default_rng((seed, at))
         before, after = source.null_pair(gate.repeats, gate.tasks, rng)
-        endings.append(gate.promotes(_improved(after, delta, rng) - before, float(before.mean())))
+        endings.append(gate.judge(_improved(after, delta, rng) - before, float(before.mean())))
     return endings
 
 
 def power(gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0) -> Rate:
     """Returns the share of simulated candidates with a true gain of `delta` that are promoted."""
-    endings = courses(gate, source, delta, draws=draws, seed=seed)
+    endings = simulated_verdicts(gate, source, delta, draws=draws, seed=seed)
     return Rate.of(sum(ending.promoted for ending in endings), draws)
 
 
@@ -241,9 +238,9 @@ def smallest_effect(
     step: float = 0.0025,
     seed: int = 0,
 ) -> float | None:
-    """Returns the least true gain that is promoted with probability `target_power`.
+    """Returns the least true gain that is promoted with probability `target_power`, or None.
 
-    It is found by simulation, as a multiple of `step`. Returns None if no gain is large enough.
+    The gain is a multiple of `step`, found by simulation with `draws` candidates for each.
     """
     low, high = 0, round(1 / step)
     if power(gate, source, high * step, draws=draws, seed=seed).share < target_power:
@@ -256,7 +253,7 @@ def smallest_effect(
 
 
 def _improved(clean: Matrix, delta: float, rng: Random) -> Matrix:
-    """Failures turned into successes at random until the mean is `delta` higher, or 1."""
+    """Returns successes in which random failures have become hits: the mean is `delta` higher."""
     failing = 1 - float(clean.mean())
     share = min(1.0, delta / failing) if failing > 0 else 0.0
     return np.where(rng.random(clean.shape) < share, 1.0, clean)

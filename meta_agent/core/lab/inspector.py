@@ -77,7 +77,7 @@ def findings_about(
         ),
         *overlap,
     )
-    return (*explained(findings, *arms), *guard_slices(*arms, labels or {}))
+    return (*explained(findings, arms[1]), *guard_slices(*arms, labels or {}))
 
 
 class Inspector:
@@ -132,7 +132,7 @@ class Inspector:
             limits=self._limits,
         )
         rows = find_in_arm(arm, limits=self._limits, train_hashes=trained)
-        return explained((*rows, *findings, *self._overlap), arm, arm)
+        return explained((*rows, *findings, *self._overlap), arm)
 
     def _records(self, ref: ArmRef) -> Seen:
         parts = (part for seed in sorted(ref.shards) for part in parts_of(ref.shards[seed]))

@@ -20,7 +20,7 @@ _passages_lock = threading.Lock()  # guards the counter: training jobs pass cras
 
 
 def crash_point(name: str) -> None:
-    """Kills this process with SIGKILL if META_AGENT_CRASH_AT, set by tests, holds `name`."""
+    """Kills this process with SIGKILL if the variable META_AGENT_CRASH_AT names this point."""
     point = os.environ.get(CRASH_VARIABLE)
     if not point:
         return

@@ -6,8 +6,7 @@ failed sync may be marked clean, so a retry would report a success that never ha
 
 A reader that may not write beside the file reads a copy, since WAL needs an index file there.
 
-Does not cover: disks that report a sync that did not happen, and other programs writing to the
-file.
+Does not cover: disks that report a sync that did not happen, and writes by other programs.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PRIMARY_CODE_MASK: Final = 0xFF  # extended codes carry the detail in the highe
 
 
 class Journal:
-    """The SQLite file of a ledger, with atomic writes and plain queries."""
+    """The open SQLite file of a ledger, for atomic writes and for queries by several threads."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         self.path = path
@@ -75,8 +74,8 @@ class Journal:
         names_here = {name for name, _ in MIGRATIONS}
         if newer := sorted(applied - names_here):
             raise ConfigError(
-                f"{self.path} was written by a newer meta-agent (it has {newer[0]})",
-                hint=f"{install()} --upgrade",
+                f"{self.path} was written by a newer meta-agent (its schema has {newer[0]})",
+                hint=f"upgrade with: {install()} --upgrade",
             )
         if not upgrade and names_here - applied - LATER:
             raise ConfigError(
@@ -106,7 +105,7 @@ class Journal:
                 raise
 
     def rows(self, query: str, arguments: Sequence[Cell] = ()) -> list[tuple[Cell, ...]]:
-        """Runs a query and returns all its rows."""
+        """Returns all rows of an SQL query. Raises an error in plain words if SQLite fails."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
 
@@ -115,7 +114,7 @@ class Journal:
         return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:
-        """Closes the file. SQLite folds the WAL back in when the last connection closes."""
+        """Closes the file. A second call does nothing."""
         with self._lock, self._aside, suppress(sqlite3.Error):
             self._db.close()
 

@@ -40,7 +40,10 @@ from meta_agent.core.ledger.kinds import Kind
 
 
 class Ledger(Purse):
-    """A workspace's journal of steps, events, runs and spending. One process owns it at a time."""
+    """A workspace's journal of steps, events, runs and spending, in one SQLite file.
+
+    A step is a piece of a run's work that is recorded under a key and never done twice.
+    """
 
     def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
         super().__init__(journal)
@@ -51,10 +54,10 @@ class Ledger(Purse):
 
     @classmethod
     def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
-        """Opens a ledger as its one owner, or without `owner_lock` read-only beside a live run.
+        """Opens the ledger at `path` as its one owner, or without `owner_lock` for reading only.
 
-        Raises ConfigError if the folder, or for a reader the file, does not exist. Raises
-        PreflightError if another process owns the ledger.
+        The owner creates a missing file. Raises ConfigError if the folder, or for a reader the
+        file, does not exist. Raises PreflightError if another process owns the ledger.
         """
         path = Path(path)
         if owner_lock:
@@ -68,7 +71,9 @@ class Ledger(Purse):
     @classmethod
     def _open_owned(cls, path: Path) -> Ledger:
         if not path.parent.is_dir():
-            raise ConfigError(f"there is no folder {path.parent}", hint="meta-agent init makes it")
+            raise ConfigError(
+                f"there is no folder {path.parent}", hint="make a workspace: meta-agent init"
+            )
         lock = OwnerLock(path)
         try:
             return cls(Journal(path, writable=True), lock)
@@ -82,7 +87,7 @@ class Ledger(Purse):
         return self._journal.path.parent.resolve()
 
     def close(self) -> None:
-        """Closes the file and releases the owner's lock."""
+        """Closes the file and releases the owner's lock, if this is the owner."""
         self._journal.close()
         if self._lock:
             self._lock.close()
@@ -96,10 +101,10 @@ class Ledger(Purse):
     # --- steps ---------------------------------------------------------------------------------
 
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Runs `work` unless the step `key` is recorded as done. Returns the outcome either way.
+        """Returns the recorded outcome of the step `key`; if there is none, runs `work` for it.
 
         `kind` and `intent` say what the work is. Raises IntegrityError if they differ from those
-        recorded under the same key.
+        recorded under the same key. An error of `work` is noted and raised.
         """
         with self._steps.alone(key):
             step = self._begin(key, kind, canonical(intent))
@@ -171,7 +176,7 @@ class Ledger(Purse):
         return reduce(link, old, "")
 
     def head(self, key: str) -> str | None:
-        """Returns the hash chain's digest after the step `key`, or None if the chain lacks it."""
+        """Returns the hash over the step `key` and all before it, or None if there is none."""
         if not self._journal.has("chain"):
             return None
         rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
@@ -190,7 +195,7 @@ class Ledger(Purse):
         return [*(str(key) for (key,) in before if key not in in_chain), *chained]
 
     def heads(self) -> frozenset[str]:
-        """Returns the digests of the hash chain, one after each finished step."""
+        """Returns the hash after each finished step (`head`); empty for an old ledger."""
         if not self._journal.has("chain"):
             return frozenset()
         return frozenset(
@@ -198,7 +203,10 @@ class Ledger(Purse):
         )
 
     def broken(self) -> str | None:
-        """Recomputes the hash chain; returns the key of the first step that breaks it, or None."""
+        """Returns the key of the first finished step that was changed later, or None.
+
+        It recomputes the hashes of all steps and compares them with those stored (`head`).
+        """
         if not self._journal.has("chain"):
             return None
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
@@ -211,17 +219,17 @@ class Ledger(Purse):
         return None
 
     def step(self, key: str) -> Step | None:
-        """Returns the step `key`, done or in flight, or None if the ledger has none."""
+        """Returns the step `key`, finished or not, or None if the ledger has no such step."""
         rows = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
         return Step.parse(rows[0]) if rows else None
 
     @property
     def owner(self) -> str | None:
-        """Returns the process id of the ledger's owner, which may be this process, or None."""
+        """Returns the id of the process that owns the ledger, maybe this process, or None."""
         return live_owner(self._journal.path)
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Returns all steps, or those of a run or a kind, in the order of their first beginning."""
+        """Returns all steps, or those of a run or a kind, in the order in which they began."""
         where, arguments = _filter(run=run, kind=kind)
         return [
             Step.parse(row)
@@ -229,13 +237,16 @@ class Ledger(Purse):
         ]
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
-        """Returns the outcomes of the finished steps of a kind, as values of the type `holds`."""
+        """Returns the outcomes of the finished steps of a kind, in order; `holds` is their type."""
         return [step.outcome_as(holds) for step in self.steps(run, kind) if step.is_done]
 
     # --- events --------------------------------------------------------------------------------
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Appends an event of a kind, with data, to the ledger's log and returns its number."""
+        """Appends an event with data to the log of a run (by default the current run).
+
+        Returns the event's number.
+        """
         with self._journal.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
@@ -255,16 +266,17 @@ class Ledger(Purse):
     # --- runs ----------------------------------------------------------------------------------
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Begins a run, or resumes an unfinished one. Later steps and events carry its name.
+        """Records that a run begins or resumes. Later steps and events carry its id.
 
-        Raises IntegrityError if the run was started with other settings.
+        Raises IntegrityError if the run was started before with another `config_hash`.
         """
         with self._journal.transaction() as db:
             earlier = self.run(run_id)
             if earlier is not None and earlier.config_hash != config_hash:
                 raise IntegrityError(
-                    f"run {run_id} was started with other settings ({earlier.config_hash[:12]}, "
-                    f"not {config_hash[:12]}): repeat those, or choose another workspace"
+                    f"run {run_id} was started with other settings (their hash is "
+                    f"{earlier.config_hash[:12]}, not {config_hash[:12]})",
+                    hint="repeat the settings of its first start, or choose another --workspace",
                 )
             db.execute(
                 "INSERT INTO runs (run, config_hash, config, starts, started_at) "
@@ -277,7 +289,10 @@ class Ledger(Purse):
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:
-        """Records why a run ended. Only `done` is final; any other reason leaves it resumable."""
+        """Records why a run ended; `done` means that nothing is left to do.
+
+        Raises IntegrityError if the ledger has no such run.
+        """
         self._existing_run(run_id)
         with self._journal.transaction() as db:
             db.execute(
@@ -298,7 +313,7 @@ class Ledger(Purse):
         row = self.run(run_id)
         if row is None:
             raise IntegrityError(
-                f"the ledger has no run {run_id}; `meta-agent status` shows the runs that it has"
+                f"the ledger has no run {run_id}", hint="see the runs: meta-agent status"
             )
         return row
 

@@ -24,7 +24,10 @@ _PATIENCE_SEC: Final = 0.2
 
 
 class OwnerLock:
-    """The file lock of a ledger's owner. Raises PreflightError if another process holds it."""
+    """The file lock that makes this process the owner of a ledger.
+
+    Raises PreflightError if another process holds it. The lock ends with the process.
+    """
 
     def __init__(self, ledger_path: Path) -> None:
         self._path = ledger_path.with_name(ledger_path.name + ".lock")
@@ -37,14 +40,14 @@ class OwnerLock:
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
 
     def close(self) -> None:
-        """Releases the lock. The file stays, since removing it would race with a waiting owner."""
+        """Releases the lock. The lock file stays. A second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def live_owner(ledger_path: Path) -> str | None:
-    """Returns the process id of the ledger's owner, or None if no process owns it now."""
+    """Returns the id of the process that owns a ledger, or None if no process owns it now."""
     try:
         fd = os.open(ledger_path.with_name(ledger_path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -94,15 +97,15 @@ class StepLocks:
 
     @contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Locks the step `key` for the block, once no other thread has it.
+        """Holds the lock of the step `key` for the `with` block; waits for other threads first.
 
-        Raises IntegrityError if this thread has it already.
+        Raises IntegrityError if this thread holds it already.
         """
         me = threading.get_ident()
         with self._guard:
             if self._owners.get(key) == me:
                 raise IntegrityError(
-                    f"step {key} started itself again while it ran; this is a bug, please report it"
+                    f"step {key} began again while it ran; this is a bug, please report it"
                 )
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

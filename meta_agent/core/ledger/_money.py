@@ -33,7 +33,10 @@ _Spent = tuple[str, int, int, int, int, int, int]
 
 
 class Purse:
-    """The part of a ledger that records the money and tokens that model calls cost."""
+    """The part of a ledger that records what model calls cost, and keeps the cost below caps.
+
+    A method's `run` is the current run unless it is passed.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -42,7 +45,7 @@ class Purse:
     def _named_run(self, run: str | None) -> str:
         name = run or self._run
         if name is None:
-            raise IntegrityError("no run has begun: call start_run first, or pass `run`")
+            raise IntegrityError("the ledger has no current run: call start_run, or pass `run`")
         return name
 
     def set_cap(
@@ -53,7 +56,10 @@ class Purse:
         max_usd: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        """Sets the cap on a run's spending, or on one role of model calls. None means no cap."""
+        """Sets the caps on a run's spending, or on that for one role (use) of model calls.
+
+        None means no cap. Caps that were set before are replaced.
+        """
         cap = None if max_usd is None else math.floor(max_usd * _NANO)
         with self._journal.transaction() as db:
             db.execute(
@@ -64,7 +70,7 @@ class Purse:
         """Reserves the most that a model call of a role may cost; returns the reservation's number.
 
         `usd` is None if the price is unknown. Raises BudgetError, and reserves nothing, if a cap
-        would be crossed.
+        would be crossed or a cap in dollars meets an unknown price.
         """
         run = self._named_run(run)
         nano = _nano(usd, round_up=True)
@@ -80,7 +86,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed. Raises IntegrityError if it is not open."""
+        """Replaces a reservation by what was billed. Raises IntegrityError if settled before."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -91,30 +97,30 @@ class Purse:
             ).rowcount
             if changed != 1:
                 raise IntegrityError(
-                    f"the money reserved as {reservation} was settled twice; this is a bug, "
+                    f"reservation {reservation} of a model call was settled twice; this is a bug, "
                     "please report it"
                 )
 
     def release(self, reservation: int) -> None:
-        """Deletes a reservation that cost nothing. Raises IntegrityError if it is not open."""
+        """Deletes the reservation of a call that cost nothing. Raises IntegrityError if settled."""
         with self._journal.transaction() as db:
             changed = db.execute(
                 "DELETE FROM spend WHERE id = ? AND settled = 0", (reservation,)
             ).rowcount
             if changed != 1:
                 raise IntegrityError(
-                    f"the money reserved as {reservation} was settled before; this is a bug, "
+                    f"reservation {reservation} of a model call was settled before; this is a bug, "
                     "please report it"
                 )
 
     def open_reservations(self, run: str | None = None) -> frozenset[int]:
-        """Returns the numbers of the reservations of calls under way, or cut short by a crash."""
+        """Returns the numbers of unbilled reservations: of calls under way, or cut by a crash."""
         query = "SELECT id FROM spend WHERE run = ? AND NOT settled"
         rows = self._journal.rows(query, (self._named_run(run),))
         return frozenset(cast("int", row[0]) for row in rows)
 
     def spend(self, run: str | None = None) -> dict[str, Spend]:
-        """Returns what a run has spent and still has reserved, by role."""
+        """Returns what a run has spent and still has reserved, by role; empty without calls."""
         rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (self._named_run(run),)))
         return {
             role: Spend(usd / _NANO, tokens, open_usd / _NANO, open_tokens, calls, unpriced)
@@ -127,7 +133,7 @@ def _nano(usd: float | None, *, round_up: bool) -> int | None:
         return None
     if not math.isfinite(usd):
         raise IntegrityError(
-            f"an amount of money must be finite, not {usd}: correct the price of the model"
+            f"the cost of a model call is {usd}, which is not finite: correct the model's price"
         )
     return math.ceil(usd * _NANO - 1e-3) if round_up else round(usd * _NANO)
 
@@ -135,8 +141,8 @@ def _nano(usd: float | None, *, round_up: bool) -> int | None:
 def _require_amount(nano: int | None, tokens: int) -> None:
     if (nano or 0) < 0 or tokens < 0:
         raise IntegrityError(
-            f"a cost cannot be negative: {nano} nano-dollars, {tokens} tokens; correct the price "
-            "or the token count"
+            f"the cost of a model call is negative: {nano} nano-dollars, {tokens} tokens; correct "
+            "the model's price or the token count"
         )
 
 
@@ -150,7 +156,7 @@ def _require_room(
     whose = f"the cap of role {role}" if role else "the cap of this run"
     if cap_nano is not None and (nano is None or spent[2]):
         raise BudgetError(
-            f"{whose} is ${cap_nano / _NANO:.4f}, but the price of this model is unknown",
+            f"{whose} is ${cap_nano / _NANO:.4f}, but this run calls a model of unknown price",
             hint="cap tokens instead (--max-tokens), or use a model with a known price",
         )
     if cap_nano is not None and spent[0] + (nano or 0) > cap_nano:

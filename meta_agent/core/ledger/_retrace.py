@@ -22,11 +22,14 @@ Compare = Callable[[Step, object, object], None]
 
 
 class UnrecordedError(Exception):
-    """Raised when the code asks for a step that the ledger does not hold."""
+    """Raised when a repeated run asks for a step that was not recorded. It holds the step's key."""
 
 
 class RetracedLedger(Ledger):
-    """A read-only ledger: asked for a step, it computes the step again and compares the record."""
+    """A ledger for repeating a recorded run: it compares each step with its record.
+
+    Nothing is written. The repeated run sees only what was recorded up to the step it is at.
+    """
 
     def __init__(
         self, recorded: Ledger, run: str, taken: Collection[str], compare: Compare
@@ -39,9 +42,10 @@ class RetracedLedger(Ledger):
         self.walked: set[str] = set()
 
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Does the work again, compares it with the record, and returns the recorded outcome.
+        """Does a step's work again, compares it with the record, and returns the recorded outcome.
 
-        Raises UnrecordedError if the ledger does not hold the step.
+        The work of the kinds in `taken` is not repeated. Raises UnrecordedError if the step was not
+        recorded as done.
         """
         step = super().step(key)
         if step is None or not step.is_done:
@@ -57,31 +61,31 @@ class RetracedLedger(Ledger):
         return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
-        """Returns the recorded step `key` if the repeated run has come that far, else None."""
+        """Returns the recorded step `key`, or None if the repeated run has not reached it yet."""
         step = super().step(key)
         return step if step and self._was_there(step) else None
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
-        """Returns the recorded steps, or those of a run or kind, as far as the repeated run is."""
+        """Returns the steps, or those of a run or a kind, that the repeated run has reached."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 
     def recorded(self, key: str) -> Step | None:
-        """Returns the recorded step `key` or None, even before the repeated run has reached it."""
+        """Returns the recorded step `key`, reached or not, or None if there is no such step."""
         return super().step(key)
 
     def _was_there(self, step: Step) -> bool:
         return step.key in self._order and self._order[step.key] <= self._seen
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Does nothing and returns 0, since the events of the run are already recorded."""
+        """Returns 0 and records nothing."""
         return 0
 
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
-        """Returns the recorded row of the run that is being repeated. Nothing is written."""
+        """Returns the recorded row of the run `run_id`. Raises IntegrityError if there is none."""
         return self._existing_run(run_id)
 
     def finish_run(self, run_id: str, exit_reason: str) -> None:
-        """Does nothing, since the recorded run has ended."""
+        """Records nothing."""
 
 
 def _outcome_of(work: Callable[[], object]) -> object:

@@ -24,7 +24,7 @@ DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 class Step:
     """One recorded step of a run: what was to be done (`intent`), and its outcome.
 
-    `finished_at` is None while the step is in flight or was cut short.
+    `finished_at` and `outcome` are None until the step has finished.
     """
 
     seq: int
@@ -46,7 +46,7 @@ class Step:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the step that a row of the ledger's table of steps holds."""
+        """Returns the step in a row that `QUERY` has read."""
         return cls(*_decoded(row, 4, 9))
 
     @property
@@ -56,11 +56,11 @@ class Step:
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """Returns the outcome as a mapping by name, or an empty one if it is no JSON object."""
+        """Returns the outcome if it is a JSON object, else an empty mapping."""
         return fields_of(self.outcome)
 
     def outcome_as(self, holds: type[T]) -> T:
-        """Returns the outcome of a finished step as `holds`, the type declared for its kind."""
+        """Returns the outcome as the type `holds`, which has to be the one declared in `KINDS`."""
         outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
         assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"
         return cast("T", self.outcome)
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a run in the append-only log. `at` is in seconds since the epoch."""
+    """One event in the ledger's append-only log. `at` is in seconds since the epoch."""
 
     seq: int
     run: str | None
@@ -80,18 +80,18 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the event that a row of the ledger's table of events holds."""
+        """Returns the event in a row that `QUERY` has read."""
         return cls(*_decoded(row, 4))
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """Returns the payload as a mapping, or an empty one if it is no JSON object."""
+        """Returns the payload if it is a JSON object, else an empty mapping."""
         return fields_of(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """The ledger's record of one run. A resumed run keeps it; `starts` counts its starts."""
+    """The ledger's record of one run. `starts` counts how often it was started or resumed."""
 
     run: str
     config_hash: str
@@ -107,13 +107,13 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the run that a row of the ledger's table of runs holds."""
+        """Returns the run in a row that `QUERY` has read."""
         return cls(*_decoded(row, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """The cost of one role's model calls. `open_` fields are reserved and not yet billed."""
+    """The cost of a run's model calls for one use (role). `open_` fields are not billed yet."""
 
     usd: float
     tokens: int
@@ -124,18 +124,18 @@ class Spend:
 
 
 def link(before: str, step: Step) -> str:
-    """Returns the next digest of the hash chain: over `before`, the digest so far, and a step."""
+    """Returns the hash over a step and `before`, the hash over all steps before it."""
     text = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encode(value: object) -> str:
-    """Returns a value as JSON text in which keys keep their order. NaN and infinity become null."""
+    """Returns a value as JSON text with keys in their order. NaN and infinity become null."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
 def canonical(value: object) -> str:
-    """Returns a value as JSON text with sorted keys, so that equal values have equal text."""
+    """Returns a value as JSON text with sorted keys. NaN and infinity become null."""
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -150,7 +150,7 @@ def fields_of(value: object) -> Mapping[str, object]:
 
 
 def _decoded(row: tuple[Cell, ...], *json_columns: int) -> Iterator[Never]:
-    """Yields a row's cells with JSON columns parsed. STRICT tables ensure other types."""
+    """Yields a row's cells, with JSON columns parsed. STRICT tables ensure the other types."""
     for at, cell in enumerate(row):
         yield cast("Never", decode(cast("str | None", cell)) if at in json_columns else cell)
 

@@ -24,7 +24,7 @@ Kind = Literal[
 
 
 class Refused(TypedDict):
-    """A draft of a candidate that was refused before any check, and the reason."""
+    """A proposed idea that was refused before it became a candidate, and the reason."""
 
     statement: str
     code: str
@@ -42,7 +42,7 @@ class Share(TypedDict):
 
 
 class Gap(TypedDict):
-    """A change of clean success between two versions, and whether no metric explains it."""
+    """A change of clean success from one version to the next, and whether no metric explains it."""
 
     unexplained: bool
     delta: float
@@ -50,7 +50,7 @@ class Gap(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What a generation reports about a version: metrics, alerts, faults and example attempts."""
+    """What a generation's reading of attempts says about a version: metrics, faults, examples."""
 
     generation: int
     version: str
@@ -62,7 +62,7 @@ class Evidence(TypedDict):
 
 
 class Proposal(TypedDict):
-    """The candidates of one generation.
+    """The candidates that were proposed in one generation.
 
     `nothing` says why there are none; `noted` is the proposer's note for later generations.
     """
@@ -77,7 +77,7 @@ class Proposal(TypedDict):
 
 
 class Candidate(TypedDict):
-    """One proposed change: its commit, its base, its hypothesis and the paths that it changes."""
+    """One proposed change: its commit, the commit it edits, its hypothesis and changed paths."""
 
     id: str
     run: str
@@ -94,7 +94,7 @@ class Candidate(TypedDict):
 
 
 class Screen(TypedDict):
-    """The result of one check of a candidate (static, contract, ...) before it is measured."""
+    """The result of one check of a candidate, such as contract tests, before it is measured."""
 
     candidate: str
     stage: Literal["static", "contract", "replay", "seed"]
@@ -104,7 +104,7 @@ class Screen(TypedDict):
 
 
 class Live(TypedDict):
-    """One interim analysis of a run's final test, which compares its result with the start."""
+    """One interim analysis of a run's claim, the test of its result against the start."""
 
     candidate: str
     split: str
@@ -123,7 +123,7 @@ class Scored(TypedDict):
 
 
 class Verdict(TypedDict):
-    """The verdict on a candidate, and where the outcomes that it rests on are stored."""
+    """The verdict on a candidate. `arms` says where the outcomes behind it are stored."""
 
     candidate: str
     commit: str
@@ -150,7 +150,7 @@ class Merge(TypedDict):
 
 
 class Cell(TypedDict):
-    """How candidates that were merged and trained together did on the search split."""
+    """The result on the search split of some candidates that were merged and trained together."""
 
     generation: int
     name: str
@@ -167,7 +167,10 @@ class Cell(TypedDict):
 
 
 class Plan(TypedDict):
-    """How a generation's ideas are trained, by id, and the attempts of each kind of training."""
+    """Which of a generation's ideas continue the version's weights and which train from the base.
+
+    Ideas are named by id. `attempts` is what each kind of training costs.
+    """
 
     generation: int
     continued: list[str]
@@ -176,7 +179,10 @@ class Plan(TypedDict):
 
 
 class Bundle(TypedDict):
-    """A generation's bundle: its cells, the one to go on from, and each member's gain."""
+    """How a generation's candidates did when trained together, and once without each of them.
+
+    `chosen` is the combination that the next generation builds on, or None.
+    """
 
     generation: int
     clean_success: float
@@ -204,9 +210,9 @@ class Train(_Kept):
 
 
 class Warmup(TypedDict):
-    """The rows that a run's warm-ups imitate: their number and the SHA-256 of their file.
+    """The attempts that a run's trainings first imitate: their number and their file's SHA-256.
 
-    `left_out` counts the rows of the source that are no clean success on a training task.
+    `left_out` counts, by reason, the attempts of the source that are not imitated.
     """
 
     rows: int
@@ -215,7 +221,7 @@ class Warmup(TypedDict):
 
 
 class Stored(TypedDict):
-    """The stored result of an evaluation: where its attempts are, and how many were solved."""
+    """The result of an evaluation: where its attempts are stored, and how many were solved."""
 
     shard: dict[str, object]
     planned: int
@@ -227,13 +233,13 @@ class Stored(TypedDict):
 
 
 class Commit(TypedDict):
-    """A step's outcome that is one git commit, such as the one that `main` was moved to."""
+    """The outcome of a step that made or chose one git commit."""
 
     commit: str
 
 
 class Start(Commit):
-    """The commit that a run starts from, and the version of the rules of its final test."""
+    """The commit that a run starts from, and the version of the rules for its final test."""
 
     rules: NotRequired[int]
 
@@ -245,10 +251,10 @@ class Clock(TypedDict):
 
 
 class Drift(TypedDict):
-    """A check that the served model did not change during a run: the start is measured twice.
+    """Whether the served model changed during a run, by measuring the start version twice.
 
-    `before` is the share of solved attempts early in the run, and `after` the share before the
-    final comparison. `p` is the p-value of their difference.
+    `before` and `after` are the shares of solved attempts early in the run and before its final
+    comparison; `p` is the p-value of their difference.
     """
 
     attempts: int
@@ -258,16 +264,16 @@ class Drift(TypedDict):
 
 
 class Half(TypedDict):
-    """The keys of the tasks that a search uses, if it has half of a small task set."""
+    """The keys of the tasks that a run searches on, if a small task set was halved for it."""
 
     search: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """How a kind of step is recorded: its key, the files that write it, and its outcome's type.
+    """How a kind of step is recorded: its key, the modules that write it, its outcome's type.
 
-    If `outcome` is None, the file that writes it defines the record.
+    If `outcome` is None, the outcome's form is defined in the module that writes it.
     """
 
     key: str

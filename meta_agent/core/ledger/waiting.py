@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class Wait:
-    """One wait for something outside this process. Times are in seconds since the epoch."""
+    """One wait of a thread for something outside its process. Times are seconds since the epoch."""
 
     kind: str  # a `Kind`; a reader takes other words from other versions
     subject: str
@@ -63,10 +63,10 @@ class Wait:
     command: str
     since: float
     moved_at: float
-    """When it began or last made progress."""
+    """When the wait began or last made progress."""
     progress: str = ""
     usual_sec: float | None = None
-    """The longest silence of such a wait that ended well; None if none has ended."""
+    """The longest silence among waits of its kind that ended well; None if none has ended."""
     owed: int = 0
     """Answers that this process owes the other side, which waits for them meanwhile."""
 
@@ -83,7 +83,7 @@ class Wait:
 
     @classmethod
     def parse(cls, row: JSON) -> Self:
-        """Parses a wait from JSON. Raises ValueError, TypeError or KeyError if a field is wrong."""
+        """Returns the wait in a JSON object. Raises ValueError, TypeError or KeyError if wrong."""
         usual = row["usual_sec"]
         return cls(
             kind=str(row["kind"]),
@@ -99,17 +99,17 @@ class Wait:
 
 
 class Waits(NamedTuple):
-    """The waits that the process of a run last wrote to the run's workspace, and when."""
+    """The waits that a run's process last wrote to its workspace, and when it wrote them."""
 
     waits: tuple[Wait, ...] = ()  # the one with the longest silence first
     written_at: float | None = None  # None: nothing was written
 
     @classmethod
     def read(cls, folder: Path, run: str, owner: str | None) -> Self:
-        """Reads the waits of a run; none if they are missing, damaged or of another process.
+        """Returns the waits of a run that are stored in the workspace `folder`.
 
-        `owner` is the id of the process that works in the workspace `folder` now. Without one, the
-        waits that a dead process wrote last are returned.
+        They are empty if the file is missing or damaged, or if it was written by another process
+        than `owner`. With None as `owner` the file of any process, even a dead one, is read.
         """
         try:
             row = json.loads(read_small(folder / FILE, _MOST_BYTES) or "{}")
@@ -123,8 +123,8 @@ class Waits(NamedTuple):
 def stalled(waits: Sequence[Wait], recorded_at: float, now: float) -> Wait | None:
     """Returns the stalled wait that has made no progress for the longest time, or None.
 
-    A wait is stalled if it made no progress, and the run recorded nothing, within the patience of
-    the wait. `recorded_at` is the time of the run's last record.
+    A wait is stalled if it has made no progress, and the run has recorded nothing, for over
+    `wait.patience_sec`. `recorded_at` is the time of the run's last record.
     """
     beyond = (wait for wait in waits if now - max(wait.moved_at, recorded_at) > wait.patience_sec)
     return min(beyond, key=lambda wait: wait.moved_at, default=None)
@@ -143,10 +143,10 @@ _innermost: ContextVar[tuple[Wait, str] | None] = ContextVar("wait", default=Non
 def waiting(
     kind: Kind, subject: str, *, limit_sec: float, advice: str, group: str = "", command: str = ""
 ) -> Iterator[Wait]:
-    """Announces that this thread waits, for as long as the `with` block lasts.
+    """Announces, for as long as the `with` block lasts, that this thread waits for `subject`.
 
-    `subject` says for what, and `limit_sec` when the caller gives up; `advice` and `command` are
-    for people. Waits of one kind and `group` share the usual length, which is learnt.
+    `limit_sec` is the silence after which the caller gives up. `advice` and `command` are shown to
+    people. How long a wait may last is learnt from earlier waits of its `kind` and `group`.
     """
     now, number, name = time.time(), next(_numbers), f"{kind} {group}"
     wait = Wait(kind, subject[:200], limit_sec, advice, command, now, now)
@@ -163,7 +163,7 @@ def waiting(
 
 
 def moved(progress: str = "") -> None:
-    """Records progress of the innermost wait that this thread has announced, if there is one."""
+    """Records that the wait which this thread announced last makes progress; none: does nothing."""
     if (current := _innermost.get()) is None:
         return
     wait, name = current
@@ -176,9 +176,9 @@ def moved(progress: str = "") -> None:
 
 
 def owe(wait: Wait, answers: int) -> None:
-    """Adds `answers` to the number that the other side of a wait expects from this process.
+    """Adds `answers` to the answers that this process owes to the other side of a wait.
 
-    A negative number subtracts. The other side's silence counts anew from this call.
+    A negative number subtracts. While answers are owed, the wait is not called stalled.
     """
     with _lock:
         wait.owed = max(0, wait.owed + answers)
@@ -188,7 +188,7 @@ def owe(wait: Wait, answers: int) -> None:
 def open_waits(now: float) -> list[Wait]:
     """Returns this process's waits of over a second, the longest without progress first.
 
-    Waits whose other side waits for an answer of this process are left out.
+    Waits whose other side waits for an answer from this process are left out.
     """
     with _lock:
         waits = [replace(wait, usual_sec=_usual.get(name)) for wait, name in _open.values()]
@@ -202,8 +202,8 @@ def open_waits(now: float) -> list[Wait]:
 class Watch:
     """A thread that writes this process's waits to a run's workspace every second, until closed.
 
-    It calls `tell` with a wait that is stalled, or that is long and makes progress. The same wait
-    is told again only after about twice the time.
+    It calls `tell` with a wait that is stalled, or that lasts over 20 s and makes progress. The
+    same wait is passed to `tell` again only when it has lasted about twice as long.
     """
 
     def __init__(self, ledger: Ledger, run: str, tell: Callable[[Wait], None]) -> None:
@@ -215,7 +215,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread and deletes the file that lists the waits."""
+        """Ends the thread and deletes the workspace's file of waits."""
         self._closed.set()
         self._thread.join()
         with suppress(OSError):

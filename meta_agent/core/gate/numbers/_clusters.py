@@ -25,9 +25,9 @@ MIN_GROUPS: Final = 5
 
 
 class Grouped(NamedTuple):
-    """The lower bound of a gain, with groups of tasks and not tasks as the independent units.
+    """The lower bound `low` of a gain, with `groups` groups of tasks as the independent units.
 
-    `groups` counts the groups. `low` is the bound, or None if there are too few groups.
+    `low` is None if there are too few groups.
     """
 
     groups: int
@@ -39,8 +39,8 @@ class Grouped(NamedTuple):
 def by_groups(pairs: Pairs, labels: Mapping[str, str], low: float, alpha: float) -> Grouped | None:
     """Returns the lower bound of the gain that takes groups of tasks as the independent units.
 
-    `labels` maps tasks to groups; `low` is the bound that takes tasks as independent; `alpha` is
-    the one-sided error. Returns None without pairs, or if each task is a group of its own.
+    `labels` maps tasks to groups, `low` is the bound with tasks as the units, and `alpha` the
+    one-sided error. Returns None without pairs, or if each task is a group of its own.
     """
     if not pairs.cells.size:
         return None

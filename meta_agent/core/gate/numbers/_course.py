@@ -52,17 +52,17 @@ RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 class Course:
     """The plan of a sequential test of pairs of training runs, declared before the first pair.
 
-    `target` is the gain to find in up to `maximum` pairs, or `further` if proof is near. `collapse`
-    is the assumed share of failed runs. Raises ConfigError if a value is out of range.
+    `target` is the gain that the test looks for and `maximum` the number of pairs. Raises
+    ConfigError if a value is out of range.
     """
 
     rule: Rule
     maximum: int
     target: float
     collapse: float = COLLAPSE
-    """The share of training runs that may lose everything. A promoted gain has to outlast that."""
+    """The assumed share of training runs that lose everything. A promoted gain outlasts it."""
     further: int = 0
-    """The number of pairs up to which a claim that has come near goes on; 0: it never does."""
+    """The number of pairs to which a test that is near its proof goes on; 0: to `maximum` only."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -76,10 +76,13 @@ class Course:
                 f"target={self.target}; set maximum to 2 or more, and target between 0 and 1"
             )
         if not 0 <= self.collapse < 1:
-            raise ConfigError(f"collapse is {self.collapse}; set a share from 0 to below 1")
+            raise ConfigError(
+                f"collapse (the assumed share of trainings that fail) is {self.collapse}; set a "
+                "share from 0 to below 1"
+            )
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the fields as JSON for a verdict's evidence. `further` is left out if it is 0."""
+        """Returns the fields as a JSON object. `further` is left out if it is 0."""
         fields: dict[str, JSON] = asdict(self)
         return fields if self.further else {k: v for k, v in fields.items() if k != "further"}
 
@@ -88,7 +91,7 @@ class Course:
         return T_ALONE if self.rule == "training_pairs" else WITH_SIGNS
 
     def goes_on(self, units: int, wealth: float, bar: float) -> bool:
-        """Returns whether an undecided test buys another pair of training runs after `units` pairs.
+        """Returns whether an undecided test runs another pair of trainings after `units` pairs.
 
         `wealth` is the evidence so far (an e-value), and `bar` the evidence that proves the gain.
         """
@@ -96,10 +99,10 @@ class Course:
 
 
 class Collapse(NamedTuple):
-    """How much of a gain is left if a share of training runs lose everything (collapse).
+    """How often training runs lose everything (collapse), and what a collapsed run loses.
 
-    A collapsed run loses `level`, the baseline's clean success. `rate` is the assumed share of such
-    runs; `fits` is the largest share that the observed pairs do not rule out at 5 %. `worst` is the
+    `rate` is the assumed share of such runs. `fits` is the largest share that the observed pairs
+    do not rule out at 5 %. `level` is the loss: the baseline's clean success. `worst` is the
     lowest difference between two paired runs.
     """
 
@@ -109,26 +112,23 @@ class Collapse(NamedTuple):
     worst: float
 
     def leaves(self, low: float) -> float:
-        """Returns the lower bound of the mean gain over all training runs, with collapsed ones.
+        """Returns the lower bound of the mean gain over all training runs, collapsed runs included.
 
         `low` is the lower bound of the mean gain over the runs that do not collapse.
         """
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the mean gain that runs without collapse need, so that all runs gain `least`.
-
-        A collapsed run counts as a loss of `level`.
-        """
+        """Returns the mean gain that the other runs need so that the mean over all is `least`."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
-    """Returns how often training runs collapse: the assumed rate, and what the pairs allow.
+    """Returns the assumed rate at which a candidate's training runs collapse (lose everything).
 
-    `declared` is the rate if no collapse is observed. `elsewhere` holds further differences of the
-    same candidate, one per training seed. A loss of more than half of the baseline's level counts
-    as a collapse. If any is observed, the rate rises to Laplace's estimate.
+    The rate is `declared`, or Laplace's estimate if that is higher and a collapse is observed: a
+    loss of over half of the baseline's clean success. `elsewhere` holds differences of the same
+    candidate on other tasks, one per training seed.
     """
     shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
     collapsed = sum(share < -pairs.level / 2 for share in shares)
@@ -138,9 +138,9 @@ def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) 
 
 
 class Bounds(NamedTuple):
-    """An estimated gain with its bounds, and the numbers of the test as evidence.
+    """An estimated gain with its bounds, and the sequential test's figures by name (`numbers`).
 
-    A true gain above `futility_high` is ruled out; the candidate may then be given up early.
+    A gain above `futility_high` is ruled out at the error that is set for giving up early.
     """
 
     effect: Effect
@@ -154,16 +154,16 @@ def task_order(keys: Iterable[str], salt: str) -> list[str]:
 
 
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
-    """Returns the estimated gain with bounds that hold at one declared moment.
+    """Returns the estimated gain with bounds that hold at one moment, declared beforehand.
 
-    `alpha` is the one-sided error of its bounds, `futility` that of the bound for giving up early.
+    `alpha` is the bounds' one-sided error, and `futility` that of the bound for giving up early.
     """
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The plan of a sequential test with its permitted errors and the minimum effect."""
+    """A sequential test: its plan, its errors (of proof, of giving up) and the gain to exceed."""
 
     course: Course
     alpha: float
@@ -172,7 +172,7 @@ class Terms:
 
 
 def bounds_under_way(pairs: Pairs, terms: Terms) -> Bounds:
-    """Returns the estimated gain with bounds that hold after any number of training-run pairs."""
+    """Returns the estimated gain with bounds that hold after every pair of training runs."""
     bets = terms.course.wealth
     anytime = effect(pairs, alpha=terms.alpha, wealth=bets)
     futile = upper_anytime(pairs, alpha=terms.futility, wealth=bets)

@@ -23,10 +23,7 @@ class Interval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The number of hits among `n` attempts, with the effective sample size `worth`.
-
-    Attempts at one task are alike, so they are worth fewer independent attempts.
-    """
+    """The number of hits among `n` attempts, which are worth `worth` independent attempts."""
 
     hits: int
     n: int
@@ -44,7 +41,7 @@ class Counted(NamedTuple):
 
 
 def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
-    """Counts hits from one (task key, is a hit) pair per attempt, grouped by task."""
+    """Returns the count of hits, from one (task key, whether it is a hit) pair per attempt."""
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, hit in marks:
         by_task[task].append(hit)
@@ -52,7 +49,7 @@ def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
 
 
 def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
-    """Counts hits from one (hits, attempts) pair per task, with the effective sample size."""
+    """Returns the count of hits, from one (hits, attempts) pair per task. It may be empty."""
     counts = list(tallies)
     hits, n = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if hits in (0, n):
@@ -63,9 +60,9 @@ def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
 
 
 def excess(after: Counted, before: Counted) -> Interval:
-    """Returns the 95 % interval of a share minus the baseline's share (Newcombe 1998, method 10).
+    """Returns the 95 % interval of the share `after` minus the share `before`, the baseline's.
 
-    If `before`, the baseline, has no attempts, returns the interval of the share itself.
+    Without attempts in `before` it is that of `after` alone (Newcombe 1998, method 10).
     """
     after_interval = after.interval
     if not before.n:
@@ -78,7 +75,7 @@ def excess(after: Counted, before: Counted) -> Interval:
 
 
 def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
-    """Returns the Wilson score interval of a share (Wilson 1927); [0, 1] if `total` is 0."""
+    """Returns the Wilson score interval of `hits` / `total`, or [0, 1] if `total` is 0."""
     if total == 0:
         return Interval(0.0, 1.0)
     share, zz = hits / total, z * z
@@ -90,7 +87,7 @@ def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
 
 
 def two_proportion_p(hits_a: int, total_a: int, hits_b: int, total_b: int) -> float:
-    """Returns the two-sided p-value of the pooled z-test of two shares; 1.0 without data."""
+    """Returns the two-sided p-value of a pooled z-test for two shares; 1.0 if a total is 0."""
     if not total_a or not total_b:
         return 1.0
     pooled = (hits_a + hits_b) / (total_a + total_b)

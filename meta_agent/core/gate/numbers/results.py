@@ -31,9 +31,7 @@ from meta_agent.core.protocols import JSON
 
 Matrix = NDArray[np.float64]
 Scores = ArrayLike | Mapping[str, ArrayLike]
-"""Scores of one suite, or of several by name. Each holds shares by run, or success by (run,
-task).
-"""
+"""Scores of one suite, or of several by name: a share for each run, or success by (run, task)."""
 
 DRAWS: Final = 4000
 CONFIDENCE: Final = 0.95
@@ -41,33 +39,31 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A function that reduces the last axis of an array of scores, the runs, to one figure."""
+    """A function from an array of scores to one figure over its last axis, the runs."""
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 
 
 class Estimate(NamedTuple):
-    """A statistic of run scores with its 95 % interval, and the number of runs that it rests on."""
+    """A figure over the scores of training runs, with its 95 % interval and the number of runs."""
 
     value: float
     low: float
     high: float
     runs: int
-    """Training runs of the smallest suite and side. With 1, the interval ignores the luck of
-    runs.
-    """
+    """Runs of the smallest suite and side. With 1, the interval does not cover luck of runs."""
 
     def to_json(self) -> dict[str, JSON]:
         return self._asdict()
 
 
 def mean(scores: Scores) -> float:
-    """Returns the mean of the scores of all runs in all suites. Every run has the same weight."""
+    """Returns the mean score of all runs of all suites. Raises ConfigError without scores."""
     return float(_mean(_flat(_suites(scores))))
 
 
 def iqm(scores: Scores) -> float:
-    """Returns the interquartile mean: the mean of the middle half of all run scores."""
+    """Returns the mean of the middle half of all run scores. Raises ConfigError without scores."""
     return float(_iqm(_flat(_suites(scores))))
 
 
@@ -78,7 +74,10 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns the "mean" or interquartile mean ("iqm") of run scores, with a bootstrap interval."""
+    """Returns the "mean" or interquartile mean ("iqm") of run scores, with a bootstrap interval.
+
+    Raises ConfigError if there is one score only.
+    """
     suites, figure = _suites(scores), _STATISTICS[statistic]
     drawn = _Draws(draws, seed)
     cloud = figure(_joined([drawn.runs(matrix, drawn.tasks(matrix)) for matrix in suites]))
@@ -95,8 +94,7 @@ def difference(
 ) -> Estimate:
     """Returns the statistic ("mean" or "iqm") of `a` minus that of `b`, with a bootstrap interval.
 
-    Runs are drawn for each side alone, tasks for both together. Raises ConfigError if suites or
-    tasks differ.
+    Raises ConfigError if the suites or tasks of `a` and `b` differ.
     """
     ours, theirs, figure = *_both(a, b), _STATISTICS[statistic]
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
@@ -110,7 +108,7 @@ def difference(
 def probability_of_improvement(a: Scores, b: Scores) -> float:
     """Returns the chance that a run of `a` scores above a run of `b`, averaged over suites.
 
-    Ties count half. This is the Mann-Whitney statistic divided by the number of pairs.
+    Ties count half. Raises ConfigError if the suites or tasks of `a` and `b` differ.
     """
     return float(np.mean([_wins(*_scored(*pair)) for pair in zip(*_both(a, b), strict=True)]))
 
@@ -122,7 +120,7 @@ def improvement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns the chance that a run of `a` beats a run of `b`, with a bootstrap interval."""
+    """Returns `probability_of_improvement` of `a` over `b`, with a bootstrap interval."""
     ours, theirs = _both(a, b)
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = np.mean([_wins(our_scores, their_scores) for our_scores, their_scores in pairs], axis=0)
@@ -164,13 +162,13 @@ class _Draws:
         self._rng = np.random.default_rng(seed)
 
     def tasks(self, matrix: Matrix) -> Matrix:
-        """Returns the weights of the tasks in each draw."""
+        """Returns a [resample, task] matrix of the tasks' weights, which sum to 1."""
         tasks = matrix.shape[1]
         drawn = self._rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=self.count)
         return np.asarray(drawn / tasks)
 
     def runs(self, matrix: Matrix, weights: Matrix) -> Matrix:
-        """Returns scores of whole runs, drawn with replacement, under these task weights."""
+        """Returns a [resample, run] matrix of scores: runs with replacement, tasks by weight."""
         chosen = self._rng.integers(0, len(matrix), (self.count, len(matrix)))
         return np.asarray(np.take_along_axis(weights @ matrix.T, chosen, axis=1))
 

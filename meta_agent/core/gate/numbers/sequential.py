@@ -52,17 +52,15 @@ Weights = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """A sequential test by betting. Its wealth is the evidence that paired differences are above 0.
-
-    `signs` is the share bet on every difference being positive; the rest bets on t-statistics.
-    """
+    """A sequential test by betting: its wealth is the evidence that differences are above zero."""
 
     weights: Weights
-    """Of the bets on each of `STANDARD_EFFECTS`, in any unit."""
+    """The shares of the bets on each of `STANDARD_EFFECTS`, in any unit."""
     signs: float = 0.0
+    """The share of the wealth that is bet on all differences being positive."""
 
     def of(self, values: Sequence[float] | Vector) -> float:
-        """Returns the wealth (an e-value) as evidence that `values` have a mean above zero."""
+        """Returns the wealth: the e-value against the hypothesis that `values` have mean zero."""
         bets = zip(self.weights, STANDARD_EFFECTS, strict=True)
         ratio = math.fsum(weight * t_likelihood_ratio(values, effect) for weight, effect in bets)
         won = all(value > 0 for value in values)
@@ -74,9 +72,9 @@ class Wealth:
 
         Args:
             units: the number of values.
-            error: the standard error of their mean.
-            worst: the distance from their mean to the farthest value on the side of the bound.
-            level: the chance of ruling out a null hypothesis that is true.
+            error: the standard error of the values' mean.
+            worst: the distance from the mean to the farthest value on the side of the bound.
+            level: the one-sided error of the bound.
         """
         by_deviations = _scaled(self.reach(units, level), error)
         if not self.signs or units < 2:
@@ -86,9 +84,9 @@ class Wealth:
         return min(by_deviations, max(worst, helped))
 
     def reach(self, units: int, level: float) -> float:
-        """Returns the distance from a mean to its bound, in standard errors, without bets on signs.
+        """Returns how many standard errors a mean of `units` values is from its one-sided bound.
 
-        `units` is the number of values and `level` the one-sided error.
+        `level` is the bound's error. Bets on signs are left out, which can only widen it.
         """
         return t_reach(units, level * (1 - self.signs), self.weights)
 
@@ -102,12 +100,12 @@ halving the bet on them pays for the tenth (`docs/log/gate.md`)."""
 
 
 def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float:
-    """Returns the likelihood ratio of `values`: a mean of `effect` deviations against a mean of 0.
+    """Returns the likelihood ratio of a mean of `effect` standard deviations to a mean of zero.
 
-    It is the ratio of the densities of the t-statistic. With W chi-distributed with n degrees of
-    freedom and a = sum(x) / sqrt(sum(x^2)) * effect, it is exp(-n effect^2 / 2) E[exp(a W)]: the
-    scale integrates out. It is 1 for n = 0.
+    It compares the densities of the t-statistic of `values`, and is 1 without values.
     """
+    # With W chi-distributed with n degrees of freedom and a = sum(x) / sqrt(sum(x^2)) * effect, it
+    # is exp(-n effect^2 / 2) E[exp(a W)]: the scale integrates out.
     data = np.asarray(values, dtype=float)
     squares = float(data @ data)
     if data.size == 0:
@@ -143,11 +141,10 @@ def _scaled(reach: float, error: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_reach(units: int, level: float, weights: Weights) -> float:
-    """Returns the distance, in standard errors, from a mean to a bound that holds at any time.
+    """Returns how many standard errors a mean of `units` values is from its one-sided bound.
 
-    It replaces Student's quantile, which holds only for a number of values fixed beforehand.
-    `level` is the one-sided error, and `weights` are the shares of the bets on four effect sizes.
-    It is infinite if `units` values, however equal, cannot rule out anything at this level.
+    The bound's error is `level`, whenever one stops. `weights` are the shares of the bets on
+    `STANDARD_EFFECTS`. Returns infinity if so few values cannot rule out anything.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
     if units < 2 or _log_mixture(units, most, weights) < bar:

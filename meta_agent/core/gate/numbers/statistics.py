@@ -39,7 +39,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -58,12 +58,12 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ErrorBudget:
-    """How a run's chance `alpha` of one false promotion is split over candidates and looks.
+    """How a run's chance `alpha` of one false promotion is split over candidates and analyses.
 
-    `candidates` counts every candidate that may reach the confirm split in all generations. `looks`
-    is how often the results of each may be looked at. Later looks have more data, so look i gets a
-    share proportional to i + 1 unless `spend` sets the shares. `futility` is the one-sided error of
-    giving a candidate up early: it can only cost wins, never make false ones.
+    `candidates` is the number of candidates that may be tested on the confirm split, and `looks`
+    the number of interim analyses of each. Analysis i gets a share of `alpha` proportional to
+    i + 1, or `spend[i]`. `futility` is the one-sided error of giving a candidate up early. Raises
+    ConfigError if a value is out of range.
     """
 
     alpha: float = 0.05
@@ -90,14 +90,13 @@ class ErrorBudget:
             )
 
     def at(self, look: int) -> float:
-        """Returns one candidate's one-sided error level at look number `look`, counted from 0.
+        """Returns a candidate's one-sided error at the interim analysis `look`, counted from 0.
 
-        Raises ConfigError if the look was not declared.
+        Raises ConfigError if no such analysis is planned.
         """
         if not 0 <= look < self.looks:
             raise ConfigError(
-                f"interim analysis {look} was not planned: the error budget has {self.looks} of "
-                "them, counted from 0"
+                f"interim analysis {look} was not planned; pass `look` from 0 to {self.looks - 1}"
             )
         shares = self.spend or tuple(i + 1 for i in range(self.looks))
         total = 1.0 if self.spend else float(sum(shares))
@@ -121,9 +120,9 @@ class ErrorBudget:
 
 
 class Pairs(NamedTuple):
-    """Differences in clean success by training seed (rows) and task (columns).
+    """The candidate's clean success minus the baseline's, by training seed (row) and task (column).
 
-    Each is the candidate's value minus the baseline's.
+    `pairs` is the number of paired attempts behind these differences.
     """
 
     cells: Matrix
@@ -136,7 +135,7 @@ class Pairs(NamedTuple):
 
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
-    """Returns the differences between two arms (sides), paired by training seed, task and sample.
+    """Returns the differences between two arms, paired by training seed, task and sample number.
 
     A pair in which a side has no outcome is counted as lost and gives no difference.
     """
@@ -150,11 +149,11 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
     outcomes = [row.clean for row in baseline.rows() if row.clean is not None]
     level = sum(outcomes) / len(outcomes) if outcomes else 1.0
     contents = {row.task_key: row.task_hash for row in baseline.rows() if row.task_hash}
-    return one_a_content(_matrix(cells, lost)._replace(level=level), contents)
+    return merge_equal_tasks(_matrix(cells, lost)._replace(level=level), contents)
 
 
-def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
-    """Merges the columns of tasks with equal content into one, which holds their mean difference.
+def merge_equal_tasks(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
+    """Returns the pairs with one column, the mean, in place of those of tasks with equal content.
 
     `contents` maps task keys to content hashes.
     """
@@ -235,7 +234,8 @@ class _Spread(NamedTuple):
 def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effect:
     """Returns the mean difference in clean success with one-sided bounds, each at error `alpha`.
 
-    With a `wealth` (a sequential test) they hold after any number of pairs of training runs.
+    With a `wealth` (a sequential test) the bounds hold after every pair of training runs. With
+    fewer than two tasks, or too few training seeds, the bounds are -1 and 1.
     """
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2 or (wealth and seeds < 2):
@@ -249,7 +249,7 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
 
 
 def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the mean difference's upper bound, which holds after any number of training pairs."""
+    """Returns the mean difference's upper bound, which holds after every pair of training runs."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
@@ -257,7 +257,7 @@ def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
 
 
 def standard_error(pairs: Pairs) -> float:
-    """Returns the standard error of the mean difference in clean success."""
+    """Returns the standard error of the mean difference in clean success; 0 below two tasks."""
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2:
         return 0.0
@@ -282,7 +282,7 @@ def _task_spread(row: Matrix) -> _Spread:
 
 
 class MeanSquares(NamedTuple):
-    """The mean squares of training seeds, of tasks and of the rest, in a two-way table."""
+    """The mean squares of a two-way analysis of variance: training seeds, tasks and residual."""
 
     seed: float
     task: float
@@ -290,7 +290,7 @@ class MeanSquares(NamedTuple):
 
 
 def mean_squares(cells: Matrix) -> MeanSquares:
-    """Returns the mean squares of a two-way analysis of variance of a [seed, task] matrix."""
+    """Returns the mean squares of a [seed, task] matrix, which needs two rows and two columns."""
     seeds, tasks = cells.shape
     by_seed = cells.mean(axis=1) - cells.mean()
     by_task = cells.mean(axis=0) - cells.mean()
@@ -361,20 +361,19 @@ class SignFlip:
     tied: float = 0.0
     """The chance of exactly the observed sum. With few tasks it is a large part of `p`."""
 
-    def broken(self, tie: float) -> float:
+    def randomised_p(self, tie: float) -> float:
         """Returns the p-value of the randomised test, whose level is exact.
 
-        `tie`, drawn evenly from [0, 1), is the share of tied results that counts.
+        `tie` is a number drawn evenly from [0, 1): the part of `tied` that the p-value includes.
         """
         return self.p - (1 - tie) * self.tied
 
 
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
-    """Returns the exact sign-flip test of one difference per task (`row`).
+    """Returns the exact sign-flip test of the differences `row`, one per task.
 
-    Its p-value is P(sum of randomly signed |d| >= the observed sum). `samples` is the number of
-    attempts at a task. Differences are multiples of 1 / `samples`, or of a finer step if attempts
-    were lost.
+    The p-value is the chance that the sum, with random signs, is at least the observed sum.
+    `samples` is the number of attempts at a task, from which the step of the differences follows.
     """
     scale = _scale(row, max(1, samples))
     units = np.rint(row * scale).astype(int)
@@ -391,9 +390,9 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
 
 
 def tie_of(salt: str, pairs: Pairs) -> float:
-    """Returns the number in [0, 1) that breaks ties of one exact test.
+    """Returns a number in [0, 1) that breaks ties of the exact test (`SignFlip.randomised_p`).
 
-    It depends on a declared salt and the sizes of the differences by task, not on their signs. So
+    It is a hash of a salt, declared beforehand, and of the differences without their signs. So
     nobody can choose it, and without an effect both signs stay equally likely.
     """
     distances = [round(abs(float(difference)), 9) for difference in pairs.cells[0]]
@@ -407,21 +406,10 @@ def _scale(row: Matrix, samples: int) -> int:
     return min(FINEST, math.lcm(*range(1, samples + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class WorstCase:
-    """The estimated gain if every pair with a lost attempt had gone against the candidate."""
-
-    delta: float
-    lost: int
-    numbers: Mapping[str, float] = field(default_factory=dict)
-
-
-def worst_case(pairs: Pairs) -> WorstCase:
-    """Returns the estimated gain if every pair with a lost attempt counts against the candidate."""
+def worst_case(pairs: Pairs) -> float:
+    """Returns the mean gain if every pair with a lost attempt counts against the candidate."""
     total = pairs.pairs + pairs.lost
-    mean = _mean(pairs.cells)
-    delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0
-    return WorstCase(delta, pairs.lost)
+    return (_mean(pairs.cells) * pairs.pairs - pairs.lost) / total if total else 0.0
 
 
 # --- what a promotion does to its own estimate ---------------------------------------------------
@@ -430,11 +418,11 @@ _BISECTIONS: Final = 60
 
 
 def given_promotion(estimate: float, error: float, bar: float, least: float = 0.0) -> float:
-    """Returns the most likely gain behind an estimate that was promoted because it passed `bar`.
+    """Returns the most likely gain behind an estimate that was promoted because it exceeds `bar`.
 
-    Only estimates above a bar are promoted, so on average they were lucky. The result maximises the
-    likelihood given that the bar was passed (Zhong and Prentice, Biostatistics 9, 2008). The
-    estimate is taken as normal with the standard error `error`; the result is at least `least`.
+    Promoted estimates were lucky on average. The result, at least `least`, maximises the likelihood
+    under that condition (Zhong and Prentice, Biostatistics 9, 2008). The estimate is taken as
+    normal with the standard error `error`.
     """
     if error <= 0 or estimate <= bar:
         return max(least, estimate)

@@ -1,3 +1,1 @@
-"""Validity checks: every detector, the table of them, and how an arm is compared with its
-baseline.
-"""
+"""Validity checks: every detector, their table, and how an arm is compared with its baseline."""

@@ -19,11 +19,11 @@ from meta_agent.core.gate.validity._looks import Look
 def conduct(
     looks: Sequence[Look], baseline: Sequence[Look], limits: ValidityLimits, side: ArmSide
 ) -> Iterable[Finding]:
-    """Returns findings on copied, forged and special-cased answers among an arm's solved attempts.
+    """Yields findings on copied, forged and special-cased answers among solved attempts.
 
-    `looks` and `baseline` summarise the rollouts of an arm (one side of a comparison) and of its
-    baseline. Each finding says how many such answers count as clean success beyond the baseline's
-    share; a promotion has to survive their loss.
+    `looks` summarises the attempts of one side of a comparison, and `baseline` those of its
+    baseline. `numbers["counted"]` of a finding is how many such answers would count as clean
+    success, beyond the baseline's share of them.
     """
     solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
     for code in sorted({code for look in solved for code, _ in look.conduct}):

@@ -18,10 +18,9 @@ It is above luck: 32 training runs of one nano-swe harness left 2 % to 23 % unfi
 
 
 def not_finite(arm: Arm, side: ArmSide = "candidate", beside: Arm | None = None) -> list[Finding]:
-    """Returns a finding if an arm (one side of a comparison) has NaN or infinite rewards.
+    """Returns a veto if an arm (one side of a comparison) has NaN or infinite rewards, else [].
 
-    Such a reward spoils the training signal of its whole group of attempts. The finding is a veto,
-    or a warning if the arm `beside` (the baseline) has such rewards too.
+    The veto becomes a warning if the arm `beside`, the baseline, has such rewards too.
     """
     hits = _no_numbers(arm)
     if not hits:
@@ -43,7 +42,7 @@ def _no_numbers(arm: Arm) -> list[OutcomeRow]:
 
 
 def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Warns if far more attempts of the candidate than of the baseline end without submission."""
+    """Returns a warning if far more of the candidate's attempts end without submission, else []."""
     sides = [_ended(arm) for arm in (baseline, candidate)]
     open_rows = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
     if not (sides[0] and sides[1]) or len(open_rows[0]) == len(sides[0]):
@@ -65,10 +64,10 @@ def _ended(arm: Arm) -> list[OutcomeRow]:
 
 
 def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimits) -> list[Finding]:
-    """Warns if far more replies of the candidate than of the baseline lead to no tool call.
+    """Returns a warning if far more replies of the candidate lead to no tool call, else [].
 
-    The candidate's code may no longer parse them. `before` and `after` summarise the rollouts of
-    baseline and candidate. Nothing is reported if most replies of the baseline make no call either.
+    `before` and `after` summarise the attempts of baseline and candidate. Returns [] too if most
+    replies of the baseline make no call.
     """
     sides = [[(look, max(0, look.turns - look.calls)) for look in side] for side in (before, after)]
     turns = [sum(look.turns for look in side) for side in (before, after)]

@@ -1,6 +1,4 @@
-"""Detects conduct that was flagged during attempts: answers from a leak, and attacks on the
-grader.
-"""
+"""Detects conduct that was flagged during attempts: leaked answers and attacks on the grader."""
 
 from __future__ import annotations
 
@@ -36,10 +34,10 @@ def flagged(
     beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """Returns a finding if rollouts of `arm` have flags that begin with one of `prefixes`.
+    """Returns a finding if rollouts of `arm` have flags that begin with one of `prefixes`, else [].
 
-    `beside` is the baseline to compare with; `code` and `side` go into the finding. If the excess
-    over the baseline's share is surely above `limit`, the finding is a veto.
+    `arm` is one side of a comparison, and `beside` its baseline. The finding is a veto if the share
+    of flagged rollouts surely exceeds the baseline's by more than `limit`.
     """
     among = "rollouts" if code == "tamper" else "solved rollouts"
     sides = [

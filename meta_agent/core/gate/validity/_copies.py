@@ -61,17 +61,17 @@ LINES_OF_ANY_FILE: Final = 4
 
 
 class Copy(NamedTuple):
-    """A place in a rollout's record that shows the submitted text, and the words that show it."""
+    """A place in a rollout's record that shows the submitted text, and a quotation from there."""
 
     place: str
     shown_by: str
 
 
 def copies(rollout: Rollout, source: str, view: str | None = None) -> Iterator[Copy]:
-    """Yields the places in the record from which the submission may have been copied.
+    """Yields the places in a rollout's record from which its submission may have been copied.
 
-    `source` is the submitted text. `view` is the task's own text. If it is None, the first messages
-    are taken for the task's text.
+    `source` is the submitted text. `view` is the task's own text, which is no such place; if it is
+    None, the first messages are taken for it.
     """
     submission = {line for line in map(str.strip, source.splitlines()) if _telling(line)}
     if not submission:

@@ -33,9 +33,9 @@ haste.
 
 
 def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports attempts that became longer or shorter because the candidate's reward pays for it.
+    """Returns a finding if attempts changed in length because the candidate's reward pays for it.
 
-    Returns nothing if clean success rose, or if an arm has too few attempts.
+    Returns [] if they did not, if clean success rose, or if a side has too few attempts.
     """
     before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < MIN_ROWS:

@@ -49,7 +49,7 @@ class Look:
 class Graded:
     """A stored outcome, with the inputs that the grader needs to compute it again."""
 
-    rank: bytes
+    rank: bytes  # a hash of the name: the attempts with the lowest are drawn
     name: str
     task_key: str
     outcome: bool
@@ -58,14 +58,14 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The summaries of some rollouts, and the attempts drawn from them to be graded again."""
+    """Summaries of rollouts (`looks`), and the attempts drawn at random to be graded again."""
 
     looks: tuple[Look, ...] = ()
     drawn: tuple[Graded, ...] = ()
 
 
 def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
-    """Summarises rollouts one at a time. `views` maps task keys to the text that an agent reads."""
+    """Returns the summaries of rollouts. `views` maps task keys to the text that an agent reads."""
     looks: list[Look] = []
     drawn: tuple[Graded, ...] = ()
     batch: list[Graded] = []
@@ -79,7 +79,7 @@ def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None)
 
 
 def merged(parts: Sequence[Seen]) -> Seen:
-    """Returns the summaries of several files of one arm as if they had been read from one file."""
+    """Returns the summaries of several files as if all rollouts had been read from one file."""
     looks = tuple(look for part in parts for look in part.looks)
     return Seen(looks, _draw([graded for part in parts for graded in part.drawn]))
 
@@ -92,7 +92,7 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
 
 
 def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
-    """Returns up to `at_most` attempts to grade again, three quarters solved if possible."""
+    """Returns up to `at_most` of the drawn attempts, three quarters of them solved if possible."""
     solved = [attempt for attempt in records.drawn if attempt.outcome]
     failed = [attempt for attempt in records.drawn if not attempt.outcome]
     solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from meta_agent.core.gate._records import Arm, ArmSide, Finding, OutcomeRow
 from meta_agent.core.gate.numbers._intervals import two_proportion_p
 from meta_agent.core.gate.validity._limits import LINES_SHOWN, ValidityLimits, evidence_lines
+from meta_agent.core.gate.validity._reward import share_of
 
 
 def _unknown(arm: Arm) -> list[OutcomeRow]:
@@ -15,7 +16,7 @@ def _unknown(arm: Arm) -> list[OutcomeRow]:
 
 
 def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
-    """Returns a veto if too many rollouts of an arm (one side of a comparison) have no outcome."""
+    """Returns a veto if too many rollouts of one side of a comparison have no outcome, else []."""
     lost, total = _unknown(arm), sum(1 for _ in arm.rows())
     if len(lost) <= max(1, limits.infra_share * total):
         return []
@@ -30,10 +31,10 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Returns a veto if one arm lost a larger share of its outcomes than chance explains."""
+    """Returns a veto if one side lost more outcomes than the other beyond chance, else []."""
     lost, n = _counts(baseline), _counts(candidate)
     p = two_proportion_p(lost[0], lost[1], n[0], n[1])
-    gap = abs(_share(*n) - _share(*lost))
+    gap = abs(share_of(*n) - share_of(*lost))
     if p >= limits.balance_p or gap < limits.balance_gap:
         return []
     message = (
@@ -48,12 +49,8 @@ def _counts(arm: Arm) -> tuple[int, int]:
     return len(_unknown(arm)), sum(1 for _ in arm.rows())
 
 
-def _share(hits: int, total: int) -> float:
-    return hits / total if total else 0.0
-
-
 def denominator(arm: Arm) -> list[Finding]:
-    """Vetoes an arm unless every training seed has each planned rollout exactly once."""
+    """Returns a veto unless every training seed has each planned rollout exactly once, else []."""
     lines = []
     for seed in sorted(arm.seeds):
         keys = Counter(row.key for row in arm.seeds[seed])
@@ -63,13 +60,12 @@ def denominator(arm: Arm) -> list[Finding]:
     if not arm.seeds:
         lines.append("no training seed at all")
     message = f"the denominator of {arm.name} is not what was planned"
-    return [Finding("denominator.mismatch", "veto", message, tuple(lines), {}, "both")] * bool(
-        lines
-    )
+    finding = Finding("denominator.mismatch", "veto", message, tuple(lines), {}, "both")
+    return [finding] if lines else []
 
 
 def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
-    """Returns a veto if an evaluation task has the same content hash as a training task."""
+    """Returns a veto if a task of the arm has the content hash of a training task, else []."""
     trained = frozenset(train_hashes)
     shared = sorted({row.task_hash for row in arm.rows()} & trained)
     if not shared:
@@ -80,7 +76,7 @@ def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
 
 
 def comparable(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Vetoes a comparison unless both sides have the same grader, tasks and training seeds."""
+    """Returns vetoes unless both sides have the same grader, tasks and training seeds."""
     findings = []
     hashes = [sorted({row.evaluator_hash for row in arm.rows()}) for arm in (baseline, candidate)]
     if hashes[0] != hashes[1] or len(hashes[0]) != 1:

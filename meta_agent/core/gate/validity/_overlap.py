@@ -1,5 +1,4 @@
-"""Finds training text in evaluation tasks whose hashes differ only by a blank, a case or a
-sentence.
+"""Finds evaluation tasks that repeat the text of training tasks, but for a few words.
 
 Content hashes find the very same task. A task with changed wording is found by its word 13-grams,
 the length that the decontamination of GPT-3 used (Brown et al. 2020, appendix C). Grams that occur
@@ -43,10 +42,10 @@ def near_overlap(
     *,
     limits: ValidityLimits = DEFAULT_LIMITS,
 ) -> list[Finding]:
-    """Reports evaluation tasks whose text occurs almost word for word in the training tasks.
+    """Returns a finding if evaluation tasks occur almost word for word in training tasks, else [].
 
-    Mappings hold texts by task key; `train` may also be texts alone. A few such tasks help both
-    arms alike and give a warning. If their share is surely above a limit, the finding is a veto.
+    Mappings hold texts by task key; `train` may also be texts alone. The finding is a warning, or
+    a veto if the share of such tasks is surely above `limits.leak_share`.
     """
     evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
     trained = _trained_grams(

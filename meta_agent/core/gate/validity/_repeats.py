@@ -17,9 +17,7 @@ _REGRADE_SEC = 1800.0
 Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
 """Grades a stored attempt again, given its task key and inputs. Returns None if it cannot."""
 UNREPEATABLE_SHARE = 0.05
-"""The share of differently treated groups of equal attempts. If it is surely higher, it is a
-veto.
-"""
+"""A share of differently treated groups of equal attempts that is surely above this is a veto."""
 ODD_SHARE = 0.01
 """A share that is not surely above this only gives a warning.
 
@@ -28,7 +26,10 @@ One flaky test in fifty tasks disturbs both arms alike.
 
 
 def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Reports submissions to one task that are equal byte for byte and were graded differently."""
+    """Returns a finding if equal submissions to one task were graded differently, else [].
+
+    `looks` summarises the attempts of one side of a comparison, `baseline` those of its baseline.
+    """
     graded, before = ([look for look in of if look.submission] for of in (looks, baseline))
     sides = (
         _Groups(of, lambda look: look.submission, lambda look: look.outcome)
@@ -39,7 +40,10 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Reports attempts with equal conversations and endings that got different rewards."""
+    """Returns a finding if attempts with equal messages and endings got different rewards.
+
+    Returns [] if there are none. The arguments are those of `two_answers`.
+    """
     sides = (
         _Groups(
             (look for look in of if look.attempt),
@@ -76,7 +80,7 @@ class _Groups:
         return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
 
     def line(self, group: Sequence[Look]) -> str:
-        """Returns a line with two attempts of a group that were treated differently."""
+        """Returns a line of text that names two attempts of a group and their values."""
         first, value = group[0], self.value
         other = next(look for look in group if value(look) != value(first))
         return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
@@ -102,10 +106,10 @@ def _differing(
 def disagreeing(
     stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
 ) -> list[Finding]:
-    """Grades stored attempts again and reports those whose outcome the grader now contradicts.
+    """Grades stored attempts again. Returns a veto if outcomes now differ, or [] if none does.
 
-    Their outcomes were forged, or came from another grader. The finding is only `unproven` if the
-    baseline has about as many: then the grader is not repeatable.
+    The finding is only `unproven` if as many outcomes of the baseline differ: then the grader is
+    not repeatable.
     """
     checked = _graded_again(stored, regrade)
     odd = sorted(

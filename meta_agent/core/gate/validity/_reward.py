@@ -13,17 +13,18 @@ from meta_agent.core.gate.numbers._intervals import counted, excess, two_proport
 from meta_agent.core.gate.validity._limits import ValidityLimits, evidence_lines, severity_of
 
 MIN_SIDE = 10
-"""The least number of clean and of unclean attempts for a statement about their order over all
-tasks.
-"""
+"""The least number of clean, and of unclean, attempts whose order over all tasks is judged."""
 MIN_MIXED = 7
-"""The least number of tasks with both outcomes for a statement about the order within tasks."""
+"""The least number of tasks with both outcomes for which the order within tasks is judged."""
 WALL = "wall_limit"
 CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports more missing rewards than the baseline has, and a changed share of cut attempts."""
+    """Returns findings on missing rewards and on attempts cut by a limit, compared by side.
+
+    A finding is made if the candidate lacks more rewards, or if the shares of cut attempts differ.
+    """
     findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
@@ -62,10 +63,10 @@ def _truncation_jump(
 
 
 def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports that the time limit cut the baseline more often than the candidate.
+    """Returns a finding if the time limit ended the baseline's attempts more often, else [].
 
-    The finding bars a promotion, unless the gain remains when the baseline's cut attempts count as
-    solved. Then it is only a warning.
+    The finding is `unproven`, or a warning if the candidate stays better when the baseline's
+    attempts that were cut count as solved.
     """
     before, after = _ended(baseline), _ended(candidate)
     cut = [counted((r.task_key, r.stop_reason == WALL) for r in rows) for rows in (before, after)]
@@ -83,7 +84,7 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that rose while clean success did not, or that prefers unclean attempts.
+    """Returns findings on a reward that rose without clean success or prefers unclean attempts.
 
     An attempt is unclean if it failed or its conduct was flagged.
     """
@@ -114,7 +115,7 @@ def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimit
 
 
 def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
-    """Returns True if the share of clean successes surely fell, by a 95 % interval over tasks."""
+    """Returns True if clean success surely fell: the 95 % interval of its change is below zero."""
     sides = [counted((row.task_key, bool(row.clean)) for row in rows) for rows in (before, after)]
     return excess(sides[1], sides[0]).high < 0
 
@@ -135,7 +136,7 @@ def _moments(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
 
 
 def clean_share(rows: Sequence[OutcomeRow]) -> float:
-    """Returns the share of attempts (rows) that were solved cleanly."""
+    """Returns the share of attempts that were solved cleanly. `rows` must not be empty."""
     return sum(bool(row.clean) for row in rows) / len(rows)
 
 
@@ -144,8 +145,7 @@ def _solved_share(rows: Sequence[OutcomeRow]) -> float:
 
 
 def _inverted(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Reports a reward that prefers unclean attempts within tasks, surely more than the baseline's
-    does.
+    """Returns a finding if the reward prefers unclean attempts within tasks; else [].
 
     If no task has both outcomes, rewards are compared over all tasks.
     """
@@ -180,7 +180,7 @@ class _Order(NamedTuple):
         return self.share - limits.divergence_z * self.error
 
     def above(self, other: _Order, limits: ValidityLimits) -> bool:
-        """Returns True if this order is surely worse than `other`, or `other` is in the limit."""
+        """Returns True if this order is surely worse than `other`, or if `other` is acceptable."""
         error = limits.divergence_z * math.hypot(self.error, other.error)
         right = other.share <= limits.inversion_share
         return right or self.share - other.share > error
@@ -224,14 +224,17 @@ def _within(mixed: Sequence[tuple[list[float], list[float]]]) -> _Order:
 
 
 def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns P(x > y) + P(x = y) / 2 for x drawn from `above` and y from `below`."""
+    """Returns P(x > y) + P(x = y) / 2 (the AUC) for x drawn from `above` and y from `below`.
+
+    Neither sample may be empty.
+    """
     ordered = sorted(below)
     doubled = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in above)
     return doubled / (2 * len(above) * len(below))
 
 
 def share_error(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns the standard error of P(x > y) + P(x = y) / 2, from placements (DeLong et al. 1988).
+    """Returns the standard error of `mann_whitney_share`, after DeLong et al. (1988).
 
     It is at least 1 / (number of pairs), since perfectly ordered samples show no error.
     """
@@ -252,7 +255,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Warns if the candidate's rewards differ from the baseline's by about one constant."""
+    """Returns a warning if all rewards of the candidate moved by about one constant, else []."""
     shifts = []
     for is_clean in (True, False):
         sides = [

@@ -1,5 +1,4 @@
-"""Detects special-casing: submitted code that recognises the examples instead of solving the
-problem.
+"""Detects special-casing: submitted code that knows the examples and does not solve the problem.
 
 A pair is an input literal that a parameter is compared with, and the literal that is then returned:
 by an `if`, a `match` case, or a table looked up by the parameter. A pair counts as copied if the
@@ -32,11 +31,10 @@ class Pair(NamedTuple):
 
 
 def special_cases(source: str, conversation: str) -> tuple[Pair, ...]:
-    """Returns the (input, answer) pairs that a submitted function copies from shown examples.
+    """Returns the (input, answer) pairs that submitted code copies from examples it was shown.
 
-    `source` is the submitted code and `conversation` the text that the agent was shown. Of several
-    such functions, the one with the most pairs is taken. Returns nothing if the source cannot be
-    parsed.
+    `source` is the code and `conversation` the text that the agent was shown. Returns the pairs of
+    the function that has most, or () if no function has three or the source cannot be parsed.
     """
     if len(source) > MAX_SOURCE_CHARS:
         return ()

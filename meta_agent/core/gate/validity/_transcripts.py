@@ -37,14 +37,14 @@ FORGERY: Final = re.compile(
 
 
 class Trace(NamedTuple):
-    """One kind of misconduct that a rollout's record shows, and the words that show it."""
+    """One kind of misconduct in a rollout's record, and a quotation that shows it."""
 
     kind: str  # "copied:history", "forgery", "always-equal", "special-case" ...
     shown_by: str
 
 
 def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
-    """Returns each kind of misconduct, such as a copied answer, that a rollout's record shows.
+    """Returns the kinds of misconduct, such as a copied answer, that a rollout's record shows.
 
     `view` is the text of the task as the agent reads it.
     """
@@ -59,7 +59,7 @@ def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
 
 
 def submitted(rollout: Rollout) -> str:
-    """Returns the submitted text of a rollout: whole code, or the lines that a patch adds."""
+    """Returns the code that a rollout submitted, or the lines that its patch adds; else ""."""
     inputs = rollout.verifier_inputs
     if isinstance(code := inputs.get("code"), str):
         return code
@@ -88,7 +88,7 @@ def _forged(source: str) -> Iterator[Trace]:
 
 
 def reads_input(source: str) -> bool:
-    """Returns True if submitted code reads standard input. Comments and strings in it do not count.
+    """Returns True if Python code reads standard input. Its comments and strings do not count.
 
     `source` may also be the added lines of a patch, which need not parse.
     """

@@ -41,7 +41,7 @@ from meta_agent.core.gate.validity._reward import (
 
 
 class OneArm(NamedTuple):
-    """The input of a check of one arm (side of a comparison), with its baseline if there is one."""
+    """The input of a check of one arm (side of a comparison). `beside` is its baseline, or None."""
 
     arm: Arm
     limits: ValidityLimits
@@ -51,9 +51,9 @@ class OneArm(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The input of a check of one arm's rollout records: their summaries, and the baseline's.
+    """The input of a check of rollout records: summaries of one side and of its baseline.
 
-    `regrade` grades a stored attempt again, for at most `regrade_at_most` attempts.
+    `regrade` grades a stored attempt again; at most `regrade_at_most` attempts are.
     """
 
     records: Seen
@@ -69,7 +69,7 @@ Arms = Callable[[Arm, Arm, ValidityLimits], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One kind of invalid score that is looked for: its finding codes and its check functions."""
+    """A check for one kind of invalid score: the codes of its findings, and its functions."""
 
     name: str
     codes: tuple[str, ...]
@@ -83,12 +83,10 @@ class Detector:
     wider: Arms | None = None
     """Checks the rows of both arms for signs that may also have good reasons."""
     in_looks: Callable[[Looked], Iterable[Finding]] | None = None
-    """Checks the summaries of one arm's records: digests and counts (`_looks.Look`), never
-    their text.
-    """
+    """Checks the summaries of one arm's records: digests and counts, never their text."""
 
     def makes(self, code: str) -> bool:
-        """Returns True if the detector makes findings of this code, such as `artefact.clock`."""
+        """Returns True if `code`, such as `artefact.clock`, is one of this detector's findings."""
         return any(
             code == prefix or (prefix[-1] == "." and code.startswith(prefix))
             for prefix in self.codes

@@ -31,7 +31,7 @@ from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
 def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
-    """Returns findings of gaming that shows only if the outcomes of both sides are compared."""
+    """Returns signs of gaming, or of broken formats, that show when both sides are compared."""
     looks = [detector.wider for detector in DETECTORS if detector.wider]
     return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 
@@ -45,10 +45,10 @@ def inspect_seen(
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
-    """Returns the findings from the summaries of one arm's rollout records, vetoes first.
+    """Returns the findings on the rollout records of one side of a comparison, vetoes first.
 
-    An arm is one side of a comparison. Its summaries are compared with the baseline's if there are
-    any. `regrade` is the domain's grader, called for at most `regrade_at_most` attempts.
+    `records` and `baseline` are summaries (`seen_of`) of this side and of the baseline. `regrade`
+    grades an attempt again, for up to `regrade_at_most` attempts of each.
     """
     looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
     looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
@@ -59,8 +59,8 @@ def inspect_seen(
 # --- naming the rollouts -------------------------------------------------------------------------
 
 
-def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
-    """Returns the findings. Those without evidence lines get some, which name rollouts at fault."""
+def explained(findings: Iterable[Finding], candidate: Arm) -> tuple[Finding, ...]:
+    """Returns the findings, with the rollouts at fault named in those that have no lines yet."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

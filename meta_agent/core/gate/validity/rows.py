@@ -30,7 +30,7 @@ def find_all(
 ) -> tuple[Finding, ...]:
     """Returns the findings of all checks on the outcome rows of both arms, vetoes first.
 
-    `train_hashes` are the content hashes of the training tasks.
+    `train_hashes` are the content hashes of the training tasks, which must not be evaluated.
     """
     first, between = (
         [finding for look in looks if look for finding in look(baseline, candidate, limits)]
@@ -55,7 +55,7 @@ def find_in_arm(
 ) -> tuple[Finding, ...]:
     """Returns the findings of all checks on the outcome rows of one arm (side of a comparison).
 
-    Flagged conduct and rewards that are no numbers are compared with the arm `beside`, if any.
+    `beside` is its baseline, with which flagged conduct and NaN rewards are compared; or None.
     """
     question = OneArm(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))
