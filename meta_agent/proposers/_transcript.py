@@ -22,7 +22,7 @@ INDEX_COLUMNS = (
 
 
 def transcript(rollout: Rollout) -> str:
-    """Returns the whole attempt as text: facts, then every message and tool event."""
+    """Returns an attempt as text: outcome, messages, tool calls. Long texts lose their middle."""
     lines = [f"# {rollout.split} {rollout.task_key} sample {rollout.sample_idx}", ""]
     lines += [f"- {name}: {value}" for name, value in _facts(rollout)]
     lines += ["", "## Conversation", "", *_messages(rollout)]

@@ -69,10 +69,10 @@ Sample = Callable[[Sequence[HarnessTree], int | None], Sequence[Clean | None]]
 def small_edits(
     tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[TriedIdea] = ()
 ) -> list[Proposal]:
-    """Returns scaffold edits with significantly more clean successes than the version, best first.
+    """Returns edits of the scaffold in `tree` that solve significantly more tasks, best first.
 
-    The untrained policy makes all attempts: `sample` gives each harness's solved tasks, and
-    `attempts` limits the rollouts. Ideas in `tried` are skipped. Returns [] if the limit is low.
+    `sample` returns which tasks the untrained policy solves cleanly with each harness. Ideas in
+    `tried` are skipped. Returns [] if no edit is better, or `attempts` is too low for the trials.
     """
     candidates = _neighbours(tree, {trial.rule for trial in tried})
     number, results = len(candidates), list[Result]()
@@ -106,7 +106,7 @@ def _mutants(path: str, text: str) -> tuple[Mutant, ...]:
 
 
 def _rungs(edits: int, attempts: int) -> list[tuple[int, int]]:
-    """Returns (edits, tasks) of each rung; nothing where the attempts do not pay for them."""
+    """Returns how many edits and tasks each round tries; [] if `attempts` is too low for all."""
     later = sum(remaining * tasks for remaining, tasks in _RUNGS)
     first = min(_MOST, (attempts - later) // max(1, edits))
     return [(edits, first), *_RUNGS] if edits and first >= _FEWEST else []

@@ -64,7 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a coding agent's session left: edits by path (None: removed), hypothesis, ending."""
+    """A session's result: edits (path to content; None: removed), hypothesis, and why it ended."""
 
     edits: Edits
     hypothesis: str | None
@@ -123,14 +123,14 @@ class CodingAgent(Proposer):
         environment: Mapping[str, str] | None = None,
         limits: SessionLimits = LIMITS,
     ) -> None:
-        """`records` is the folder for its sessions; `ledger` books what they used."""
+        """`records` is the folder for records of sessions; `ledger` books the tokens and US$."""
         self.author = cli.label
         self._cli, self._run, self._records, self._ledger = cli, run, records, ledger
         self._prompts, self._key_variable, self._limits = Prompts(prompts), key_variable, limits
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Runs one session of the coding agent per candidate; later ones see earlier candidates."""
+        """Runs one session per candidate, told of earlier ones; returns drafts and refusals."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):
@@ -148,9 +148,9 @@ class CodingAgent(Proposer):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Has the coding agent revise candidate `index`, given its edits and a person's feedback.
+        """Has the agent revise candidate `index`; returns the new draft, or why there is none.
 
-        `edits` maps paths to new contents (None: removed).
+        `edits` are those of the candidate: path to content (None: removed).
         """
         work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
         try:
@@ -319,7 +319,7 @@ def _plain_files(root: Path, base: Mapping[str, bytes]) -> Iterator[tuple[str, b
             if count > limits.files or size > limits.total_bytes:
                 raise CandidateError(
                     f"the candidate's folder has over {limits.files} files or "
-                    f"{limits.total_bytes} bytes",
+                    f"{limits.total_bytes} bytes; leave less there",
                     reason="too_many_files",
                 )
             yield path, data
@@ -343,7 +343,9 @@ def _content(folder: int, name: str, path: str, most: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise CandidateError(f"{printable} has over {most} bytes", reason="object_too_large")
+        raise CandidateError(
+            f"{printable} has over {most} bytes; shorten it", reason="object_too_large"
+        )
     return data
 
 
@@ -357,14 +359,14 @@ def _checked(work: _Work, leftovers: Leftovers) -> tuple[Hypothesis, str]:
     if leftovers.hypothesis is None:
         if leftovers.ending in _LIMIT_WORDS:
             raise CandidateError(_LIMIT_WORDS[leftovers.ending], reason=leftovers.ending)
-        raise CandidateError(f"the coding agent left no {HYPOTHESIS}", reason="no_hypothesis")
+        raise CandidateError(f"the file {HYPOTHESIS} is missing; write it", reason="no_hypothesis")
     hypothesis, subject = _hypothesis(work, leftovers.hypothesis)
     if not leftovers.edits:
         raise CandidateError("the edit changes no file; change at least one", reason="empty")
     factor = work.case.contract.factor_of(leftovers.edits)
     if factor != hypothesis.factor:
         raise CandidateError(
-            f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}",
+            f"the edit changes {factor}; change only {hypothesis.factor}, as the hypothesis says",
             reason="factor_mismatch",
         )
     files = {**work.case.brief.tree.files, **leftovers.edits}
@@ -380,7 +382,7 @@ def _hypothesis(work: _Work, text: str) -> tuple[Hypothesis, str]:
     try:
         row = document(text, object_hook=_plain_path)
         if not isinstance(row, dict):
-            raise ToolError("it must be a JSON object")
+            raise ToolError("the file must hold one JSON object")
         if not work.case.brief.invalid and row.get("nothing_to_try"):
             raise _NothingToTry(visible(line_of(row, "nothing_to_try", 500)))
         idea = idea_of(work.case, row)

@@ -42,7 +42,7 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 class AgentCli:
     """A coding agent's command-line program: its command, login and oldest usable version.
 
-    If the user gave it as a command, only `name` and `argv` are set.
+    For a command that the user gave, only `name` and `argv` are set.
     """
 
     name: str
@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns what `agent:NAME` or `agent:COMMAND` runs. Raises ConfigError without a program."""
+    """Returns the program that `agent:NAME` or `agent:COMMAND` names, or raises ConfigError."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]
@@ -215,7 +215,8 @@ def run_session(
 ) -> Session:
     """Runs a coding agent in `folder` with the file `prompt` as input; its output goes to `output`.
 
-    Raises Interrupted if the user asks to stop, and PreflightError if the program cannot start.
+    At a limit the agent is killed. Raises Interrupted if `stopping` returns True, and
+    PreflightError if the program cannot start.
     """
     with prompt.open("rb") as text:
         try:

@@ -43,10 +43,7 @@ _SKILL_BYTES: Final = 64 << 10
 
 
 def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
-    """Returns the files that show a proposer the evidence, such as metrics and attempts, by path.
-
-    Paths are relative to the folder `evidence/`.
-    """
+    """Returns the evidence (metrics, attempts, history) as files, by path below `evidence/`."""
     numbered = list(_numbered(source))
     pages: dict[str, str] = {
         "report.md": _report(source),

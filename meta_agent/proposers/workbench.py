@@ -33,7 +33,7 @@ _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "
 def open_workbench(
     host: HostServices, index: int, evidence: Mapping[str, bytes]
 ) -> Iterator[Workbench]:
-    """Yields candidate `index`'s sandbox, with a clone of the current harness and the evidence."""
+    """Opens candidate `index`'s sandbox, with a clone of the harness and the `evidence` files."""
     with host.sandbox(index) as source:
         sandbox, repo, base, when = source
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
@@ -47,7 +47,7 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Commits `edits` (path to content) in a new sandbox; returns candidate `index` as a draft."""
+    """Commits `edits` (path to content; None: removed) in a new sandbox; returns the draft."""
     message = host.message(index, hypothesis, subject)
     with open_workbench(host, index, {}) as bench:
         bench.apply(edits)
@@ -106,7 +106,7 @@ class Workbench:
                 self.write(path, data)
 
     def diff(self) -> str:
-        """Stages all changes, and returns them and the commits since the base as one patch."""
+        """Stages all changes; returns a patch of them and of all commits since the clone."""
         self._git("add", "-A", "--", ".")
         argv = ("diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", self.base)
         return self._git(*argv).stdout.decode("utf-8", "replace")
@@ -115,16 +115,16 @@ class Workbench:
         """Commits everything; returns the commit id. Raises CandidateError if nothing changed."""
         self._git("add", "-A", "--", ".")
         if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
-            raise CandidateError("the edit changes no file", reason="empty")
+            raise CandidateError("the edit changes no file; change at least one", reason="empty")
         self._git("commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
         self._when += 1
         return self.tip()
 
     def squash(self, message: str) -> str:
-        """Drops uncommitted changes, and makes one commit of all since the base; returns its id.
+        """Drops uncommitted changes, turns all commits since the clone into one, returns its id.
 
-        The clone's own settings may still change the commit's message, so the host compares it.
-        Raises CandidateError if nothing changed.
+        Raises CandidateError if these commits change no file. The clone's git settings may still
+        change the message, so the host compares it.
         """
         self._git("reset", "-q", "--hard")
         self._git("reset", "-q", "--soft", self.base)
@@ -141,18 +141,18 @@ class Workbench:
         return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
 
     def committed(self) -> dict[str, str]:
-        """Returns the git mode of each path that commits since the base changed; `000000`: gone."""
+        """Returns the git mode of each path changed by commits since the clone; 000000: removed."""
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}
 
     def committed_diff(self) -> str:
-        """Returns the commits since the base as a patch. git attributes do not change it."""
+        """Returns a patch of all commits since the clone; git attributes cannot alter it."""
         argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
         return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
 
     def files(self) -> dict[str, bytes]:
-        """Returns the clone's regular files by path. Raises CandidateError if too large."""
+        """Returns the clone's regular files by path. Raises CandidateError if unreadable."""
         places = {f"{REPO}/{path}": path for path in self.paths()}
         try:
             texts = self._sandbox.read(list(places))
@@ -172,7 +172,7 @@ class Workbench:
         )
 
     def tip(self) -> str:
-        """Returns the clone's last commit id. Raises CandidateError if the sandbox states none."""
+        """Returns the id of the clone's last commit. Raises CandidateError if git prints no id."""
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(
@@ -181,7 +181,7 @@ class Workbench:
         return commit
 
     def hand_back(self) -> bytes:
-        """Returns a git pack of the commits since the base. Raises CandidateError if too large."""
+        """Returns a git pack of all commits since the clone. Raises CandidateError if too large."""
         revisions = f"{self.tip()}\n^{self.base}\n".encode()
         packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
         if packed.truncated:
@@ -257,7 +257,7 @@ def _mode(facts: str) -> str:
     """Returns the mode after a change, from a raw diff line `:100644 100755 ...`."""
     words = facts.split()
     if len(words) < 2:
-        raise CandidateError(f"git's answer cannot be read: {facts[:60]!r}", reason="git_failed")
+        raise CandidateError(f"git diff printed a bad line: {facts[:60]!r}", reason="git_failed")
     return words[1]
 
 

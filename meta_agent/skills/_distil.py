@@ -66,7 +66,7 @@ def distil(
 
 
 def lesson_kind(verdict: Verdict) -> Kind | None:
-    """Returns whether a verdict teaches what to do ("positive") or to avoid; None if neither."""
+    """Returns "positive" if a verdict teaches an edit to repeat, "negative" to avoid, else None."""
     if verdict.screened_out or verdict.kind is VerdictKind.INCONCLUSIVE:
         return None
     if verdict.kind is VerdictKind.PROMOTE:
@@ -166,7 +166,7 @@ def _intervention(candidate: Candidate, kind: Kind) -> str:
 
 
 def tried(statement: str) -> str:
-    """Returns what the edit does, cut from a hypothesis's statement; else the whole sentence."""
+    """Returns what stands between `if` and `then` in a statement, or else the whole statement."""
     match = _HYPOTHESIS.fullmatch(_sentence(statement))
     return match["does"].rstrip(",") if match else _sentence(statement)
 

@@ -22,19 +22,18 @@ CLIENTS: Final = (".agents/skills", ".claude/skills")
 
 
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
-    """Copies skills into both skill folders of a project and returns the copies' paths.
+    """Copies skills into a project's `.agents/skills` and `.claude/skills`; returns the new paths.
 
-    Without `names`, copies all that are not quarantined. Raises ConfigError if one cannot be
-    copied.
+    No `names` mean all that are not quarantined. Raises ConfigError if a skill is not copied.
     """
     if not project.is_dir():
         raise ConfigError(f"there is no folder {project}", hint="give a folder: --into PROJECT")
     chosen = [library.skill(name) for name in names]
     chosen = chosen or [entry for entry in library.all() if entry.status != "quarantine"]
-    return [handed_on(skill, project / place) for skill in chosen for place in CLIENTS]
+    return [copy_skill(skill, project / place) for skill in chosen for place in CLIENTS]
 
 
-def handed_on(skill: Skill, place: Path) -> Path:
+def copy_skill(skill: Skill, place: Path) -> Path:
     """Copies a skill into a folder of skills and returns the copy's path.
 
     Raises ConfigError if the skill is invalid, or if the folder has another skill of its name.

@@ -42,7 +42,7 @@ class SkillLibrary:
     def all(self) -> list[Skill]:
         """Returns all readable skills, sorted by folder.
 
-        A shipped skill is left out if it was retired, and replaced by a copy in the folder.
+        A skill in the folder replaces the shipped one of its name. Retired ones are left out.
         """
         shipped = _skills_in(self._shipped) if self._shipped is not None else ()
         not_retired = (
@@ -56,10 +56,7 @@ class SkillLibrary:
         return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def skill(self, name: str) -> Skill:
-        """Returns the skill called `name`, or the only one whose name begins so.
-
-        Raises ConfigError if there is none or several.
-        """
+        """Returns the only skill whose name is or begins with `name`, or raises ConfigError."""
         skills = self.all()
         fitting = [skill for skill in skills if skill.name == name]
         fitting = fitting or [skill for skill in skills if name and skill.name.startswith(name)]
@@ -80,16 +77,16 @@ class SkillLibrary:
         limit: int = MOST_SHOWN,
         evidence: JSON = None,
     ) -> list[Skill]:
-        """Returns at most `limit` skills that fit a situation, best first.
+        """Returns at most `limit` skills that a run on `domain` may use, best match first.
 
-        `text` describes the situation. The same library always gives the same result.
+        Skills whose metric is bad in `evidence` lead; `factor` and words in `text` rank the rest.
         """
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson as a skill and returns the skill; one of the same edit stays as it is.
+        """Stores a lesson as a skill and returns the skill, or returns the one with the same edit.
 
-        If a skill holds nearly the same lesson, the new outcome is added to it.
+        If a skill teaches nearly the same lesson, the new outcome is added to that skill.
         """
         skills = self.all()
         same_edit = (
@@ -123,7 +120,7 @@ class SkillLibrary:
         return _loaded(skill.path)
 
     def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
-        """Sets a skill's metadata, and its text if `body` is given; a shipped skill is copied."""
+        """Writes metadata `marks`, and `body` if given, to a skill or to a shipped one's copy."""
         place = self.path / skill.path.name
         if skill.path != place:
             shutil.copytree(skill.path, place)

@@ -37,9 +37,10 @@ _WEIGHTS: Final = "8.0, 4.0, 1.0"  # of name, description, body
 def rank(
     skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
 ) -> list[Skill]:
-    """Returns the skills that a run may use, best first: by trigger, by scope, then by words.
+    """Returns the skills that a run on `domain` may use, best match first.
 
-    A skill's trigger is the metric that it watches for, which `evidence` may show.
+    Skills whose watched metric is beyond its limit in `evidence` lead. Then `factor` counts, and
+    last the words in common with `text`.
     """
     usable = [skill for skill in skills if in_scope(skill, domain)]
     scores = words_of(usable, text)
@@ -54,7 +55,7 @@ def rank(
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
     """Returns True if a skill teaches what a draft does: the same rule, or nearly the same words.
 
-    They still differ if their verdict, factor, domain or metric does; the edit may differ.
+    Returns False if their kind, domain, factor or metric differ, or if the skill is imported.
     """
     metadata = draft.metadata
     same = ("kind", "domain", "factor", "metric")
@@ -71,8 +72,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 def in_scope(skill: Skill, domain: str) -> bool:
     """Returns True if a run on this domain may use the skill.
 
-    The skill must be of this domain, general or global. A guide is excluded, and a quarantined
-    skill if it is from elsewhere or has had trials.
+    The skill must be of this domain, or general or global, and no guide for coding agents. A
+    quarantined skill must have been learned here and have had no trial.
     """
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:
@@ -81,7 +82,7 @@ def in_scope(skill: Skill, domain: str) -> bool:
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
-    """Returns how well each skill's words match a text, by skill name, if they match at all."""
+    """Returns, by name of each skill that has words of `text`, how well it matches (BM25)."""
     words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
     if not (words and skills):
         return {}
@@ -98,7 +99,7 @@ def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
 
 
 def _shows(skill: Skill, evidence: JSON) -> bool:
-    """Returns True if a skill's trigger shows in the evidence of a run of ours."""
+    """Returns True if a metric that the skill watches is beyond its limit in the evidence."""
     rows, _ = trigger_in(skill.path)
     n = evidence["layers"]["score"].get("n", 0)
     counts = {name: n for row in rows for name in row["needs"]}

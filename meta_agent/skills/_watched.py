@@ -89,8 +89,7 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
 def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[dict[str, Any]]:
     """Returns check-script rows for the metrics cited by a hypothesis that are beyond a limit.
 
-    If there are none, returns a row for the hypothesis's own metric. Its limit is the usual one, or
-    else the value that the evidence shows.
+    If none is, returns one row for the hypothesis's metric, with its alert limit or present value.
     """
     metric, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
     values = {metric: value} if value is not None else {}

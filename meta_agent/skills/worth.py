@@ -69,7 +69,7 @@ class Trial:
 
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
-    """Stores a trial of a skill and returns the skill's new status, which may be "retired"."""
+    """Stores a trial, updates or retires its skill, and returns the new status."""
     name = trial.skill
     with (library.path / FILE).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(trial), sort_keys=True) + "\n")
@@ -142,10 +142,7 @@ def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
 
 
 def trials(library: Path) -> list[Trial]:
-    """Returns every trial of skills that a library recorded, oldest first.
-
-    Raises IntegrityError if one cannot be read.
-    """
+    """Returns every recorded trial of skills, oldest first. Raises IntegrityError on a bad line."""
     path = library / FILE
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.protocols import Message
+from meta_agent.proposers.team._author import HOME, Steady
 from meta_agent.proposers.team._compact import compact, estimate_tokens
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._file_tools import Files
 from meta_agent.proposers.team._limits import KEEP_TURNS, LINE_CHARS, RESULT_CHARS
 from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path, refuse_in_words
-from meta_agent.proposers.team._steady import HOME, Steady
 from meta_agent.proposers.team._tools import ToolError
 
 # --- fences -------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_a_workspace_replaces_a_block_of_a_prompt(tmp_path: Path) -> None:
 BROKEN = {
     "{% block system %}{{ luck }}{% endblock %}{% block opening %}{% endblock %}": "'luck'",
     "{% block system %}{{ %}{% endblock %}": "line 1",
-    "{% block system %}hello{% endblock %}": "no block 'opening'",
+    "{% block system %}hello{% endblock %}": "add {% block opening %}",
     "{% block system %}{{ ''.__class__.__mro__ }}{% endblock %}{% block opening %}{% endblock %}":
         "unsafe",
 }  # fmt: skip

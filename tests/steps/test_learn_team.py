@@ -90,7 +90,9 @@ def test_an_unusable_reply_leaves_the_hosts_draft(bench: Bench, name: str) -> No
 def test_a_lesson_may_be_mended(bench: Bench) -> None:
     skill, models, _ = taught(bench, UNUSABLE["a link"], write())
     assert LESSON in skill.body
-    assert models.heard("g0/c0/librarian") == ["ERROR: 'lesson' must hold no links and no HTML"]
+    assert models.heard("g0/c0/librarian") == [
+        "ERROR: 'lesson' must hold no links and no HTML; leave them out"
+    ]
 
 
 def test_keys_and_hidden_characters_never_enter_a_skill(bench: Bench) -> None:

@@ -43,7 +43,7 @@ def test_a_hypothesis_is_checked_and_may_be_mended(bench: Bench) -> None:
     heard = dict(zip(UNFIT, models.heard("g0/analyst"), strict=True))
     assert all(said.startswith("ERROR: hypothesis 1: ") for said in heard.values())
     assert "quote it as it stands there" in heard["a quotation that stands nowhere"]
-    assert "a share: 0.05 means 5 points" in heard["points for a share"]
+    assert "at most 1: 0.05 means 5 points" in heard["points for a share"]
 
 
 def test_the_team_reads_a_version_as_it_was_before_training_too(bench: Bench) -> None:
@@ -82,7 +82,7 @@ def test_a_misquoted_line_is_corrected_by_itself(bench: Bench) -> None:
     assert "hypothesis 1" not in first and "hypothesis 2: line 2 of its evidence" in first
     agent = bench.repo.tree(bench.repo.head()).files[AGENT].decode().splitlines()
     assert f"\n9: {agent[8]}\n" in first and "All else is kept" in first
-    assert "hypothesis 3 quotes evidence line 1, which does not exist" in nowhere
+    assert "hypothesis 3 has 0 lines of evidence, not 1" in nowhere
     assert "MAX_TURNS = 81" in again
 
 

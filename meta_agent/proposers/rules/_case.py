@@ -71,7 +71,7 @@ class Case:
 
     @cached_property
     def reference(self) -> Reference:
-        """Returns the metric ranges of the domain's reference harness; empty if not measured."""
+        """Returns the metric ranges of a fault-free harness of the domain; empty if unmeasured."""
         return reference_of(self.evidence.domain, trained=self.trained)
 
     @property
@@ -91,21 +91,21 @@ class Case:
 
     @property
     def flagged(self) -> float:
-        """Returns the larger share of flagged attempts: of those in evaluation or in training."""
+        """Returns the share of attempts flagged for cheating, or of leaks in training if larger."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the measured attempts of the version, but none for the tiny policy `nano`."""
+        """Returns the version's measured attempts; none for `nano`, which writes single letters."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
-        """Returns the most by which one of the metrics exceeds its reference range, or 0."""
+        """Returns the largest excess of the metrics over a fault-free harness's range, or 0."""
         metrics = [metric for name in names if (metric := self.find(name))]
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """Returns how far a metric is below its reference range, or without one below `default`."""
+        """Returns how far a metric is below a fault-free harness's range (or `default`), or 0."""
         metric = self.find(name)
         return 0.0 if metric is None else self.reference.below(*metric, default)
 
@@ -176,7 +176,7 @@ class Case:
         return None if value is None or not _fits(value, (int, float)) else float(value)
 
     def set_recipe(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that sets recipe keys and keeps all comments."""
+        """Returns an edit, `{path: new text}`, that sets recipe keys; {} if no recipe is there."""
         if self._recipe is None:
             return {}
         path = self._recipe[0]

@@ -54,7 +54,7 @@ class RewardFile:
         return {file.path: file.text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that removes a component or sets its weight to 0."""
+        """Returns `{path: new text}` without a component, or with weight 0 if no table lists it."""
         file = self.file if self.table is None else self.file.without_entry(self.table, component)
         if file == self.file:
             return self.reweighted(component, 0.0)
@@ -65,11 +65,11 @@ class RewardFile:
         return {file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """Returns this reward file after an edit of it, which maps its path to its new text."""
+        """Returns this file with the text that an edit, `{path: new text}`, holds for its path."""
         return RewardFile(self.file.with_text(edits[self.file.path]))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that adds a reward component for single attempts.
+        """Returns an edit, `{path: new text}`, that adds a component which rates single attempts.
 
         `function` is the source of the component's function. Returns {} if the component exists.
         """
@@ -87,9 +87,9 @@ class RewardFile:
         return {file.path: file.text}
 
     def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that adds a reward by comparison within a group.
+        """Returns an edit, `{path: new text}`, that adds a component which compares attempts.
 
-        `function` is the source of the function `reward_group`.
+        `function` is the source of `reward_group`, which rates the attempts of one group.
         """
         file = self.file.with_entry(WEIGHTS, component, repr(weight))
         return {file.path: file.with_end(function).text}
@@ -106,9 +106,9 @@ class RewardFile:
 def reward_rule(
     name: str, *, repairs: bool = False
 ) -> Callable[[Callable[[Case, RewardFile], Diagnosis | None]], Rule]:
-    """Returns a decorator like `rule`, for a function that edits the harness's reward file.
+    """Returns a decorator that makes a `Rule` of a function that suggests edits of the reward file.
 
-    The rule is silent if no file has both `reward` and `WEIGHTS` (component to weight).
+    The rule suggests nothing if no file has both `reward` and `WEIGHTS` (component to weight).
     """
 
     def rule_of(diagnose: Callable[[Case, RewardFile], Diagnosis | None]) -> Rule:

@@ -64,5 +64,5 @@ def rule(
 
 
 def clamp(strength: float) -> float:
-    """Limits a suggestion's strength to the range from 0 to 1."""
+    """Returns a suggestion's strength, limited to the range from 0 to 1."""
     return max(0.0, min(1.0, strength))

@@ -88,12 +88,12 @@ class PythonFile:
         return PythonFile(self.path, text)
 
     def with_constant(self, name: str, value: Any) -> PythonFile:
-        """Returns the file with another value of the module-level `name`."""
+        """Returns the file with a new value of the module-level `name`; unchanged without it."""
         node = self.assignments.get(name)
         return self if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> PythonFile:
-        """Returns the file with the source `value` at `key` of the dict `name`."""
+        """Returns the file with source `value` at `key` of dict `name`; unchanged without it."""
         node = self.dict_node(name)
         if node is None:
             return self
@@ -107,7 +107,7 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> PythonFile:
-        """Returns the file less one key of the dict `name`, whose keys must all be constants."""
+        """Returns the file less a key of dict `name`; unchanged if keys are missing or computed."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -120,10 +120,7 @@ class PythonFile:
         return self.cut(starts[0], starts[1]) if at == 0 else self.cut(ends[at - 1], ends[at])
 
     def with_function(self, name: str, source: str) -> PythonFile:
-        """Returns the file with a function's new source, less functions that only its old one used.
-
-        All functions are those of the module.
-        """
+        """Returns the file with a function replaced, less functions that only the old one used."""
         node = self.function(name)
         edited = self if node is None else self.cut(*self.span(node), source.strip("\n"))
         for function in self.functions():
@@ -132,7 +129,7 @@ class PythonFile:
         return edited
 
     def without_function(self, name: str) -> PythonFile:
-        """Returns the file less a module-level function."""
+        """Returns the file less a module-level function; unchanged if it has no such function."""
         node = self.function(name)
         if node is None:
             return self
@@ -144,12 +141,12 @@ class PythonFile:
         return self.with_text(b"".join(lines[:first] + lines[last:]).decode())
 
     def with_block(self, line: int, block: str) -> PythonFile:
-        """Returns the file with `block` above its line `line`, counted from 1."""
+        """Returns the file with the text `block` above line number `line`, counted from 1."""
         lines = self.text.splitlines(keepends=True)
         return self.with_text("".join([*lines[: line - 1], block, *lines[line - 1 :]]))
 
     def with_end(self, block: str) -> PythonFile:
-        """Returns the file with `block` below all else."""
+        """Returns the file with the text `block` added at its end."""
         return self.with_text(f"{self.text.rstrip()}\n\n\n{block.strip()}\n")
 
     # --- places, in bytes -----------------------------------------------------------------------
@@ -202,7 +199,7 @@ class Surgery:
         yield from (node for node in ast.walk(self.file.tree) if isinstance(node, Function))
 
     def statement_of(self, node: ast.AST) -> ast.stmt:
-        """Returns the innermost statement that contains the syntax node, which may be itself."""
+        """Returns the innermost statement that contains a syntax node, or the node if it is one."""
         return next(n for n in (node, *self.around(node)) if isinstance(n, ast.stmt))
 
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -229,7 +226,7 @@ class Surgery:
         self._removed.add(statement)
 
     def unguard(self, guard: ast.If) -> None:
-        """Replaces an `if` statement in the text by the statements of its body."""
+        """Adds an edit that replaces an `if` statement by the statements of its body."""
         lines = "\n".join(self._indented(inner, guard.col_offset) for inner in guard.body)
         self.replace(guard, lines.lstrip())
 

@@ -87,7 +87,7 @@ def _always(s: Surgery, append: ast.Call) -> None:
 
 
 def show_results(s: Surgery) -> None:
-    """Edits the scaffold so that tool results are returned whole, or cut at a named constant."""
+    """Edits the scaffold so that only a named constant may limit how much of a result is shown."""
     for function in s.functions():
         for call in _awaited(function, "call"):
             statement = s.statement_of(call)
@@ -105,7 +105,7 @@ def _return_whole(s: Surgery, value: ast.expr, words: str) -> None:
 
 
 def show_task(s: Surgery) -> None:
-    """Edits the scaffold so that a task's texts are shown whole, or cut at a named constant."""
+    """Edits the scaffold so that only a named constant may limit how much of a task is shown."""
     assigned = (node for node in ast.walk(s.file.tree) if isinstance(node, ast.Assign))
     views = {"view", *(_target_of(n) for n in assigned if s.source(n.value).endswith(".view"))}
     for node in ast.walk(s.file.tree):

@@ -34,13 +34,13 @@ _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 @rule("worked-example", "scaffold")
 def worked_example(case: Case) -> Diagnosis | None:
-    """Suggests one cleanly solved attempt or training task as an example in the prompt."""
+    """Suggests a worked example in the prompt, if an attempt or training task is solved cleanly."""
     return _with_examples(case, 1)
 
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Suggests three cleanly solved attempts or training tasks as examples in the prompt."""
+    """Suggests three worked examples in the prompt, if so many attempts or tasks are solved."""
     return _with_examples(case, 3)
 
 

@@ -8,7 +8,7 @@ from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 
 @rule("watch-conduct", "diagnostics")
 def watch_conduct(case: Case) -> Diagnosis | None:
-    """Suggests a metric of flagged attempts in the harness's diagnostics, if there is none."""
+    """Suggests a metric of attempts flagged for cheating, if the harness has no such diagnostic."""
     folder, sources = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
     if folder is None or "flag" in sources:
         return None
@@ -27,7 +27,7 @@ def watch_conduct(case: Case) -> Diagnosis | None:
 
 
 def _folder(case: Case) -> str | None:
-    """Returns where a new diagnostic belongs, as the contract's patterns say, or None."""
+    """Returns the folder for new diagnostics in the contract's patterns, or None."""
     patterns = case.contract.factors.get("diagnostics", ())
     folders = (p.rpartition("/")[0] + "/" for p in patterns if p.endswith(("/**", "/*.py", "/*")))
     return next(folders, None)

@@ -273,7 +273,7 @@ def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
 
 @reward_rule("punish-leak", repairs=True)
 def punish_leak(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests a penalty for flagged attempts if there are some and no component punishes them."""
+    """Suggests a penalty for attempts flagged for cheating, if some occur and none is punished."""
     flagged = case.flagged
     if flagged <= 0 or _punishes_flags(case, rewards):
         return None

@@ -51,7 +51,7 @@ def more_turns(case: Case) -> Diagnosis | None:
 
 @rule("longer-observations", "scaffold")
 def longer_observations(case: Case) -> Diagnosis | None:
-    """Suggests a higher cut for tool results if the policy does not get to read them whole."""
+    """Suggests a higher limit on the length of tool results if the policy sees them cut short."""
     limit = case.constant("scaffold", _OBSERVATION, int)
     names = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
     cut = case.over(*names)

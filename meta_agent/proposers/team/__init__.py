@@ -33,7 +33,7 @@ _AT_ONCE = 8  # proposers
 
 
 class LlmTeam:
-    """Proposes edits by language models: an analyst, proposers, a reviewer and a librarian."""
+    """Language models that find ideas, write and review edits, and put lessons into words."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class LlmTeam:
         author: str = "",
         prompts: Path | None = None,
     ) -> None:
-        """`prompts` is a folder whose files replace ours; `author` is named in commits."""
+        """Files in the folder `prompts` replace built-in prompts; `author` is named in commits."""
         self.author = author or model_of("proposer")
         self._client, self._run, self._model_of = client, run, model_of
         self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
-        """Asks the analyst for ideas; then per idea a model makes a candidate, all in parallel."""
+        """Has one model find ideas and others write them at once; returns drafts and refusals."""
         case, broken = Case(brief), threading.Event()
         line = self._line("analyst", f"g{brief.generation}/analyst", brief, broken)
         dialogue = analyst_dialogue(case, line, brief.host.lend("analyst", 1))
@@ -79,7 +79,7 @@ class LlmTeam:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Has a model revise candidate `index` after a person's feedback; returns the new draft.
+        """Has a model revise candidate `index`; returns the new draft, or why there is none.
 
         `edits` maps each path that the candidate changed to its content (None: removed).
         """

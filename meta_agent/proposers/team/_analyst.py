@@ -64,9 +64,9 @@ class Analysis:
 
 
 def analyst_dialogue(case: Case, line: Line, grant: Grant | None = None) -> Dialogue:
-    """Returns the dialogue with the analyst, whose `run()` returns an `Analysis`.
+    """Returns the dialogue in which a model reads the evidence; its `run()` returns an `Analysis`.
 
-    `case.brief` says how many ideas it may hold; `grant` is what its experiments may spend.
+    `case.brief.k` limits the number of ideas, `grant` the attempts that experiments may use.
     """
     brief, fence = case.brief, line.fence
     edit = inline(brief.tree)
@@ -187,7 +187,7 @@ class _Submission:
         number = whole_of(arguments, "number", default=1)
         lines = self._rows[at - 1]["evidence"] if at <= len(self._rows) else []
         if number > len(lines):
-            raise ToolError(f"hypothesis {at} quotes evidence line {number}, which does not exist")
+            raise ToolError(f"hypothesis {at} has {len(lines)} lines of evidence, not {number}")
         lines[number - 1] = {name: arguments.get(name) for name in _QUOTED["properties"]}
         return self._finish()
 
@@ -297,10 +297,10 @@ def _masked(
 
 def _idea(case: Case, row: JSON) -> Idea:
     if not isinstance(row, dict):
-        raise ToolError("it is not an object")
+        raise ToolError("a hypothesis must be an object")
     factor = text_of(row, "factor")
     if factor not in case.factors:
-        raise ToolError(f"factor {factor!r} is none of {', '.join(case.factors)}")
+        raise ToolError(f"factor must be one of {', '.join(case.factors)}, not {factor!r}")
     direction, delta = move(row)
     plan = text_of(row, "plan", default="")[:_PLAN]
     hypothesis = Hypothesis(
@@ -322,9 +322,9 @@ def move(row: Arguments) -> tuple[Literal["up", "down"], float]:
     direction = text_of(row, "direction")
     size = abs(number_of(row, "expected_delta"))
     if direction not in ("up", "down"):
-        raise ToolError(f"direction {direction!r} is neither up nor down")
+        raise ToolError(f"direction must be up or down, not {direction!r}")
     if size == 0 or not math.isfinite(size):
-        raise ToolError("expected_delta is 0: such a prediction cannot be wrong")
+        raise ToolError("expected_delta is 0, which cannot be wrong; give another number")
     return ("up", size) if direction == "up" else ("down", -size)
 
 
@@ -336,7 +336,7 @@ def _metric(case: Case, factor: str, row: Arguments) -> str:
         hint = " (a new one is measured.NAME.VALUE)" if factor == "diagnostics" else ""
         raise ToolError(f"no metric is named {name!r}; evidence/metrics.csv has all names{hint}")
     if name == "clean_success" and abs(number_of(row, "expected_delta")) > _DELTAS:
-        raise ToolError("expected_delta of clean_success is a share: 0.05 means 5 points")
+        raise ToolError("expected_delta of clean_success is at most 1: 0.05 means 5 points")
     return visible(name)
 
 

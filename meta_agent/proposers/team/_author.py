@@ -11,9 +11,11 @@ quarantine decides.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from meta_agent.core.errors import CandidateError, GuestError
 from meta_agent.core.proposals import Grant, HostServices, Rehearsal
@@ -26,7 +28,6 @@ from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._file_tools import Files, search_tool
 from meta_agent.proposers.team._reviewer import Review
 from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path
-from meta_agent.proposers.team._steady import Steady
 from meta_agent.proposers.team._tools import (
     NUMBER,
     TEXT,
@@ -162,8 +163,8 @@ class Author:
             raise ToolError(f"{error}: nothing was changed") from error
         if factor != self.idea.hypothesis.factor:
             raise ToolError(
-                f"{path} belongs to the factor {factor}; this candidate is about "
-                f"{self.idea.hypothesis.factor} alone: nothing was changed"
+                f"{path} belongs to the factor {factor}: nothing was changed; change only files of "
+                f"{self.idea.hypothesis.factor}"
             )
 
     def _commit(self, arguments: Arguments) -> str:
@@ -274,7 +275,9 @@ class Author:
         pending = self.bench.uncommitted()
         if self.bench.tip() == self.bench.base:
             what = f" ({len(pending)} changed files are not committed)" if pending else ""
-            raise CandidateError(f"nothing was committed{what}", reason="never_committed")
+            raise CandidateError(
+                f"nothing was committed{what}; commit an edit", reason="never_committed"
+            )
         if pending:
             paths = ", ".join(pending[:5])
             message = f"these files are not committed, so commit or remove them: {paths}"
@@ -283,7 +286,7 @@ class Author:
     def _require_in_bounds(self) -> None:
         changed = self.bench.committed()
         if not changed:
-            raise CandidateError("the commits change no file", reason="empty")
+            raise CandidateError("the commits change no file; change at least one", reason="empty")
         odd = next((path for path, mode in changed.items() if mode not in REGULAR), None)
         if odd is not None:
             message = f"{odd} is not a regular file (git mode {changed[odd]})"
@@ -291,7 +294,7 @@ class Author:
         factor = self.case.contract.factor_of(changed)
         if factor != self.idea.hypothesis.factor:
             raise CandidateError(
-                f"the hypothesis is about {self.idea.hypothesis.factor}, the edit touches {factor}",
+                f"the edit changes {factor}; change only {self.idea.hypothesis.factor}",
                 reason="factor_mismatch",
             )
 
@@ -344,3 +347,41 @@ _FINISH = (
 _EDIT_ARGUMENTS = {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT}
 _REFINED = ("statement", "expected_delta")
 _FINISH_ARGUMENTS = {"subject": TEXT, "statement": TEXT, "expected_delta": NUMBER}
+
+
+# --- what differs between sandboxes --------------------------------------------------------
+
+HOME: Final = "/bench"
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-f]{6,16}\b")
+_LISTED: Final = re.compile(
+    r"^([bclps-][rwxsStT-]{9}|d[rwxsStT-]{9})[.+@]?[ ]+\d+[ ]+\S+[ ]+\S+[ ]+(\d+)", re.MULTILINE
+)
+_TOTAL: Final = re.compile(r"^total \d+$", re.MULTILINE)
+_TOOK: Final = re.compile(r"\b(in|real|user|sys)([ \t]+)(\d+m)?\d+\.\d+ ?s\b")
+
+
+class Steady:
+    """Makes a sandbox's texts repeatable: models see `/bench` in place of its real folder.
+
+    A prompt that varied would miss its record, and a resumed run would pay twice. Dates are
+    prevented in `Workbench.shell`. Not covered: the order of listings, and commands that print the
+    time or a random number.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+
+    def outgoing(self, command: str) -> str:
+        """Returns a shell command with the sandbox's real folder in place of `/bench`."""
+        return command.replace(f"{HOME}/", f"{self._root}/") if self._root else command
+
+    def incoming(self, text: str) -> str:
+        """Returns command output less what varies by sandbox: real folder, addresses, times."""
+        if self._root:
+            text = text.replace(self._root, HOME)
+        text = _TOTAL.sub("total N", _LISTED.sub(_listed, text))
+        return _TOOK.sub(r"\1\2N s", _ADDRESS.sub("0x...", text))
+
+
+def _listed(row: re.Match[str]) -> str:
+    return f"{row[1]} {'-' if row[1].startswith('d') else row[2]}"

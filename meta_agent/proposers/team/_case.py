@@ -48,7 +48,7 @@ class Case:
         return {**self.brief.tree.files, **evidence}
 
     def keep(self, path: str, text: str) -> str:
-        """Adds a page to the evidence; returns a phrase with its path. Only for a single thread."""
+        """Adds a page to the evidence; returns a phrase with its path. Not safe for threads."""
         self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
 

@@ -50,7 +50,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A role's access to its model for one conversation, with what its prompts are made from."""
+    """What a conversation with a model needs: a client, a role, limits and prompt templates."""
 
     client: ModelClient
     role: Role
@@ -63,7 +63,7 @@ class Line:
 
     @property
     def fence(self) -> Fence:
-        """Returns the marks around untrusted text in this conversation."""
+        """Returns the marks that enclose untrusted text in prompts of this conversation."""
         return Fence.of(self.run, self.conversation)
 
     def dialogue(

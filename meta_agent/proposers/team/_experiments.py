@@ -159,7 +159,7 @@ class Experiments:
 
 
 def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
-    """Returns a function from a tool call's arguments to a copy of `tree` with its `edits` made."""
+    """Returns a function that makes the `edits` of a tool call's arguments in a copy of `tree`."""
 
     def edited_tree(arguments: Arguments) -> HarnessTree:
         rows = arguments.get("edits")
@@ -201,7 +201,7 @@ def edited(before: str | None, path: str, change: Arguments) -> str:
     elif not content:
         raise ToolError("give `old` and `new`, or the whole `content`")
     if len(content) > FILE_CHARS:
-        raise ToolError(f"{path} would have {len(content)} characters, over {FILE_CHARS}")
+        raise ToolError(f"{path} would have {len(content)} characters; the limit is {FILE_CHARS}")
     return content
 
 
@@ -210,7 +210,7 @@ def _replaced(text: str | None, path: str, old: str, new: str) -> str:
         raise ToolError(f"there is no file {path!r}; give `content` to create it")
     count = text.count(old)
     if count != 1:
-        raise ToolError(f"`old` occurs {count} times in {path}; it must occur exactly once")
+        raise ToolError(f"`old` occurs {count} times in {path}; quote a text that occurs once")
     return text.replace(old, new)
 
 

@@ -55,10 +55,10 @@ class Files:
         return data.decode("utf-8", "replace").split("\n")
 
     def listing(self, under: str = "") -> str:
-        """Returns paths that begin with `under`, with line counts; numbered series are one line."""
+        """Returns paths that begin with `under`, one a line. Raises ToolError if there are none."""
         below = self._below(under)
         if not below:
-            raise ToolError(f"there is no file below {under!r}")
+            raise ToolError(f"there is no file below {under!r}; leave `under` out to list all")
         rows = []
         for _, group in groupby(below, key=_unnumbered):
             paths = list(group)
@@ -115,7 +115,7 @@ class Files:
 
 
 def page(lines: list[str], start: int, count: int) -> str:
-    """Returns `count` numbered lines from line `start`, at most a page, and where to read on."""
+    """Returns at most `count` numbered lines from line `start`, and where to read on."""
     if lines and lines[-1] == "":
         lines = lines[:-1]
     rows, size = [], 0

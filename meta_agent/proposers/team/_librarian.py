@@ -90,7 +90,7 @@ def _write() -> Tool:
     def write(arguments: Arguments) -> str:
         description = visible(line_of(arguments, "description", _DESCRIPTION))
         if "<" in description or ">" in description:
-            raise ToolError("'description' must not hold angle brackets")
+            raise ToolError("'description' must not hold < or >; leave them out")
         raise Done({"description": redact(description), "lesson": _lesson(arguments)})
 
     return tool(
@@ -106,7 +106,7 @@ def _lesson(arguments: Arguments) -> str:
     if not text or len(text) > _BODY or text.count("\n") >= _BODY_LINES:
         raise ToolError(f"'lesson' must have 1 to {_BODY} characters, below {_BODY_LINES} lines")
     if _LINK.search(text):
-        raise ToolError("'lesson' must hold no links and no HTML")
+        raise ToolError("'lesson' must hold no links and no HTML; leave them out")
     if re.search(r"^(---|# )", text, re.MULTILINE):
         raise ToolError("the sections of 'lesson' must begin at ##; leave out front matter")
     return text

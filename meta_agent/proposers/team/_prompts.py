@@ -29,7 +29,7 @@ class Prompt(NamedTuple):
 
 
 class Prompts:
-    """The prompt templates of one workspace; built-in ones where it has none of its own."""
+    """The prompt templates of a workspace, or built-in ones where the workspace has none."""
 
     def __init__(self, override: Path | None = None) -> None:
         built_in = jinja2.FileSystemLoader(_BUILT_IN)
@@ -66,6 +66,6 @@ def _block(template: jinja2.Template, part: str, values: Mapping[str, Any]) -> s
     "".join(template.root_render_func(context))
     blocks = context.blocks.get(part)
     if not blocks:
-        raise jinja2.TemplateRuntimeError(f"the prompt has no block {part!r}")
+        raise jinja2.TemplateRuntimeError(f"the prompt lacks a block; add {{% block {part} %}}")
     text = "".join(blocks[0](context))
     return text.strip() + "\n"

@@ -30,7 +30,7 @@ class Review:
 def review(
     case: Case, line: Line, hypothesis: Hypothesis, diff: str, beside: Mapping[str, str]
 ) -> Review:
-    """Returns a model's decision on a candidate's diff. Raises CandidateError if it makes none.
+    """Returns a model's decision on a candidate's diff. Raises CandidateError if there is none.
 
     `beside` maps titles to texts that the model also gets: test results and the changed files.
     """

@@ -50,4 +50,6 @@ def refuse_in_words(text: str) -> None:
 
 def _refuse(match: re.Match[str] | None) -> None:
     if match:
-        raise CandidateError(f"it asked for a secret: {match[0][:80]!r}", reason="asked_for_secret")
+        raise CandidateError(
+            f"the model asked for a secret: {match[0][:80]!r}", reason="asked_for_secret"
+        )

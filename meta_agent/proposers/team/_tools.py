@@ -57,51 +57,54 @@ def tool(
 
 
 def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> str:
-    """Returns a tool call's string `name`. Raises ToolError if it is missing or no string."""
+    """Returns a string argument, or `default`. Raises ToolError if it is missing or no string."""
     value = arguments.get(name, default)
     if value is None and name not in arguments:
-        raise ToolError(f"the argument {name!r} is missing")
+        raise ToolError(f"the argument {name!r} is missing; give it")
     if not isinstance(value, str):
         raise ToolError(f"{name!r} must be a string, not {type(value).__name__}")
     return value
 
 
 def line_of(arguments: Arguments, name: str, limit: int) -> str:
-    """Returns a tool call's string on one line. Raises ToolError if empty or over `limit`."""
+    """Returns a string argument as one line. Raises ToolError if empty or longer than `limit`."""
     value = " ".join(text_of(arguments, name).split())
     if not value:
-        raise ToolError(f"{name!r} is empty")
+        raise ToolError(f"{name!r} is empty; give a text")
     if len(value) > limit:
         raise ToolError(f"{name!r} has {len(value)} characters; the limit is {limit}")
     return value
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """Returns a tool call's whole number, or `default` if it is absent or below 1."""
+    """Returns an integer argument; `default` if absent or under 1. Raises ToolError on others."""
     value = arguments.get(name)
     if value is None:
         return default
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ToolError(f"{name!r} must be a whole number") from error
+        raise ToolError(f"{name!r} must be a whole number, not {value!r}") from error
     if isinstance(value, bool) or not abs(number) < 1e9:
-        raise ToolError(f"{name!r} must be a whole number from 1, not {value!r}")
+        raise ToolError(f"{name!r} must be a whole number from 1 to 1e9, not {value!r}")
     return int(number) if number >= 1 else default
 
 
 def number_of(arguments: Arguments, name: str) -> float:
-    """Returns a tool call's number. Raises ToolError if missing, infinite or beyond 1e9."""
+    """Returns a number argument. Raises ToolError if it is missing, infinite or beyond 1e9."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name!r} must be a number, not {value!r}")
     if (isinstance(value, int) and abs(value) > 10**9) or not math.isfinite(value):
-        raise ToolError(f"{name!r} must be finite and below 1e9")
+        raise ToolError(f"{name!r} must be at most 1e9, not {value!r}")
     return float(value)
 
 
 def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
-    """Returns at most `most` strings of a tool call's list, each cut to one line of `limit`."""
+    """Returns up to `most` strings of a list argument, each cut to `limit` characters.
+
+    Returns () if the argument is missing. Raises ToolError if it is no list of strings.
+    """
     value = arguments.get(name) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ToolError(f"{name!r} must be a list of strings")

@@ -77,7 +77,7 @@ def meaning_of(name: str) -> Meaning:
 
 @cache
 def basis_of(name: str) -> Basis:
-    """Returns the unit that a metric is a share of and the fields it needs, by its full name."""
+    """Returns the unit that a metric (full name) is a share of, and the rollout fields it needs."""
     return next(basis for pattern, basis in BASES.items() if re.fullmatch(pattern, name))
 
 

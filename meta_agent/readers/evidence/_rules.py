@@ -11,7 +11,7 @@ from meta_agent.core.evidence import Alert, Evidence, Level
 
 
 class Fired(NamedTuple):
-    """What made a rule fire: the value, its limit, the level and the sentence."""
+    """What a rule reports if it fires: the value, its limit, the alert level and a message."""
 
     value: float
     threshold: float
@@ -44,10 +44,7 @@ def _change(evidence: Evidence, base: Evidence, name: str) -> float:
 
 
 def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if over 30 % of groups have equal rewards, mostly for one reason.
-
-    Either all attempts of these groups solved the task, or none did.
-    """
+    """Fires if over 30 % of groups have equal rewards, mostly all solved or mostly none."""
     dead = _value(evidence, "signal.dead_group_ratio")
     solved = _value(evidence, "signal.dead_solved_ratio")
     unsolved = _value(evidence, "signal.dead_unsolved_ratio")

@@ -69,9 +69,9 @@ class Follows:
 
     @property
     def r(self) -> float | None:
-        """Returns Pearson's correlation inside classes, or over all records if no class can tell.
+        """Returns Pearson's correlation within groups, or over all records if y varies in no group.
 
-        It is 0 if only y varies, and None if y does not vary.
+        Returns 0 if only y varies, and None if y does not vary.
         """
         inside = [part.moments for part in self.within.classes.values() if part.n > 1]
         if any(yy > 0 for _, yy, _ in inside):

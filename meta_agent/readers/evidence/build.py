@@ -61,14 +61,14 @@ def build_evidence(
     probed: Mapping[str, float] | None = None,
     tasks: Mapping[str, Mapping[str, JSON]] | None = None,
 ) -> Evidence:
-    """Reads rollouts, training metrics and the harness's own diagnostics into one record.
+    """Returns metrics with alerts, computed from rollouts, training and the harness's diagnostics.
 
     Args:
         rollouts: any splits, in any order, read once.
         train_metrics: one row per training step, in order.
         measured: the metrics of each diagnostic, by its name. Untrusted: numbers that are not
             finite are left out and counted.
-        baseline: the version to report changes against.
+        baseline: the evidence of the version that changes are reported against.
         probed: metrics of the harness's filter and curriculum, from calls of these functions.
         tasks: the inputs that each task gives the agent, by task key; may lack tasks.
     """

@@ -57,7 +57,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges(rollout: Rollout) -> list[Exchange]:
-    """Returns an attempt's model calls in order. The earliest are missing if the record was full.
+    """Returns an attempt's model calls in order; the earliest are missing if not all was stored.
 
     They are rebuilt from the last call's messages and the recorded changes between calls. Assistant
     messages that a scaffold wrote after a reply are taken for that reply.
@@ -88,10 +88,10 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
 
 
 def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
-    """Yields each tool result of a call, its fate, and the last text that the next call showed.
+    """Yields each tool result of a call, how the next call shows it, and that call's last new text.
 
-    The fate is empty if the next call shows the result unchanged, else a name such as `result_cut`.
-    `before` has the results of earlier calls.
+    The second item is "" for a result shown unchanged, else `result_cut`, `result_altered`,
+    `result_dropped` or `result_stale`. `before` has the results of earlier calls.
     """
     if call.next_shown is None:
         return
@@ -269,7 +269,7 @@ _FATES: Final = ("result_cut", "result_altered", "result_dropped", "result_stale
 
 
 def _fate(result: str, texts: Sequence[str], before: Sequence[str]) -> str:
-    """Returns what became of a result on its way. It is empty if the result is shown as it is."""
+    """Returns `result_` and how the texts changed a result, or "" if they show it unchanged."""
     if any(result in text for text in texts):
         return ""
     if not texts:

@@ -63,10 +63,7 @@ class Exemplar:
 
 
 def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, list[Exemplar]]:
-    """Returns summaries of up to `per_mode` rollouts for each failure mode that occurs.
-
-    Solved rollouts are there for contrast, as the mode `solved`.
-    """
+    """Returns summaries of up to `per_mode` rollouts by failure mode; `solved` is a mode, too."""
     picks: dict[str, list[tuple[bytes, int, Rollout]]] = defaultdict(list)
     for number, rollout in enumerate(rollouts):
         name = f"{rollout.task_key}|{rollout.group_id}|{rollout.sample_idx}|{rollout.seed}"

@@ -41,7 +41,7 @@ class Gap:
 
     @property
     def unexplained(self) -> bool:
-        """Returns True if no metric moved with the score: the harness cannot see what happened."""
+        """Returns True if no other metric changed with clean success."""
         return not self.explained_by
 
     def to_json(self) -> dict[str, JSON]:

@@ -122,7 +122,7 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 def ask_filter(
     session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Returns how much reward spread a filter drops, and its weight on groups of equal rewards."""
+    """Returns the share of reward spread that a filter drops, and its weight on equal ones."""
     draw = random.Random(_SEED)
     solved, unsolved = _paid(rollouts)
     held = lost = idle = 0.0
@@ -159,10 +159,7 @@ def _paid(rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
 def _group(
     at: int, draw: random.Random, solved: Sequence[float], unsolved: Sequence[float], size: int
 ) -> dict[str, JSON]:
-    """Returns one group.
-
-    The first two have no spread; the others have every share of solved attempts.
-    """
+    """Returns a group: the first two without spread of rewards, others with each share solved."""
     if at < 2:
         paid = draw.choice(solved if at else unsolved)
         return {"task_key": f"t{at}", "rewards": [paid] * size, "outcomes": [bool(at)] * size}
@@ -184,7 +181,7 @@ def _std(values: Sequence[float]) -> float:
 def ask_curriculum(
     session: Teaches, tasks: Sequence[Task], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Returns how the tasks that a curriculum would train on differ from all tasks."""
+    """Returns metrics of how the tasks that a curriculum chooses differ from all tasks."""
     if not tasks:
         return {}
     draw = random.Random(_SEED)

@@ -27,7 +27,7 @@ _FLOOR: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The metric ranges of a reference harness on one suite, before or after training."""
+    """The metric ranges of a fault-free harness (the reference) on one suite."""
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class Reference:
         return bool(self.ranges)
 
     def above(self, name: str, value: float) -> float:
-        """Returns by how much a metric's value exceeds its range. An unmeasured range is 0."""
+        """Returns by how much a value exceeds its metric's range, which is 0 to 0 if unmeasured."""
         return max(0.0, value - self._wide(name)[1])
 
     def below(self, name: str, value: float, default: float) -> float:
-        """Returns by how much a metric falls short of its range, or of `default` without one."""
+        """Returns by how much a value is below its metric's range (or `default` without), or 0."""
         return max(0.0, (self._wide(name)[0] if name in self.ranges else default) - value)
 
     def low(self, name: str) -> float:

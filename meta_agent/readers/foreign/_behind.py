@@ -99,7 +99,7 @@ class Behind:
         return tuple(attempt for _, attempt in next(rankings, []))
 
     def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
-        """Returns the first attempt of each of the groups, for a few groups at most."""
+        """Returns the first attempt of each group, for three groups at most."""
         return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
 
 

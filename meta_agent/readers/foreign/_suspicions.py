@@ -44,7 +44,7 @@ class Suspicions:
                 self.solved[name] += bool(rollout.outcome)
 
     def metrics(self, *, with_outcomes: bool) -> dict[str, float]:
-        """Returns by pattern the share of rollouts that match, and the solved share of these."""
+        """Returns the share of rollouts that match each pattern, and the share of these solved."""
         metrics: dict[str, float] = {}
         for name in filter(self.matches.get, SUSPICIONS):
             metrics[f"suspect.{name}"] = self.matches[name] / self.n

@@ -246,10 +246,7 @@ class _Reader:
 
     @property
     def _all_endings_of_replies_known(self) -> bool:
-        """Returns True if the data says of every reply whether it was cut.
-
-        Data with one reply per attempt often does.
-        """
+        """Returns True if the data says of every reply whether it was cut."""
         return 0 < self.present["turns"] <= self.present["cut_replies"]
 
     def _behind(self, metric: str) -> tuple[Attempt, ...]:
@@ -299,10 +296,7 @@ class _Reader:
         }
 
     def _score(self) -> dict[str, float]:
-        """Returns the score.
-
-        If no outcome is known at all, it still counts errors over all attempts.
-        """
+        """Returns the score; if no outcome is known at all, only counts of errors."""
         if self.outcomes:
             return self.score.metrics()
         kinds = {kind: count for kind, count in self.errors.items() if kind}

@@ -199,7 +199,7 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     steps: list[Row] = []
     for number, item in enumerate(row.items("trajectory") or (), 1):
         if not isinstance(item, dict):
-            raise RowError("a step: expected an object", f"step {number}")
+            raise RowError("a step of trajectory: expected an object", f"step {number}")
         steps.append(Row(item))
     about = row.object("info")
     status = about.text("exit_status")

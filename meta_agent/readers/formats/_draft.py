@@ -173,11 +173,7 @@ def absent(rollout: Rollout) -> frozenset[str]:
 
 
 def attempt_messages(rollout: Rollout) -> list[Message]:
-    """Returns the messages of the attempt itself, from its first reply on.
-
-    A prompt may hold replies too: worked examples, or earlier turns. The attempt did not write
-    those, so no measure may count them.
-    """
+    """Returns an attempt's own messages, from its first reply on, without replies in the prompt."""
     prompt_messages = origin(rollout).get(PROMPT_MESSAGES, 0)
     start = prompt_messages if isinstance(prompt_messages, int) else 0
     return rollout.messages[max(start, first_reply(rollout.messages)) :]
@@ -195,7 +191,7 @@ def first_reply(messages: Sequence[Message]) -> int:
 
 
 def with_outcome(rollout: Rollout, outcome: bool | None, source: str, **more: JSON) -> Rollout:
-    """Returns the rollout with an outcome from elsewhere; `source` records where it came from."""
+    """Returns the rollout with this outcome and the fields `more`; `source` names its origin."""
     changes = {"absent": sorted(absent(rollout) - {"outcome"}), "outcome_from": source}
     detail = {**rollout.outcome_detail, IMPORTED: {**origin(rollout), **changes}}
     return replace(rollout, outcome=outcome, outcome_detail=detail, **more)
@@ -204,7 +200,7 @@ def with_outcome(rollout: Rollout, outcome: bool | None, source: str, **more: JS
 def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rollout]:
     """Yields the rollouts, and gives an outcome to those that have only a reward.
 
-    They count as solved if the total reward is at least `solved_at`; None gives no outcome.
+    A total reward of at least `solved_at` counts as solved. If that is None, nothing changes.
     """
     for rollout in rollouts:
         has_verdict = rollout.outcome is not None or rollout.error is not None

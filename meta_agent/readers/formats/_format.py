@@ -22,7 +22,7 @@ Count = Callable[[str], None]
 
 
 class Attached(NamedTuple):
-    """A file named `beside`, next to each `file`, that is added to every row of it as `field`."""
+    """Two files: what `beside` holds is added to each row of `file`, as the row's field `field`."""
 
     file: str
     beside: str
@@ -33,9 +33,9 @@ class Attached(NamedTuple):
 class Format:
     """How one tool writes rollouts to files, and the functions that recognise and read them.
 
-    `marks` says in words how it is recognised. `claims` returns 0 (not this format) to `CERTAIN`.
-    `expand` turns one value of the file into rows. `identity` returns an id by which an attempt
-    that several files hold is read once; None if a row has none.
+    `marks` lists in words the fields that identify the format. `claims` returns how surely a value
+    has it, from 0 to `CERTAIN`. `expand` turns a value of a file into rows. `identity` returns an
+    id, so that an attempt in several files is read once, or None.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Names of a row's fields, by their meaning. Blanks separate alternatives; `a.b` is nested.
+    """The fields of a tool's rows, by meaning. Blanks separate alternatives; `a.b` is nested.
 
     `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
     `tokens` are added up. `inputs` are what the verifier was given. `stops` maps a tool's stop

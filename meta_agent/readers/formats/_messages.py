@@ -23,9 +23,9 @@ Count = Callable[[str], None]
 
 
 def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
-    """Returns a list of messages in chat form; a string is a user's message. Else raises RowError.
+    """Returns the messages of a list, in chat form; a string becomes one user message.
 
-    `field` names the row's field in errors; `count` is called with parts that are left out.
+    Raises RowError, which names `field`, for other values. `count` gets names of omitted parts.
     """
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
@@ -71,7 +71,7 @@ def _message(item: JSON, place: str, count: Count) -> Message:
 
 
 def text_of(content: JSON, count: Count) -> str:
-    """Returns a message's content as text: the string, or the texts of its parts joined."""
+    """Returns a message's content as text, its parts joined. Raises RowError on other values."""
     if content is None:
         return ""
     if isinstance(content, str):

@@ -54,16 +54,16 @@ class _Parsed(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """Iterates once over the rollouts of some files. `tally` is complete only afterwards."""
+    """The rollouts of files, to be iterated over once; then `tally` says what was skipped."""
 
     paths: Sequence[Path]
     format_: Format | None = None
     run: str = "imported"
     tally: Tally = field(default_factory=Tally)
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter
-    """Goes over the values as they are read, to count them."""
+    """Wraps the iteration over the values of each file, such as to show progress."""
     mapping: Mapping[str, str] | None = None
-    """Our names by the names of the rows' fields."""
+    """From the names of a row's fields to those of a rollout."""
     _numbering: Numbering = field(default_factory=Numbering)
     _file_of: dict[str, Path] = field(default_factory=dict)
     """By an attempt's identity: the file that it was read from."""
@@ -195,8 +195,9 @@ def read_rollouts(
 ) -> Reading:
     """Returns the rollouts of files or folders, as an iterable that reads them when it is used.
 
-    Each file's format is recognised unless `format_name` names it. `fields` maps fields of other
-    rows: "input=prompt,score=reward"; a wrong one raises `ConfigError`. `over` wraps the iteration.
+    Each file's format is recognised unless `format_name` names it. `fields` renames fields, as in
+    "input=prompt,score=reward". `over` wraps the iteration over a file. Raises `ConfigError` for
+    an unknown format or field.
     """
     format_ = format_named(format_name) if format_name else None
     mapping = parse_map(fields) if fields is not None else None

@@ -64,7 +64,7 @@ def format_named(name: str) -> Format:
 
 
 class UnknownFormatError(ConfigError):
-    """Raised if a value of a file has the marks of no known rollout format."""
+    """Raised if a value in a file fits no known rollout format."""
 
 
 HOW_TO_READ: Final = (
@@ -74,7 +74,7 @@ HOW_TO_READ: Final = (
 
 
 def sniff(value: JSON, place: str) -> Format:
-    """Returns the format whose marks a value bears most. Raises `ConfigError` on none or a tie."""
+    """Returns the format that fits a value best. Raises `ConfigError` if none fits, or two tie."""
     scores = {format_.name: format_.claims(value) for format_ in FORMATS.values()}
     best = max(scores.values())
     if best == 0:

@@ -26,7 +26,7 @@ class RowError(Exception):
 
 
 def finite(value: JSON) -> float | None:
-    """Returns a number as a float. Returns None for other values and for infinite ones."""
+    """Returns a number as a float, or None for NaN, infinity and values that are no number."""
     if not isinstance(value, bool | int | float):
         return None
     try:
@@ -57,7 +57,7 @@ class Row:
     """A JSON object of a file, with typed access. An absent nested object is an empty, false Row.
 
     Methods take several names and return the first field that has a value, or None. They raise
-    `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used` collects names.
+    `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used`: names read.
     """
 
     values: Mapping[str, JSON]
@@ -77,22 +77,22 @@ class Row:
         return self.values.get(name)
 
     def text(self, *names: str) -> str | None:
-        """Returns the first of the fields `names` that has a value, which must be a string."""
+        """Returns the first value of these fields, or None. Raises RowError if it is no string."""
         text: str | None = self._first(names, (str,), "a string")
         return text
 
     def label(self, *names: str) -> str | None:
-        """Returns the first of the fields `names` with a value, a string or integer, as text."""
+        """Returns the first value as text, or None. Raises RowError if no string or integer."""
         value = self._first(names, (str, int), "a string or a whole number")
         return None if value is None else str(value)
 
     def integer(self, *names: str) -> int | None:
-        """Returns the first of the fields `names` that has a value, which must be an integer."""
+        """Returns the first value of these fields, or None. Raises RowError if it is no integer."""
         number: int | None = self._first(names, (int,), "a whole number")
         return number
 
     def flag(self, *names: str) -> bool | None:
-        """Returns the first of the fields `names` with a value, as true or false (or 1 or 0)."""
+        """Returns the first value as a bool, or None. Raises RowError if no bool, 0 or 1."""
         value = self._first(names, (bool, int, float), "true or false")
         if value is not None and value not in (0, 1):
             raise self.need(
@@ -101,21 +101,21 @@ class Row:
         return None if value is None else bool(value)
 
     def number(self, *names: str) -> float | None:
-        """Returns the first of the fields `names` with a value, a number; None if not finite."""
+        """Returns the first value if it is finite, or None. Raises RowError if it is no number."""
         return finite(self._first(names, (int, float, bool), "a number"))
 
     def items(self, *names: str) -> list[JSON] | None:
-        """Returns the first of the fields `names` that has a value, which must be a list."""
+        """Returns the first value of these fields, or None. Raises RowError if it is no list."""
         values: list[JSON] | None = self._first(names, (list,), "a list")
         return values
 
     def words(self, name: str) -> list[str] | None:
-        """Returns a field that is a list, with each item as text, or None."""
+        """Returns the items of a list as text, or None. Raises RowError if the field is no list."""
         values = self.items(name)
         return None if values is None else [str(value) for value in values]
 
     def object(self, name: str) -> Row:
-        """Returns a field that is a nested object, as a Row; an empty Row if it is absent."""
+        """Returns a nested object as a Row, empty if absent. Raises RowError on other types."""
         value = self._first((name,), (Mapping,), "an object")
         return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
 

@@ -43,9 +43,9 @@ SUFFIXES: Final = (
 
 
 class Source(NamedTuple):
-    """A file to read. `name` stands for it in the places of its rows.
+    """A file to read, which `name` stands for in messages.
 
-    `beside` names a field, and the document that is added under it to each value of the file.
+    `beside` holds a field's name and a second file; each value gets its content in that field.
     """
 
     path: Path
@@ -68,12 +68,14 @@ def sources_of(path: Path) -> list[Source]:
             )
         return [Source(file, file.relative_to(path).as_posix(), True) for file in files]
     if not path.is_file():
-        raise ConfigError(f"the rollouts {path} do not exist")
+        raise ConfigError(
+            f"the rollouts {path} do not exist", hint="give a file or folder: --rollouts PATH"
+        )
     return [Source(path, path.name)]
 
 
 def with_attached(sources: list[Source], pairs: list[Attached]) -> list[Source]:
-    """Returns each file once. A document that belongs to another file is attached to that file."""
+    """Returns each file once; a file that `pairs` add to another becomes that one's `beside`."""
     paths = {source.path for source in sources}
     unique = {source.path.resolve(): source for source in reversed(sources)}
     files = [
@@ -93,7 +95,7 @@ def _beside(path: Path, paths: set[Path], pairs: list[Attached]) -> tuple[str, P
 def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator[Placed]:
     """Yields every value of the file in order, with its place. Text that is no JSON is a `BadLine`.
 
-    With `mapping`, from the file's field names to a rollout's, the values are renamed rows.
+    `mapping`, from the file's field names to a rollout's, renames the fields of each row.
     """
     if mapping is not None:
         yield from _mapped(source, mapping)
@@ -113,7 +115,7 @@ def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Maps a file's field names to a rollout's, from text such as "input=prompt,score=reward".
+    """Returns rollout fields by a file's fields, from text like "input=prompt,score=reward".
 
     Raises `ConfigError` if the text is malformed or names a field that no rollout has.
     """
@@ -153,7 +155,7 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
             members = archive.namelist()
             header = next((member for member in _HEADERS if member in members), None)
             if header is None:
-                raise ConfigError(f"{path} is a zip archive, but no Inspect log; unpack it")
+                raise ConfigError(f"{path} is a zip archive, but no Inspect log; unpack it first")
             about = as_object(_member(archive, header))
             status = about.get("status") if header == _HEADERS[0] else "started"
             log: dict[str, JSON] = {"eval": about.get("eval"), "status": status, "samples": []}

@@ -35,7 +35,7 @@ class Tally:
     caveats: Counter[str] = field(default_factory=Counter)
 
     def skip(self, reason: str, place: str, value: str = "") -> None:
-        """Counts a row without a rollout, by reason. `value` is the text found at its place."""
+        """Counts a skipped row, by reason; keeps the first rows' `place` and the `value` there."""
         self.skipped[reason] += 1
         places = self.places.setdefault(reason, [])
         if len(places) < _PLACES_KEPT:

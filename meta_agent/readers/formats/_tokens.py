@@ -43,7 +43,7 @@ def _extends(prompt: list[int], record: TokenRecord) -> bool:
 
 
 def calls_of(rows: Iterable[JSON], names: tuple[str, str, str]) -> Iterator[CallTokens]:
-    """Yields the token ids and logprobs of each row whose three lists, by `names`, are valid."""
+    """Yields a call for each row whose fields `names` hold prompt ids, reply ids and logprobs."""
     for row in rows:
         if isinstance(row, Mapping):
             call = _call(*(row.get(name) for name in names))

@@ -166,10 +166,7 @@ class BehaviourLayer:
         }
 
     def _conduct(self) -> dict[str, float]:
-        """Returns rates of conduct that the tools could show.
-
-        A domain without tests has no test rate.
-        """
+        """Returns rates of conduct; those of tests and edits only if there are such tools."""
         c, roles = self.counts, {role_of(tool) for tool in self.calls}
         metrics = {"submit_rate": share(c["submitted"], self.n)}
         if "test" in roles or "edit" in roles:

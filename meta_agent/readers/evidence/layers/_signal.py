@@ -38,7 +38,7 @@ class _Group:
     unclean: list[float] = field(default_factory=list)
 
     def pairs(self) -> tuple[int, int, int]:
-        """Returns how many pairs pay the unclean rollout more, how many alike, and all pairs."""
+        """Counts pairs of a clean and an unclean rollout: unclean paid more, both alike, all."""
         clean = sorted(self.clean)
         wrong = sum(bisect_left(clean, reward - _ALIKE) for reward in self.unclean)
         to_alike = sum(bisect_right(clean, reward + _ALIKE) for reward in self.unclean)
@@ -179,10 +179,7 @@ class SignalLayer:
 
 
 def _ending(rollout: Rollout) -> tuple[bool, bool, str]:
-    """Returns how an attempt ended.
-
-    Rewards may rightly differ by it, and its length does not matter.
-    """
+    """Returns how an attempt ended, by which rewards may rightly differ, but not its length."""
     return bool(rollout.outcome), bool(rollout.flags), rollout.stop_reason
 
 
