@@ -63,7 +63,7 @@ class RulesAgent(Proposer):
 
 
 def _small_edits(brief: Brief) -> list[Proposal]:
-    """Tries small edits where a policy is trained. A race screens every edit by rollouts anyway."""
+    """Returns small edits that rollouts show to help; [] where no policy is trained."""
     if brief.untrained is None or "scaffold" not in brief.factors:
         return []
     grant = brief.host.lend("small edits", 1)

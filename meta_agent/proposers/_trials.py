@@ -57,7 +57,7 @@ class Result(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """Returns the p-value of the exact sign test that the edited harness solves more tasks."""
+        """Returns the p-value of a one-sided exact sign test on the wins and losses."""
         pairs = self.wins + self.losses
         return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 
@@ -115,7 +115,7 @@ def _rungs(edits: int, attempts: int) -> list[tuple[int, int]]:
 def _better(
     edits: Sequence[Mutant], measured: Sequence[Clean | None], version: Clean
 ) -> list[Result]:
-    """Returns what solved more of the same tasks, best first; of equals the earlier comes first."""
+    """Returns the edits that solve more of the same tasks than the version, best first."""
     results = []
     for mutant, clean in zip(edits, measured, strict=True):
         pairs = [(new, version[key]) for key, new in (clean or {}).items() if key in version]
@@ -127,7 +127,7 @@ def _better(
 
 
 def _apart(results: Sequence[Result]) -> list[Result]:
-    """Returns the best of each line, best first. Edits of one line mostly do the same."""
+    """Returns the best edit of each code line, best first: edits of one line mostly do the same."""
     lines = {(r.mutant.path, r.mutant.line): r for r in reversed(results)}
     return sorted(lines.values(), key=lambda result: -result.gain)
 

@@ -64,7 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """A session's result: edits (path to content; None: removed), hypothesis, and why it ended."""
+    """The result of a coding agent's session: edits (None: file removed), hypothesis, ending."""
 
     edits: Edits
     hypothesis: str | None
@@ -93,7 +93,7 @@ class Leftovers:
 
 @dataclass(slots=True)
 class _Work:
-    """One candidate that the program is asked for."""
+    """A candidate that the coding agent is asked for."""
 
     case: Case
     index: int
@@ -176,7 +176,7 @@ class CodingAgent(Proposer):
         return committed(host, index, hypothesis, subject, edits, work.spend.to_json())
 
     def _finished(self, work: _Work) -> tuple[Edits, Hypothesis, str]:
-        """Returns what passes the checks, after a second session if the first one's does not."""
+        """Returns checked edits, hypothesis and subject; a second session may correct them."""
         leftovers, problem = Leftovers(work.edits, None, ""), ""
         for number in range(1, _ROUNDS + 1):
             leftovers = self._session(work, number, leftovers, problem)
@@ -190,7 +190,7 @@ class CodingAgent(Proposer):
         raise AssertionError("unreachable")
 
     def _session(self, work: _Work, number: int, before: Leftovers, problem: str) -> Leftovers:
-        """Returns what a session left: from its record, or after it was held."""
+        """Returns the result of a session, from its record if the session was held before."""
         case, place = work.case, f"g{work.case.brief.generation}-c{work.index}-{number}"
         folder = self._records / place
         record = folder / "record.json"
@@ -217,7 +217,7 @@ class CodingAgent(Proposer):
         return leftovers
 
     def _hold_session(self, root: Path, prompt: Path, output: Path, case: Case) -> Session:
-        """Holds a session; the ledger books it, as under way while it lasts."""
+        """Runs a session; the ledger books its tokens and US$."""
         reservation = self._ledger and self._ledger.reserve("proposer", None, 0, self._run)
         session = run_session(
             self._cli,
@@ -330,7 +330,7 @@ def _is_link(folder: int, name: str) -> bool:
 
 
 def _content(folder: int, name: str, path: str, most: int) -> bytes:
-    """Returns the bytes of a regular file. Raises CandidateError for anything else or more."""
+    """Returns a regular file's bytes. Raises CandidateError for others, or over `most` bytes."""
     printable = visible(path.encode("utf-8", "backslashreplace").decode())
     if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         raise CandidateError(

@@ -138,13 +138,13 @@ def story(rollout: Rollout) -> str:
 
 
 def _first_request(rollout: Rollout) -> str:
-    """Returns what the policy was told first, if that is short."""
+    """Returns the beginning of the first user message, quoted."""
     content = next((m.get("content") for m in rollout.messages if m.get("role") == "user"), "")
     return repr(content[:_ASKED_CHARS]) if isinstance(content, str) else ""
 
 
 def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """Says by kind and failure mode how many there are, and where some of them are."""
+    """Returns a page with the number and some paths of attempts, by kind and failure mode."""
     lines = ["# Rollouts by failure mode", ""]
     for kind in _KINDS:
         modes: dict[str, list[str]] = {}
@@ -188,7 +188,7 @@ def _metrics(evidence: Evidence) -> str:
 
 
 def _before(untrained: Evidence, trained: Evidence) -> str:
-    """Shows the reading before training, after what training moved most."""
+    """Returns a page with the metrics before training, those first that training changed most."""
     moves = _moves(untrained.metrics(), trained.metrics())
     rows = [f"| {name} | {number(old)} | {number(new)} |" for name, old, new in moves[:_MOVED]]
     return "\n".join(

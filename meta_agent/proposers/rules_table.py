@@ -103,7 +103,7 @@ def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list
 
 
 def _distinct(pairs: Sequence[tuple[Rule, Diagnosis]]) -> list[tuple[Rule, Diagnosis]]:
-    """Returns the strongest of those with the same edit, in the order they came."""
+    """Returns, of diagnoses with the same edit, only the strongest; keeps the order."""
     strongest: dict[tuple[tuple[str, str], ...], Diagnosis] = {}
     for _, diagnosis in pairs:
         edit = tuple(sorted(diagnosis.edits.items()))

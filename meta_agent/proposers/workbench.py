@@ -213,6 +213,7 @@ class Workbench:
             raise SandboxError(
                 f"git {argv[0]} took over {_COMMAND_SEC:.0f} s in the sandbox and was killed",
                 kind="timeout",
+                hint="run the same command again: it resumes",
             )
         if ran.exit_code == 127 and not self._cloned:
             raise SandboxError(

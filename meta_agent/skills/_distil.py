@@ -172,7 +172,7 @@ def tried(statement: str) -> str:
 
 
 def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
-    """Returns the part that carries over: the metric that was acted on, and what that changed."""
+    """Returns the lesson in general: the metric that the edit aimed at, and what was measured."""
     came = f"On {domain} this was measured: {tried(candidate.hypothesis.statement)}"
     judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
     rest = "It is no answer to that sign." if kind == "negative" else "Look for that sign first."

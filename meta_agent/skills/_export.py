@@ -24,7 +24,7 @@ CLIENTS: Final = (".agents/skills", ".claude/skills")
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
     """Copies skills into a project's `.agents/skills` and `.claude/skills`; returns the new paths.
 
-    No `names` mean all that are not quarantined. Raises ConfigError if a skill is not copied.
+    Without `names` it copies all not quarantined. Raises ConfigError if a skill is not copied.
     """
     if not project.is_dir():
         raise ConfigError(f"there is no folder {project}", hint="give a folder: --into PROJECT")

@@ -82,7 +82,7 @@ def in_scope(skill: Skill, domain: str) -> bool:
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
-    """Returns, by name of each skill that has words of `text`, how well it matches (BM25)."""
+    """Returns a BM25 score (high is good), by name, for each skill with words in `text`."""
     words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
     if not (words and skills):
         return {}

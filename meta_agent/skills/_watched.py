@@ -131,10 +131,7 @@ def _value(value: Any) -> str:
 
 
 def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the watched rows and further metrics of a skill's check script, without running it.
-
-    Both are empty if the script cannot be read.
-    """
+    """Returns a check script's watched metrics (as rows) and further ones; [], [] if unreadable."""
     try:
         body = parse_python((folder / CHECK).read_text("utf-8")).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):

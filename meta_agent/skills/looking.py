@@ -95,7 +95,7 @@ def main(
 ) -> int:
     """Checks the rollouts named on a command line, prints a JSON object, and returns the status.
 
-    Status 1: a watched metric is beyond its limit; 3: not checked; 2: a wrong command line.
+    Status 1: a watched metric is beyond its limit; 3: not all could be checked; 0: neither.
     """
     parser = argparse.ArgumentParser(description="Look for what this skill is about in rollouts.")
     parser.add_argument("files", nargs="+", type=Path, help="rollouts, of any known form")

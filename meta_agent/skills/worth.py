@@ -142,7 +142,7 @@ def tried(trials: Sequence[Trial], name: str) -> Counter[str]:
 
 
 def trials(library: Path) -> list[Trial]:
-    """Returns every recorded trial of skills, oldest first. Raises IntegrityError on a bad line."""
+    """Returns all trials recorded in a library's folder, oldest first, or raises IntegrityError."""
     path = library / FILE
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

@@ -186,5 +186,5 @@ class Case:
 
 
 def _fits(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """Returns whether a value has a type. A truth value is no number."""
+    """Returns True if a value has a type. True and False are no numbers."""
     return kind is bool if isinstance(value, bool) else isinstance(value, kind)

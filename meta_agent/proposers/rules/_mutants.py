@@ -57,7 +57,7 @@ def mutants(file: PythonFile) -> Iterator[Mutant]:
 
 
 def _in_order(tree: ast.Module) -> list[ast.expr | ast.stmt]:
-    """Returns what may change, as it stands in the file.
+    """Returns the syntax nodes that may change, in the order of the file.
 
     Docstrings stay, and so do names of fields, which others read. The parts of an f-string have no
     place of their own.
@@ -78,7 +78,7 @@ def _in_order(tree: ast.Module) -> list[ast.expr | ast.stmt]:
 
 
 def _instead(s: Surgery, node: ast.AST) -> Iterator[str]:
-    """Yields what may stand in a node's place."""
+    """Yields the source texts that may replace a node."""
     match node:
         case ast.If(orelse=[]):
             edit = Surgery(s.file)

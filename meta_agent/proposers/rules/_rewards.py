@@ -124,7 +124,7 @@ def reward_rule(
 
 
 def _wrapped(file: PythonFile, component: str, function: str) -> PythonFile:
-    """Adds the component, if there is no table, around the function that is there."""
+    """Adds a component by a new `reward` that calls the present one, for files without a table."""
     before = f"_reward_without_{component}"
     wrapper = (
         f"def reward(rollout):\n"

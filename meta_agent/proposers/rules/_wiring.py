@@ -80,7 +80,7 @@ def _keep_replies(s: Surgery, function: Function, messages: str, chat: ast.stmt)
 
 
 def _always(s: Surgery, append: ast.Call) -> None:
-    """Takes away a condition under which a message alone is added."""
+    """Removes an `if` whose only statement adds a message."""
     guard = s.parents[s.statement_of(append)]
     if isinstance(guard, ast.If) and not guard.orelse and len(guard.body) == 1:
         s.unguard(guard)
@@ -216,7 +216,7 @@ def _is_name(node: ast.AST, name: str | None) -> bool:
 
 
 def _core(node: ast.expr, *, conditions: bool = True) -> ast.expr:
-    """Returns the words inside what is done to them: `x`, of `str(x).strip()[:4]`."""
+    """Returns what calls and slices act on in the end: `x`, of `str(x).strip()[:4]`."""
     inner: ast.expr | None = None
     match node:
         case ast.Call(func=ast.Attribute(value=words, attr=method)):

@@ -40,7 +40,7 @@ def worked_example(case: Case) -> Diagnosis | None:
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Suggests three worked examples in the prompt, if so many attempts or tasks are solved."""
+    """Suggests three worked examples in the prompt, if three attempts or tasks are solved."""
     return _with_examples(case, 3)
 
 

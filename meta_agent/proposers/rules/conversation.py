@@ -24,7 +24,7 @@ def _passing(
 ) -> Rule:
     """Makes a rule that answers the largest excess of these metrics by an edit of the scaffold.
 
-    The audit's metrics come first; others count where the audit saw nothing.
+    Metrics of the conversation come first; others count if none of those is in excess.
     """
     names = metrics.split()
     audit = [name for name in names if name.startswith("conversation.")]
@@ -71,7 +71,7 @@ def _edits(case: Case, operation: Callable[[Surgery], None]) -> dict[str, str]:
 
 
 def _opened(file: PythonFile) -> PythonFile:
-    """Returns the file with no switch off and no limit low that holds back what the task gives."""
+    """Returns the file with switches on and limits raised that hide parts of the task."""
     opened = file
     for constant in file.constants():
         value: Any = constant.value
@@ -84,7 +84,7 @@ def _opened(file: PythonFile) -> PythonFile:
 
 
 def _guards_task(file: PythonFile, name: str) -> bool:
-    """Returns whether a constant stands in one expression with what the task gives."""
+    """Returns True if a constant stands in one expression with data of the task."""
     for node in ast.walk(file.tree):
         if isinstance(node, ast.IfExp | ast.Subscript):
             inner = list(ast.walk(node))

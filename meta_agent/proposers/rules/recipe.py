@@ -32,7 +32,7 @@ def _settings(
     delta: float, risk: str, metric: str = _REWARD, direction: Literal["up", "down"] | None = None,
     metrics: tuple[str, ...] = (_REWARD, _ENTROPY),
 ) -> Diagnosis:  # fmt: skip
-    """Returns the diagnosis whose change is: these keys of the recipe get these values."""
+    """Returns a diagnosis that gives keys of the recipe the values in `values`."""
     changes = (f"{key} is {_short(v)} instead of {_short(case.recipe.get(key))}"
                for key, v in values.items())  # fmt: skip
     return Diagnosis(
@@ -325,7 +325,7 @@ def constant_schedule(case: Case) -> Diagnosis | None:
 
 
 def _lost(case: Case) -> float:
-    """Returns how much less the trained policy solves than a clean harness's untrained one."""
+    """Returns how much less the trained policy solves than untrained with a fault-free harness."""
     if not case.trained:
         return 0.0
     untrained = reference_of(case.evidence.domain, trained=False)

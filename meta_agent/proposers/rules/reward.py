@@ -250,7 +250,7 @@ def _paid(rewards: RewardFile, dropped: list[str], weight: float) -> dict[str, s
 
 
 def _harmless(case: Case, component: str) -> bool:
-    """Returns whether a component misleads nobody: it weighs little, or pays for solving."""
+    """Returns True if a component weighs little or pays for solving."""
     pay = _follows(case, component)
     if _pays_failing(case, component) > _WORTH:
         return False
@@ -334,7 +334,7 @@ def reward_progress(case: Case, rewards: RewardFile) -> Diagnosis | None:
 
 
 def _punishes_flags(case: Case, rewards: RewardFile) -> bool:
-    """Returns whether a component takes from flagged attempts: as measured, else as it reads."""
+    """Returns True if a component pays flagged attempts less, as measured or by its code."""
     metrics = {n: case.find(f"signal.component.{n}.corr_flagged") for n in rewards.weights}
     if any(metrics.values()):
         return any(rewards.weights[n] * m[1] < -0.3 for n, m in metrics.items() if m)

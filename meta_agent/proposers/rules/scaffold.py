@@ -121,7 +121,7 @@ def _longer(
     case: Case, limit: Constant, new: int, strength: float, *, effect: str, because: str,
     delta: float, metrics: tuple[str, ...], risk: str,
 ) -> Diagnosis:  # fmt: skip
-    """Returns the diagnosis whose change is: a limit grows."""
+    """Returns a diagnosis that raises a limit."""
     return Diagnosis(
         strength=clamp(strength), change=f"{limit.name} grows from {limit.value} to {new}",
         effect=effect, because=because, delta=delta,

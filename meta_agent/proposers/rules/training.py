@@ -93,7 +93,7 @@ def keep_informative_groups(case: Case) -> Diagnosis | None:
 
 
 def _lost(case: Case) -> float:
-    """Returns what is lost of groups that could teach: in a probe, or while training."""
+    """Returns the share of useful groups that the filter drops: in a probe, or while training."""
     dropped = case.find(_DROPPED, "dropped_group_ratio")
     dead = case.find(_DEAD, _DEAD_MEASURED)
     in_training = dropped[1] - dead[1] if dropped and dead else 0.0
@@ -190,7 +190,7 @@ def _middling_first(
     case: Case, file: PythonFile, order: str, weight: float, *,
     change: str, because: str, risk: str,
 ) -> Diagnosis:  # fmt: skip
-    """Returns the diagnosis whose change is: another `order`, since many groups are dead."""
+    """Returns a diagnosis that replaces the curriculum's `order`, because many groups are dead."""
     return Diagnosis(
         strength=clamp(weight * case.dead),
         change=change,
@@ -216,7 +216,7 @@ def _narrowness(case: Case) -> tuple[float, str] | None:
 
 
 def _as_written(case: Case, file: PythonFile) -> tuple[float, str] | None:
-    """Returns the same without a probe: from the groups that trained, and from the source."""
+    """Returns the narrowness and why, from the groups that trained and the source of `order`."""
     repeats, mixed = _needless_repeats(case), any(word in file.text for word in _MIXERS)
     if repeats > 0.25:
         return 0.55 + repeats / 4, f"{repeats:.0%} of what is trained on repeats a task needlessly"

@@ -192,7 +192,7 @@ class _Submission:
         return self._finish()
 
     def _finish(self) -> str:
-        """Ends the analysis; or says which lines do not stand where they are said to."""
+        """Ends the analysis, or raises ToolError that lists the wrong quotations."""
         wrong = [
             f"hypothesis {at}: line {number} of its evidence: {why}"
             for at, row in enumerate(self._rows, start=1)
@@ -211,7 +211,7 @@ class _Submission:
                 yield number, f"{error}{self._as_it_stands(quotation)}"
 
     def _as_it_stands(self, quotation: JSON) -> str:
-        """Returns the line that was named, if there is one."""
+        """Returns the line of the file that a quotation names, marked as data, or ""."""
         if not isinstance(quotation, dict) or not isinstance(path := quotation.get("path"), str):
             return ""
         try:

@@ -190,7 +190,7 @@ class Author:
     def _once(
         self, what: str, check: Callable[[HostServices, HarnessTree], Rehearsal]
     ) -> Rehearsal:
-        """Makes the check once per state of the files."""
+        """Returns the result of a check, which runs once per state of the files."""
         tree = self.tree()
         key = f"{what} {tree.tree_hash}"
         if key not in self._checked:
@@ -265,7 +265,7 @@ class Author:
         return None
 
     def _commit_ours(self, subject: str) -> None:
-        """Commits what is pending, unless something lies there that this candidate may not hold."""
+        """Commits all changes, unless they touch files that this candidate may not change."""
         if pending := self.bench.uncommitted():
             with suppress(CandidateError):
                 if self.case.contract.factor_of(pending) == self.idea.hypothesis.factor:

@@ -81,6 +81,6 @@ def _brief(value: object) -> str:
 
 
 def _first_kept(messages: Sequence[Message], keep: int) -> int:
-    """Returns where the newest turns begin."""
+    """Returns the index at which the newest `keep` turns begin."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return replies[-keep] if len(replies) >= keep else 0

@@ -102,7 +102,7 @@ class Dialogue:
         reply = self._ask(turn)
         self._messages.append(reply.message)
         if reply.stop == "refusal":
-            raise CandidateError("the model declined to go on", reason="model_refused")
+            raise CandidateError("the model refused; use another one", reason="model_refused")
         if reply.tool_calls:
             self._idle = 0
             self._answer(reply.tool_calls, self.line.limits.turns - turn - 1)

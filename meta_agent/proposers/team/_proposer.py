@@ -86,7 +86,7 @@ def _words(idea: Idea) -> str:
 
 
 def _first_cause(error: CandidateError, author: Author, bench: Workbench) -> CandidateError:
-    """Returns the cause of an ending by a ceiling: work that was unfit, or no commit at all."""
+    """Returns why a dialogue reached its limit: unfit work, no commit at all, or `error` itself."""
     if error.reason not in _GAVE_UP:
         return error
     if author.unfit is not None:

@@ -28,7 +28,7 @@ from meta_agent.readers.evidence.reference import reference_of
 
 @dataclass(slots=True)
 class _Side:
-    """The layers of one kind of rollouts: those that trained, or those that measured."""
+    """The metrics of one kind of rollouts: those for training, or those for evaluation."""
 
     score: ScoreLayer = field(default_factory=ScoreLayer)
     signal: SignalLayer = field(default_factory=SignalLayer)

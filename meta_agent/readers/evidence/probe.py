@@ -122,7 +122,7 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 def ask_filter(
     session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Returns the share of reward spread that a filter drops, and its weight on equal ones."""
+    """Returns how much reward spread a filter drops, and its weight on groups of equal rewards."""
     draw = random.Random(_SEED)
     solved, unsolved = _paid(rollouts)
     held = lost = idle = 0.0

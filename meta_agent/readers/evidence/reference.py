@@ -31,9 +31,9 @@ class Reference:
 
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rules: Mapping[str, float] = field(default_factory=dict)
-    """How strongly each rule speaks of the clean harness."""
+    """How strongly each rule suggests an edit of the fault-free harness."""
     alerts: Mapping[str, float] = field(default_factory=dict)
-    """The alerts over several metrics that it raises, and how far they went."""
+    """The values of the alerts that rules raise on the fault-free harness."""
 
     @property
     def is_measured(self) -> bool:

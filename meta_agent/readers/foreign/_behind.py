@@ -25,7 +25,7 @@ SHOWN: Final = 3
 _GROUPS: Final = 512
 _CHARS: Final = 160
 Degree = Callable[[Rollout, Story], float]
-"""Returns how clearly an attempt shows it, or 0 if it does not."""
+"""Returns how clearly an attempt shows what an alert is about, or 0 if it does not."""
 
 
 class Attempt(NamedTuple):

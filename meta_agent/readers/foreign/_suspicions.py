@@ -44,7 +44,7 @@ class Suspicions:
                 self.solved[name] += bool(rollout.outcome)
 
     def metrics(self, *, with_outcomes: bool) -> dict[str, float]:
-        """Returns the share of rollouts that match each pattern, and the share of these solved."""
+        """Returns each pattern's share of rollouts (`with_outcomes`, also the solved share)."""
         metrics: dict[str, float] = {}
         for name in filter(self.matches.get, SUSPICIONS):
             metrics[f"suspect.{name}"] = self.matches[name] / self.n

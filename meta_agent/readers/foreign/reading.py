@@ -76,11 +76,11 @@ class ForeignReport:
     tasks: int
     policies: Mapping[str, int]
     benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Where the data names several: the score of each."""
+    """The score of each benchmark, if the data names several."""
     behind: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
-    """By alert: the attempts that show it."""
+    """The attempts that show an alert, by its metric."""
     over: Mapping[str, str] = field(default_factory=dict)
-    """By share, under its full name: what it is a share of, with the number."""
+    """What a share is a share of, such as `120 attempts`, by the metric's full name."""
     formats: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -260,7 +260,7 @@ class _Reader:
         return self.behind.of(metric)
 
     def _over(self, metric: str, totals: Mapping[str, int]) -> tuple[int, str]:
-        """Returns how many things a metric is a share of, and what they are."""
+        """Returns how many units a metric is a share of, and the unit's name."""
         unit = basis_of(metric).unit
         if unit == "calls_of_tool":
             tool = metric.removeprefix("behaviour.tool_failure.")
@@ -307,7 +307,7 @@ class _Reader:
         )
 
     def _signal(self) -> dict[str, float]:
-        """Returns each metric of the rewards from the rollouts that hold what it rests on."""
+        """Returns the reward metrics, each from the rollouts that have the fields that it needs."""
         metrics = {
             name: value
             for needs, layer in self.signal.items()
@@ -323,7 +323,7 @@ class _Reader:
         return metrics
 
     def _behaviour(self) -> dict[str, float]:
-        """Returns each metric of conduct from the rollouts that hold what it rests on."""
+        """Returns the metrics of conduct, each from the rollouts that have the fields it needs."""
         metrics: dict[str, float] = {}
         for read_from, layer in self.behaviour.items():
             for name, value in layer.metrics().items():

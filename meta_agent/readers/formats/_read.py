@@ -66,7 +66,7 @@ class Reading:
     """From the names of a row's fields to those of a rollout."""
     _numbering: Numbering = field(default_factory=Numbering)
     _file_of: dict[str, Path] = field(default_factory=dict)
-    """By an attempt's identity: the file that it was read from."""
+    """The file that an attempt was read from, by the attempt's identity."""
 
     def __iter__(self) -> Iterator[Rollout]:
         files = [source for path in self.paths for source in sources_of(path)]
@@ -107,7 +107,7 @@ class Reading:
                 yield draft
 
     def _file(self, source: Source) -> Iterator[_Parsed]:
-        """Yields a file's rows. Raises ConfigError for a file that was named and holds none."""
+        """Yields a file's rows. Raises ConfigError if it cannot be read and the user named it."""
         try:
             yield from self._rows(source)
         except ConfigError as error:
@@ -141,7 +141,7 @@ class Reading:
             yield Placed(f"{placed.place}[{index}]", item)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
-        """Returns the format of the value before, unless this value clearly is of another one."""
+        """Returns the previous value's format, unless this value clearly has another one."""
         format_ = before or sniff(placed.value, placed.place)
         if before and not self.format_ and before.claims(placed.value) < CERTAIN:
             with suppress(ConfigError):

@@ -57,7 +57,7 @@ class Row:
     """A JSON object of a file, with typed access. An absent nested object is an empty, false Row.
 
     Methods take several names and return the first field that has a value, or None. They raise
-    `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used`: names read.
+    `RowError` on a wrong type. `a.b` is the field `b` of the object `a`. `used` has names read.
     """
 
     values: Mapping[str, JSON]

@@ -115,7 +115,7 @@ def values(source: Source, mapping: Mapping[str, str] | None = None) -> Iterator
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Returns rollout fields by a file's fields, from text like "input=prompt,score=reward".
+    """Returns a dict from a file's fields to a rollout's, for "input=prompt,score=reward".
 
     Raises `ConfigError` if the text is malformed or names a field that no rollout has.
     """

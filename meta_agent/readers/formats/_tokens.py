@@ -23,7 +23,7 @@ class CallTokens(NamedTuple):
 def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
     """Returns the tokens of consecutive calls as one record, or None if there are no calls.
 
-    If a prompt does not extend the call before it, the record restarts there and is inexact.
+    If a prompt does not extend the call before it, the record restarts there as not `exact`.
     """
     record: TokenRecord | None = None
     for call in calls:

@@ -70,7 +70,7 @@ def _read_verifiers(row: Row, count: Count) -> Draft:
 def _name_task(draft: Draft, row: Row, run: Row) -> None:
     """Sets a draft's task name, which includes the environment: examples are numbered in each.
 
-    Attempts at one example are a group; at another step of a training they are another.
+    Attempts at one example in one training step form a group.
     """
     names = [row.get(name) for name in ("task", "env_id", "env_name")]
     first = next((name for name in names if isinstance(name, str) and name), None)
