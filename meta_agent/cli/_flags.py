@@ -362,10 +362,12 @@ def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
         pair = _OF_ROLE.fullmatch(word)
         role, entry = pair.groups() if pair else (ALL_ROLES, word)
         if not pair and field == "models":
-            hint = "for one model in all roles, give --meta-model MODEL"
-            raise ConfigError(f"{flag} {word}: expected ROLE=MODEL", hint=hint)
+            raise ConfigError(
+                f"{flag} {word}: expected ROLE=MODEL", hint="for all roles: --meta-model MODEL"
+            )
         if role in table:
-            hint = f"give {flag} only once for {role}"
-            raise ConfigError(f"{flag} has two values for the role {role}", hint=hint)
+            raise ConfigError(
+                f"{flag} has two values for the role {role}", hint=f"give {flag} once for {role}"
+            )
         table[role] = entry
     return table or None

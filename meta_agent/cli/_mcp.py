@@ -45,8 +45,7 @@ def mcp(
         from mcp.server.mcpserver import MCPServer  # noqa: TID251
         from mcp.types import ToolAnnotations  # noqa: TID251
     except ModuleNotFoundError as error:
-        words = "meta-agent mcp needs the Python package mcp"
-        raise PreflightError(words, hint=install("mcp")) from error
+        raise PreflightError("the Python package mcp is missing", hint=install("mcp")) from error
     root = workspace_root(workspace)
     server = MCPServer(
         "meta-agent",

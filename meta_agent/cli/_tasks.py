@@ -137,8 +137,9 @@ def tasks_list(
 
     rows = [row for row in listing() if name in (None, row["name"])]
     if not rows:
-        hint = "see all names: meta-agent tasks list"
-        raise ConfigError(f"there is no public task set {name}", hint=hint)
+        raise ConfigError(
+            f"there is no public task set {name}", hint="see all names: meta-agent tasks list"
+        )
     emit(
         as_json,
         lambda: {"schema_version": 1, "sets": rows},
@@ -216,8 +217,10 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
     if model is None:
         for name in _OF_AUTHOR:
             if config.origin.get(name, "").startswith("command line"):
-                hint = "add --author PROVIDER/MODEL, or leave that flag out"
-                raise ConfigError(f"{flag_of(name)} has no effect without --author", hint=hint)
+                raise ConfigError(
+                    f"{flag_of(name)} has no effect without --author",
+                    hint="add --author PROVIDER/MODEL, or leave that flag out",
+                )
         yield None
         return
     from meta_agent.composition.authoring import open_author

@@ -47,8 +47,10 @@ def unpacked(root: Path, name: str = DEFAULT) -> Workspace:
         claim_workspace(root, lambda folder: _unpack(packed, folder))
     place = open_workspace(root)
     if not place.ledger_file.is_file():
-        hint = f"rm -r {root}, then give the same command again"
-        raise ConfigError(f"the folder {root} holds no recorded run", hint=hint)
+        raise ConfigError(
+            f"the folder {root} holds no recorded run",
+            hint=f"rm -r {root}, then give the same command again",
+        )
     return place
 
 

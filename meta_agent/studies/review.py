@@ -129,8 +129,10 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
     start = ledger.step(f"{row.run}/start")
     if start is None or not start.is_done:
-        reason = f"the run {row.run} has no finished step, so nothing can be computed again"
-        raise ConfigError(reason, hint="continue the run: meta-agent evolve")
+        raise ConfigError(
+            f"the run {row.run} has no finished step, so nothing can be computed again",
+            hint="continue the run: meta-agent evolve",
+        )
     copy = walk.repo.rewound(folder / "harness_repo", start.outcome_as(Start)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.compare_step)
     clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
