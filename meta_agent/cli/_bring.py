@@ -106,8 +106,7 @@ def adopt(
         typer.Option("--model", help="Folder for the trained weights, in Hugging Face format."),
     ] = None,
     adapter: Annotated[
-        bool,
-        typer.Option("--adapter", help="Write only the adapter of a --lora-rank run."),
+        bool, typer.Option("--adapter", help="Write only the adapter of a --lora-rank run.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,16 +152,13 @@ def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, 
             hint="models behind a server are not trained; continue an unfinished run: "
             "meta-agent evolve",
         )
-    weights, place, facts = (
-        Path(str(product["weights"])),
-        target.absolute(),
-        list(card_facts(state)),
-    )
+    weights, place = Path(str(product["weights"])), target.absolute()
+    facts = list(card_facts(state))
     if alone:
         served = hand_over_adapter(weights, place, str(state.config.get("policy", "")), facts)
     else:
         served = hand_over(weights, place, facts)
-    return {"model": str(target.absolute()), "policy": str(product["policy"]), "serve": served}
+    return {"model": str(place), "policy": str(product["policy"]), "serve": served}
 
 
 def _words(command: str) -> tuple[str, ...]:

@@ -37,12 +37,7 @@ def compare(
         ),
     ] = None,
     conditions: Annotated[
-        str,
-        typer.Option(
-            "--conditions",
-            "--arms",
-            help=f"Search strategies: {WAYS}.",
-        ),
+        str, typer.Option("--conditions", "--arms", help=f"Search strategies: {WAYS}.")
     ] = "full,static,score-only",
     arms: Annotated[
         list[str] | None,
@@ -54,8 +49,7 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option("--seeds", help="Runs of each condition, from --seed upwards."),
+        int, typer.Option("--seeds", help="Runs of each condition, from --seed upwards.")
     ] = 5,
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the workspaces of the runs.")
@@ -103,12 +97,7 @@ def compare(
 
 
 def _compare(
-    config: RunConfig,
-    names: list[str],
-    arms: list[str],
-    seeds: int,
-    out: Path,
-    read_only: bool,
+    config: RunConfig, names: list[str], arms: list[str], seeds: int, out: Path, read_only: bool
 ) -> tuple[dict[str, Any], list[Exception]]:
     from meta_agent.composition.evolve import evolve
     from meta_agent.reports.terminal.display import beside
@@ -124,7 +113,7 @@ def _compare(
 
 def _two_files(names: list[str], by: str, as_json: bool) -> None:
     from meta_agent.core.errors import ConfigError
-    from meta_agent.reports.terminal import two_files
+    from meta_agent.reports.terminal.two_runs import files_table
     from meta_agent.studies.two_files import compare_files
 
     if len(names) != 2:
@@ -134,7 +123,7 @@ def _two_files(names: list[str], by: str, as_json: bool) -> None:
         )
     first, second = (Path(name).expanduser() for name in names)
     document = compare_files((first, second), by)
-    emit(as_json, lambda: document, lambda: two_files.table(document))
+    emit(as_json, lambda: document, lambda: files_table(document))
 
 
 def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
@@ -147,11 +136,7 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
             hint="meta-agent compare RUN RUN, each an id in this workspace or another workspace",
         )
     first, second = (_recorded(here, name) for name in names)
-    emit(
-        as_json,
-        lambda: two_runs.document(first, second),
-        lambda: two_runs.table(first, second),
-    )
+    emit(as_json, lambda: two_runs.document(first, second), lambda: two_runs.table(first, second))
 
 
 def _recorded(here: Path, name: str) -> RunState:

@@ -60,11 +60,7 @@ DOMAINS: Final = (
 )
 
 FLAGS: Final[dict[str, Flag]] = {
-    "domain": Flag(
-        str,
-        _RUN,
-        f"Task domain: {DOMAINS}. [default: swe; with --grade: graded]",
-    ),
+    "domain": Flag(str, _RUN, f"Task domain: {DOMAINS}. [default: swe; with --grade: graded]"),
     "tasks": Flag(
         str,
         _RUN,
@@ -110,9 +106,7 @@ FLAGS: Final[dict[str, Flag]] = {
         "Unhealthy steps in a row that end a candidate's training; 0: never. [default: 0]",
     ),
     "warmup": Flag(
-        Path,
-        _RUN,
-        "Solved attempts to imitate in the first steps, if the recipe has sft_steps.",
+        Path, _RUN, "Solved attempts to imitate in the first steps, if the recipe has sft_steps."
     ),
     "lora_rank": Flag(
         int,
@@ -131,9 +125,7 @@ FLAGS: Final[dict[str, Flag]] = {
         "Tokens that hf: training holds in memory at once. [default: 8192; 2048 without a GPU]",
     ),
     "max_staleness": Flag(
-        int,
-        _RUN,
-        "Updates by which sampling may lag behind hf: training: 0 or 1. [default: 0]",
+        int, _RUN, "Updates by which sampling may lag behind hf: training: 0 or 1. [default: 0]"
     ),
     "train_gpus": Flag(int, _RUN, "GPUs that train an hf: policy together. [default: 1]"),
     "checkpoint_every": Flag(

@@ -94,7 +94,7 @@ def diff(
 def revert(
     name: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Revert a promotion on main. The next run measures the result."""
+    """Revert a candidate, version or commit on main. The next run measures what is left."""
     from meta_agent.core.ledger import Ledger
     from meta_agent.core.workspace import open_workspace
     from meta_agent.reports.terminal.text import reverted

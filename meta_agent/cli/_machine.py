@@ -29,8 +29,7 @@ models_app = command_group("models", "Fetch and list pretrained models.")
 def doctor(
     config: RunConfig,
     live: Annotated[
-        bool,
-        typer.Option("--live", help="Also contact the servers of --base-url and the cluster."),
+        bool, typer.Option("--live", help="Also contact the servers of --base-url and the cluster.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -48,10 +48,7 @@ def mcp(
         raise PreflightError("the Python package mcp is missing", hint=install("mcp")) from error
     root = workspace_root(workspace)
     server = MCPServer(
-        "meta-agent",
-        version=version(),
-        instructions=_ABOUT.format(root=root),
-        log_level="WARNING",
+        "meta-agent", version=version(), instructions=_ABOUT.format(root=root), log_level="WARNING"
     )
     for tool in _readers(root):
         server.add_tool(

@@ -71,10 +71,7 @@ class Pulse:
     """Prints on a terminal, at most once a second, how many items were read so far."""
 
     def __init__(
-        self,
-        what: str,
-        stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, what: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._what, self._stream, self._clock = what, stream or sys.stderr, clock
         self._count, self._said = 0, clock()

@@ -133,11 +133,9 @@ def why(
 
 
 def verify(
-    commit: NameArgument,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
+    commit: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
-    """Compute a run's verdicts again from stored data, and compare them."""
+    """Compute the run behind a commit again from stored data, and show what differs."""
     from meta_agent.core.history import HarnessRepo
     from meta_agent.reports import decisions_on_commit
     from meta_agent.reports.terminal.text import verified

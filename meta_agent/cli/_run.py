@@ -38,7 +38,7 @@ def evolve(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Improve a harness: propose edits, train, compare, prove, merge. Repeated, it resumes."""
+    """Improve a harness: propose edits, train, compare, prove, merge. The same command resumes."""
     from meta_agent.composition import library
     from meta_agent.reports import run_sections
     from meta_agent.reports.terminal.paint import painted

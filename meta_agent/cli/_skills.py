@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 skills_app = command_group("skills", "Show, try and share skills.")
 
 LibraryOption = Annotated[
-    Path | None,
-    typer.Option("--library", help="Skills library. [default: the workspace's]"),
+    Path | None, typer.Option("--library", help="Skills library. [default: the workspace's]")
 ]
 
 

@@ -162,7 +162,7 @@ def tasks_images(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Get the images of a task file: local ones, from tars, or with --pull from registries."""
+    """Get the container images that tasks need: from tars, or with --pull from registries."""
     from meta_agent.domains.swe import fetch_images
     from meta_agent.reports.terminal.paint import lines
 

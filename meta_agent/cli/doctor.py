@@ -74,15 +74,11 @@ class Health:
         return [(row.level, row.name, row.detail, row.fix) for row in self.needs]
 
     def to_json(self) -> dict[str, JSON]:
-        return {
-            "schema_version": 1,
-            "ok": self.ok,
-            "checks": [asdict(row) for row in self.needs],
-        }
+        return {"schema_version": 1, "ok": self.ok, "checks": [asdict(row) for row in self.needs]}
 
 
 def examine(config: RunConfig, *, live: bool = False) -> Health:
-    """Returns whether all is here that a run with these settings needs; `live` asks servers too."""
+    """Returns a row for each thing a run with these settings needs; `live` asks servers too."""
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),

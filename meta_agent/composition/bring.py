@@ -212,7 +212,7 @@ def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Ch
     if chosen is None:
         listed = "; ".join(f"{start.line} ({start.why})" for start in candidates) or "none"
         raise ConfigError(
-            f"cannot tell which file starts the agent in {source}; it may be {listed}",
+            f"cannot tell which command starts the agent in {source}; possible: {listed}",
             hint='give the command: --command "python3 {harness}/FILE.py {prompt}"',
         )
     return chosen

@@ -53,13 +53,7 @@ def draining() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-_REASONS: Final = {
-    130: "interrupted",
-    4: "budget",
-    5: "infrastructure",
-    6: "parked",
-    7: "aborted",
-}
+_REASONS: Final = {130: "interrupted", 4: "budget", 5: "infrastructure", 6: "parked", 7: "aborted"}
 
 
 def exit_reason(error: BaseException) -> str:

@@ -46,7 +46,7 @@ def _evolve(run: Run) -> None:
 
 @contextmanager
 def recording_drift(run: Run) -> Iterator[None]:
-    """After the block, records how many requests of a replay differ from the recorded ones."""
+    """After the block, records how many requests of a `replay:RUN` differ from the recording."""
     try:
         yield
     finally:

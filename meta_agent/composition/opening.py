@@ -66,11 +66,7 @@ from meta_agent.trackers import Place, listening
 
 @contextmanager
 def open_run(
-    config: RunConfig,
-    display: Display,
-    *,
-    purpose: str = "",
-    stop: threading.Event | None = None,
+    config: RunConfig, display: Display, *, purpose: str = "", stop: threading.Event | None = None
 ) -> Iterator[Run]:
     """Yields an opened run with everything it needs. On exit, closes it and records why it ended.
 
@@ -362,12 +358,7 @@ def _choose_warmup(run: Run) -> None:
     run.note(f"warm-up: {chosen['rows']} rows" + (f"; left out: {words}" if words else ""))
 
 
-def lab_settings(
-    config: RunConfig,
-    run_id: str,
-    workspace: Workspace,
-    workers: int,
-) -> LabSettings:
+def lab_settings(config: RunConfig, run_id: str, workspace: Workspace, workers: int) -> LabSettings:
     """Returns the settings of a run's lab, which trains and evaluates `workers` jobs at a time."""
     return LabSettings(
         run=run_id,

@@ -225,7 +225,7 @@ def _says_how(config: RunConfig) -> bool:
 
 
 def needs_tasks(config: RunConfig) -> ConfigError:
-    """Returns the error for an imported harness without tasks of its own, which a caller raises."""
+    """Returns the error to raise if an imported harness comes without tasks that fit it."""
     return ConfigError(
         f"--harness {config.harness} needs tasks: the built-in nano suites work only with a "
         f"harness that has an entry in its {CONTRACT_FILE}",

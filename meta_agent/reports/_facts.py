@@ -83,7 +83,7 @@ def _claims(state: RunState) -> Rows:
 
 
 def claim_facts(state: RunState) -> Rows:
-    """Yields (name, text) rows on certainty: spread over seeds, unproven ideas, detectable gain."""
+    """Yields (name, text) rows: success over training seeds, unproven ideas, detectable gain."""
     if words := _over_runs(state.results or {}):
         yield "over runs", words
     if words := _lead(state.lead or {}):
@@ -171,7 +171,7 @@ def _no_claim(state: RunState) -> str:
 
 
 def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
-    """Yields (name, text) rows: what harness and policy each added to a merged gain. None: none."""
+    """Yields (name, text) rows: what harness and policy each added to a gain. No rows for None."""
     if not attribution:
         return
     if failure := attribution.get("failed"):

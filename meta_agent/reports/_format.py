@@ -44,7 +44,7 @@ def _spelled(character: str) -> str:
 
 
 def within_run(text: object, run: str | None) -> str:
-    """Returns the text without the run's name: `g0/c2` for `RUN/g0/c2`. None: unchanged."""
+    """Returns the text without the run's name: `g0/c2` for `RUN/g0/c2`; for None, unchanged."""
     return str(text).replace(f"{run}/", "") if run else str(text)
 
 
@@ -69,7 +69,7 @@ def share_text(middle: float, low: float, high: float) -> str:
 
 
 def measured_text(measured: Measured | None) -> str:
-    """Returns clean success with attempts, `61.3 % [57.0, 65.5], n 512`; None: `not measured`."""
+    """Returns clean success with its attempts: `61.3 % [57.0, 65.5], n 512`, or `not measured`."""
     if measured is None:
         return "not measured"
     interval = ""
@@ -80,7 +80,7 @@ def measured_text(measured: Measured | None) -> str:
 
 
 def vault_text(measured: Measured | None) -> str:
-    """Returns a caption for vault figures; with `measured`, also how new their data is."""
+    """Returns a caption for figures on the vault; `measured` adds past reads and what was new."""
     words = "clean success on the vault split, 95 % interval"
     if measured is None:
         return words
@@ -97,7 +97,7 @@ def bounded(effect: Effect) -> bool:
 
 
 def effect_text(effect: Effect | None) -> str:
-    """Returns an effect as `+10.3 [+4.1, +16.5]`, or `[no bound yet]` if not `bounded`; None: –."""
+    """Returns an effect as `+10.3 [+4.1, +16.5]` or `+4.3 [no bound yet]`; a dash for None."""
     if effect is None:
         return "–"
     if not bounded(effect):
@@ -127,7 +127,7 @@ def unit_text(training_seeds: int) -> str:
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """Returns a sequential test's e-values and bars in words; empty if `evidence` has no test."""
+    """Returns a sequential test's e-values and limits in words; empty if `evidence` has no test."""
     inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
     if not (isinstance(course, dict) and isinstance(numbers, dict)):
@@ -145,7 +145,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """Returns a ledger record of a candidate's measurement on a line: seeds, verdict, numbers."""
+    """Returns a candidate's recorded measurement on one line: seeds, verdict, numbers."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")

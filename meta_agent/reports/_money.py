@@ -14,15 +14,15 @@ HEADINGS: Final = ("role", "calls", "tokens", "US$", "not settled")
 
 
 def usd_of(part: Spend) -> float | None:
-    """Returns a role's spend in US$, with money held for open calls; None if a price is unknown."""
+    """Returns a role's US$, with sums held for unanswered calls; None if a price is unknown."""
     return None if part.unpriced_calls else part.usd + part.open_usd
 
 
-def total_usd(parts: Iterable[Spend]) -> float | None:
-    """Returns the US$ of all roles, with money held for open calls; None if a price is unknown."""
-    amounts = [usd_of(part) for part in parts]
-    priced = [amount for amount in amounts if amount is not None]
-    return sum(priced) if len(priced) == len(amounts) else None
+def total_usd(amounts: Iterable[float | None]) -> float | None:
+    """Returns the sum of amounts in US$, or None if one of them is unknown (None)."""
+    every = list(amounts)
+    priced = [amount for amount in every if amount is not None]
+    return sum(priced) if len(priced) == len(every) else None
 
 
 def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
@@ -41,7 +41,7 @@ def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
 
 
 def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yields rows (role, calls, tokens, US$, held for open calls), the last with the sums."""
+    """Yields rows (role, calls, tokens, US$, held for unanswered calls), the last with the sums."""
     everything = [("all", _sum(spend.values()))] if spend else []
     for role, part in [*spend.items(), *everything]:
         tokens = part.tokens + part.open_tokens

@@ -318,7 +318,7 @@ class EvidenceView(Recorded):
     )
 
     def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns quotes of attempts behind an alert on a `conversation.` metric; else nothing."""
+        """Returns quotes of attempts behind an alert; empty for all but conversation metrics."""
         return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
 

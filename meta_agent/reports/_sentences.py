@@ -125,7 +125,7 @@ def wait_note(wait: Wait) -> str:
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns words on what a run waits for: silent since when, its limit, and its past silence."""
+    """Returns what a run waits for in words: its silence so far, its limit, its longest silence."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"

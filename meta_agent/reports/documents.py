@@ -42,9 +42,9 @@ def report_json(state: RunState) -> dict[str, JSON]:
 
 
 def no_progress(state: RunState) -> JSON:
-    """Returns since when a running run stands still and what it waits for; None if it goes on.
+    """Returns since when a running run stands still, and what it waits for; None if it goes on.
 
-    The field `waits_for` is None if the run's process is stopped.
+    The field `waits_for` is None if the run's process itself is stopped (SIGSTOP).
     """
     if state.frozen_sec:
         return {"since": state.waits.written_at, "waits_for": None}

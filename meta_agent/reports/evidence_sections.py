@@ -45,7 +45,7 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
 
 
 def compared(every: Sequence[EvidenceView]) -> list[Block]:
-    """Returns a metric table with a column for each version, the alerts, and where the rest is.
+    """Returns a metric table with a column for each version, all alerts, and how to see the rest.
 
     Rows are headline metrics, metrics with an alert, and the harness's own diagnostics.
     """

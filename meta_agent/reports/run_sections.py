@@ -98,7 +98,7 @@ def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
 
 
 def status(state: RunState) -> list[Section]:
-    """Returns where a run stands now: in sentences, then the figures."""
+    """Returns where a run stands now: sentences (`sentences`), then figures (`standing`)."""
     return [Section([Facts(_sentence_rows(state))]), *standing(state)]
 
 

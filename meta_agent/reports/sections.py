@@ -14,7 +14,7 @@ Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
 
 
 class Words(NamedTuple):
-    """A sentence or a table cell. `kind` is a verdict that colours it; `command` is for typing."""
+    """A sentence or table cell. `kind` is a verdict that colours it, `command` one to type next."""
 
     text: str
     style: Style = ""

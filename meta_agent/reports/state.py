@@ -27,7 +27,7 @@ from meta_agent.core.ledger import WAIT, Event, Ledger, RunRow, Spend, Step
 from meta_agent.core.ledger.kinds import KINDS
 from meta_agent.core.ledger.waiting import FROZEN_SEC, Wait, Waits, stalled
 from meta_agent.core.protocols import JSON
-from meta_agent.reports._money import by_role_json, total_usd
+from meta_agent.reports._money import by_role_json, total_usd, usd_of
 from meta_agent.reports._parts import (
     AnalysisView,
     CandidateView,
@@ -84,7 +84,6 @@ class RunState:
     phase: str = ""
     phase_detail: str = ""
     replay: Mapping[str, Any] | None = None  # the recording that the replies came from
-    notes: list[tuple[float, str]] = field(default_factory=list)
     open_steps: list[Step] = field(default_factory=list)
     waits: Waits = field(default_factory=Waits)  # what its process last wrote that it waits for
 
@@ -109,15 +108,15 @@ class RunState:
 
     @property
     def left_sec(self) -> float | None:
-        """Returns the estimated seconds to the end; None if not running or under a tenth done."""
+        """Returns the estimated seconds to the end; None if not at work or less than 10 % done."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
-        """Returns the US$ spent or held for open calls; None if the price of a call is unknown."""
-        return total_usd(self.spend.values())
+        """Returns the US$ spent, or held for unanswered calls; None if a price is unknown."""
+        return total_usd(map(usd_of, self.spend.values()))
 
     @property
     def tokens(self) -> int:
@@ -170,7 +169,7 @@ class RunState:
 
     @property
     def stall(self) -> Wait | None:
-        """Returns what holds a running run up (a model, a training ...); None if it moves."""
+        """Returns what holds a running run up (a model, a training ...); None if nothing does."""
         if self.exit_reason is not None or self.owner is None:
             return None
         return stalled(self.waits.waits, self.last_at, time.time())
@@ -206,7 +205,7 @@ class RunState:
         }
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the document of `evolve --json` and `report --json`."""
+        """Returns the state as `evolve --json` prints it; `report --json` adds sentences."""
         return {
             "schema_version": SCHEMA_VERSION,
             "run": self.run,
@@ -324,7 +323,7 @@ def apply_step(state: RunState, step: Step) -> None:
 
 
 def apply_event(state: RunState, event: Event) -> None:
-    """Adds a ledger event, such as a phase or a note, to the state."""
+    """Adds a ledger event, such as a phase or a training step's metrics, to the state."""
     if event.kind == WAIT:
         return
     state.last_at = max(state.last_at, event.at)
@@ -332,8 +331,6 @@ def apply_event(state: RunState, event: Event) -> None:
     if event.kind == "phase":
         state.phase = str(payload.get("name", ""))
         state.phase_detail = str(payload.get("detail", ""))
-    elif event.kind == "note":
-        state.notes.append((event.at, str(payload.get("text", ""))))
     elif event.kind == "plan":
         state.planned = int(payload.get("attempts") or 0)
     elif event.kind == "replay":
@@ -356,7 +353,7 @@ def _run_row(ledger: Ledger, run: str | None) -> RunRow:
     if newest is not None:
         return newest
     if run is None:
-        raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
+        raise ConfigError("nothing has run in this workspace yet", hint="start: meta-agent evolve")
     names = ", ".join(row.run for row in runs[-5:]) or "none"
     raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"name one of: {names}")
 

@@ -90,7 +90,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """Returns a condition's figures over its runs, and its differences to other conditions."""
+    """Returns a condition's figures over its runs, and against `others`; of no runs, the count."""
     if not results:
         return {"runs": 0}
     scores = _table([result.clean for result in results])

@@ -63,7 +63,7 @@ def human_condition(arm: str, workspace: Path, folder: Path) -> str:
     source = arm.removeprefix(HUMAN)
     if not is_human(arm) or not source:
         raise ConfigError(
-            f"--arm {arm}: expected human:FOLDER or human:REF", hint="--arm human:./mine"
+            f"--arm {arm}: expected human:FOLDER or human:REF", hint="such as --arm human:./mine"
         )
     if Path(source).expanduser().is_dir():
         return f"{HUMAN}{Path(source).expanduser().absolute()}"
@@ -164,7 +164,7 @@ def declare(
     if not sides:
         _require_known(conditions)
     if seeds < 1:
-        raise ConfigError(f"--seeds is {seeds}, but must be 1 or more", hint="--seeds 5")
+        raise ConfigError(f"--seeds is {seeds}, but must be 1 or more", hint="such as --seeds 5")
     require_supported(config)
     numbers = tuple(range(config.seed, config.seed + seeds))
     tree, domain = _first_tree(config, folder / ".first"), _domain_of(config)
@@ -186,9 +186,7 @@ def declare(
 
 
 def carry_out(
-    comparison: Comparison,
-    evolve: Evolve,
-    display: Callable[[str], Display],
+    comparison: Comparison, evolve: Evolve, display: Callable[[str], Display]
 ) -> dict[str, MetaAgentError]:
     """Makes all runs of a comparison. Returns the errors of those that stopped, by run name.
 

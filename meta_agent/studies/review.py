@@ -74,7 +74,8 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     row = ledger.run(str(verdict["candidate"]).partition("/")[0])
     if row is None:
         raise ConfigError(
-            f"the ledger has no run of {verdict['candidate']}", hint="all runs: meta-agent log"
+            f"the ledger holds a verdict on {verdict['candidate']}, but not the run behind it",
+            hint="restore ledger.sqlite from a copy",
         )
     require_rollouts(ledger, RolloutStore(place.rollouts), row.run)
     with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
@@ -90,7 +91,7 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
     if there is no such verdict.
     """
     if not ledger.runs():
-        raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
+        raise ConfigError("nothing has run in this workspace yet", hint="start: meta-agent evolve")
     if len(commit) < _SHORTEST:
         raise ConfigError(
             f"the commit {commit!r} is too short: give at least {_SHORTEST} characters",
@@ -102,7 +103,7 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
     for verdict in reversed(ledger.outcomes("verdict", Verdict)):
         if verdict["commit"].startswith(commit) or verdict["candidate"] in merged:
             return verdict
-    raise ConfigError(f"the commit {commit} has no verdict", hint="all verdicts: meta-agent log")
+    raise ConfigError(f"the commit {commit} has no verdict", hint="see them: meta-agent log")
 
 
 def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[str]:
@@ -327,5 +328,5 @@ def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None
         raise ConfigError(
             f"this workspace comes without its attempts: none of the {len(shards)} files that "
             f"its ledger names is in {store.directory}, so nothing can be computed again",
-            hint="its ledger and history are here: meta-agent status, meta-agent why NAME",
+            hint="read what its ledger says: meta-agent status, or meta-agent why NAME",
         )

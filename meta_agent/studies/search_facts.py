@@ -29,7 +29,7 @@ _CHECKS: Final = ("static.", "contract.", "replay.", "factor.")
 
 
 def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> dict[str, JSON]:
-    """Returns, by name, how many of a run's ideas met which of `FATES`, and how predictions held.
+    """Returns counts by name: a run's ideas by outcome (`FATES`), and predictions that came true.
 
     `points_per_thousand` is the gain on the vault per thousand attempts `spent`, or None.
     """

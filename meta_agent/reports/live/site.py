@@ -37,7 +37,7 @@ class Site:
         self._snapshot = _Snapshot("", None)
 
     def stamp(self) -> str:
-        """Returns a text that changes with the ledger, its process, and each halt in progress."""
+        """Returns a text that changes with the ledger, its process, and whether the run stalls."""
         ledger = self._place.ledger_file
         files = (ledger, ledger.with_name(ledger.name + "-wal"))
         sizes = []

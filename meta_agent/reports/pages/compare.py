@@ -78,7 +78,7 @@ def write_html(document: Document, path: Path) -> None:
 
 
 def write_csv(document: Document, path: Path) -> None:
-    """Writes the comparison as CSV with one row for each run, whole or not at all."""
+    """Writes the comparison as CSV, a row for each run, whole or not at all. Raises OSError."""
     text = StringIO()
     rows = [_flat(run) for run in _in_order(document)]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -124,7 +124,7 @@ def _searched(document: Document) -> list[tuple[str, Document]]:
 
 
 def _searches(document: Document) -> Table:
-    """What each condition did with its ideas, over all of its runs, and what it cost."""
+    """Returns what each condition did with its ideas, over all of its runs, and what it cost."""
     rows = []
     for name, facts in _searched(document):
         arm, rate = document["arms"][name], facts["points_per_thousand"]
@@ -152,7 +152,7 @@ def _searches(document: Document) -> Table:
 
 
 def rows(document: Document) -> list[tuple[str, ...]]:
-    """Returns the table's cells: one row for each condition, with its name and its figures."""
+    """Returns the rows of `HEADINGS`: for each condition its name, then its figures as text."""
     return [(name, *_cells(result)) for name, result in document["arms"].items()]
 
 

@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import dollars, duration
+from meta_agent.reports._money import total_usd
 from meta_agent.reports.sections import Block, Message, Section, Table, Words
 from meta_agent.reports.terminal.paint import painted
 
@@ -50,12 +51,10 @@ class Conversation(NamedTuple):
     @property
     def usd(self) -> float | None:
         """Returns the cost of all replies in US$; None if the price of one is unknown."""
-        amounts = [exchange.reply.usd for exchange in self.exchanges]
-        priced = [amount for amount in amounts if amount is not None]
-        return sum(priced) if len(priced) == len(amounts) else None
+        return total_usd(exchange.reply.usd for exchange in self.exchanges)
 
     def size_text(self) -> str:
-        """Returns the conversation's exchanges, tokens and cost in words."""
+        """Returns how many exchanges and tokens the conversation took and its cost, in words."""
         count = len(self.exchanges)
         plural = "" if count == 1 else "s"
         failed = f", {len(self.failures)} without a reply" if self.failures else ""
@@ -91,7 +90,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
     if not chosen:
         some = ", ".join(_agents(every)[:12]) or "none: no model was asked in this run"
         raise ConfigError(
-            f"run {state.run} has no conversation {name!r}", hint=f"its conversations: {some}"
+            f"run {state.run} has no conversation {name!r}", hint=f"name one of: {some}"
         )
     return chosen
 
@@ -129,7 +128,7 @@ def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, J
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """Returns the document of `show NAME --transcript --json`; no exchange repeats old messages."""
+    """Returns the document of `show NAME --transcript --json`; exchanges hold new messages only."""
     rows = [
         {
             "conversation": conversation.name,

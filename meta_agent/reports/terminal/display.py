@@ -147,7 +147,7 @@ class TellingDisplay(_Forwarding):
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
-    """Returns a function that makes a run's display; each line of `display` then names its run."""
+    """Returns a function from a run's name to a display that adds the name to `display`'s lines."""
     shared = display or open_display(live=False)
     return lambda name: _Named(shared, name)
 

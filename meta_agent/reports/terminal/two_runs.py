@@ -1,12 +1,14 @@
-"""`compare RUN RUN`: two recorded runs side by side, and which of their settings differ.
+"""`compare RUN RUN` and `compare A B --by task`, for a terminal: two runs, or two result files.
 
-Does not cover: whether they differ by more than luck. One run a side cannot say; paired seeds can
-(`compare --conditions ... --seeds N`).
+Does not cover: whether two runs differ by more than luck. One run a side cannot say; paired seeds
+can (`compare --conditions ... --seeds N`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -16,6 +18,7 @@ from meta_agent.reports._format import (
     duration,
     effect_text,
     measured_text,
+    percent,
     points,
     value_text,
 )
@@ -73,3 +76,30 @@ def _differing(first: RunState, second: RunState) -> list[tuple[str, list[JSON]]
     names = dict.fromkeys((*first.config, *second.config))
     pairs = ((name, [first.config.get(name), second.config.get(name)]) for name in names)
     return [(name, pair) for name, pair in pairs if name not in _LEFT_OUT and pair[0] != pair[1]]
+
+
+def files_table(document: Mapping[str, Any]) -> RenderableType:
+    """Returns the document of `compare A B --by task` as a table and sentences for a terminal."""
+    rows = [
+        (
+            Path(file["path"]).name,
+            str(file["tasks"]),
+            str(file["attempts"]),
+            str(file["lost"]),
+            "–" if file["score"] is None else percent(file["score"]),
+        )
+        for file in document["files"]
+    ]
+    gain = document["difference"]
+    interval = f"{points(gain['value'])} [{points(gain['low'])}, {points(gain['high'])}]"
+    lines = [
+        f"the second against the first: {interval} points on {document['tasks']} common tasks, "
+        f"better at {document['better_tasks']}, worse at {document['worse_tasks']}",
+        f"the smallest difference that these pairs show with 80 % power: "
+        f"{100 * document['smallest_shown']:.1f} points",
+        f"{document['only_in_one']} tasks are in one file only; attempts without a score are left "
+        "out",
+    ]
+    heading = ("file", "tasks", "attempts", "lost", "mean score")
+    files = Section([Table(heading, rows, numbers=range(1, 5), whole=(0,))])
+    return painted(present(files, Section([Words(line) for line in lines])))
