@@ -10,8 +10,7 @@ because the vault counts clean success, too. A frozen policy is measured without
 `score-only` keeps a change if the score on the search split went up, and drops it otherwise. This
 is how autoresearch works, so the gate is compared with it. It uses one training seed, the tasks
 that the proposer saw, and raw success; it has no validity detectors and no statistics. A
-candidate that does not run is rejected. The search ends when the budget is spent or the proposer
-has no idea left.
+candidate that does not run is rejected. The search ends without budget or without an idea.
 
 Not covered: proof. The verdicts of `score-only` prove nothing, so no skill is learnt from them.
 """

@@ -50,7 +50,7 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if the main test says PROMOTE; only then skills (lessons) are written."""
+        """Returns True if skills may be written: the harness, or a frozen version, is proven."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 

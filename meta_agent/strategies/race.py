@@ -119,7 +119,7 @@ class _Course:
     def generation(self, generation: int) -> bool:
         """Reads the best version's evidence, asks for edits of it, and screens them.
 
-        Returns True if there were any.
+        Returns True if any edit was proposed.
         """
         run, collected = self._run, self.collected(self.race.tip)
         earlier = self.read[max(self.read)].reading.evidence if self.read else None

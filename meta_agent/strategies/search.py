@@ -13,8 +13,7 @@ holds the version that the search goes on from. `main` does not move before the 
 The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
 later search could not replace the proven harness.
 
-A person is asked for approval before anything is trained. Diagnostics that are admitted (`_trials`)
-join the lead.
+A person approves before anything is trained. Admitted diagnostics (`_trials`) join the lead.
 
 Not covered: proof, and further training of the result (`train_on`).
 """

@@ -4,8 +4,7 @@ An arm is one side of a comparison. What a verdict's validity rests on must be t
 computes it. So the detectors are called only here; `gate/validity/detectors.py` lists them. Records
 are streamed from their files, each file once however often its arm is compared.
 
-The domain's grader grades stored attempts again, at most `regrade_at_most` of an arm and each
-submission once.
+The domain grades at most `regrade_at_most` stored attempts of an arm again, each answer once.
 
 Not covered: findings from before anything was measured (static and contract checks).
 """

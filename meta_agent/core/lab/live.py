@@ -61,9 +61,7 @@ from meta_agent.core.rollouts import RolloutStore
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
 TURNS: Final = 8
-"""About how many blocks alternate between versions that are compared, if blocks stay large
-enough.
-"""
+"""About how many blocks alternate between compared versions, if blocks stay large enough."""
 SMALLEST_TURN: Final = 8
 SEARCH_SEED: Final = 0
 """The training seed of every version in a search. Proofs use others."""
@@ -285,7 +283,7 @@ class Lab:
         return unit._replace(base_metrics=base_rows(metrics))
 
     def warmup(self) -> Warmup:
-        """Returns what this run's warm-ups imitate: how many rollouts (perhaps 0), and a hash."""
+        """Returns the record of the rollouts that trainings imitate first (a warm-up), if any."""
         step = self.ledger.step(f"{self.settings.run}/warmup")
         return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
 
@@ -298,7 +296,7 @@ class Lab:
         return read_rows(settings, steps[-1].outcome_as(Warmup)["sha256"])
 
     def choose_warmup(self, rollouts: Iterable[Rollout], *, replay: bool) -> Warmup:
-        """Records the clean successes among rollouts, for this run's warm-ups to imitate.
+        """Records the clean successes among rollouts, for trainings to imitate first (a warm-up).
 
         Returns the record, with 0 rows if none is clean. The first choice holds for the whole run,
         so that all versions imitate the same. With `replay`, attempts are played again and graded.
@@ -327,9 +325,8 @@ class Lab:
     ) -> Evaluated:
         """Lets a policy attempt the first `limit` tasks of a split under a harness.
 
-        `samples` are the numbers of the attempts at each task, `part` selects some of the tasks
-        (None: all). `again` names a repetition, which is recorded separately. Raises CandidateError
-        if the harness fails.
+        `samples` are the numbers of the attempts at each task, `part` selects tasks (None: all).
+        A repetition named `again` is recorded apart. Raises CandidateError if the harness fails.
         """
         unit = EvalUnit(
             name=self._eval_name(tree, trained, split, limit, samples, part) + again,

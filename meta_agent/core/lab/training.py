@@ -95,9 +95,8 @@ class Trainer(Protocol):
     ) -> TrainResult:
         """Trains the policy by a `recipe` from `accept`, and writes the checkpoint.
 
-        `on_metrics` receives the metrics of each step. Raises CandidateError if the harness is at
-        fault. Once `stopping` returns True, a training that saves its state saves it and raises
-        Interrupted.
+        `on_metrics` receives each step's metrics. Raises CandidateError if the harness fails. Once
+        `stopping` returns True, a training that saves its state saves it and raises Interrupted.
         """
         ...
 

@@ -196,10 +196,9 @@ class Apparatus:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """Opens a harness in a sandbox that lives `life_sec` seconds, and longer for `steps` steps.
+        """Opens a harness in a sandbox that lives `life_sec` seconds, more with `steps` to train.
 
-        These are training steps. If the agent is a command, each attempt gets another sandbox, with
-        the command's image.
+        If the agent is a command, each attempt gets another sandbox, with the command's image.
         """
         limits = SandboxLimits(deadline_sec=life_sec + steps * TRAIN_STEP_SEC)
 

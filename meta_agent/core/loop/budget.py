@@ -133,7 +133,7 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 def search_cap(run: Run, *, later: bool) -> int:
     """Returns how many attempts the run may have made in all when its search ends.
 
-    After the first bundle (`later`), this is more by half of what neither the search nor the final
+    After the first bundle (`later`), it is more by half of what neither the search nor the final
     test needs. With a frozen policy it is all but what the final test needs.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
@@ -246,7 +246,7 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns the most attempts that one optimiser step takes, with those for replaced groups."""
+    """Returns the most attempts of one optimiser step, with those in place of dropped groups."""
     return recipe_of(tree).most_rows_per_step
 
 

@@ -43,8 +43,7 @@ class ModelNames:
     def changed(self, served: Iterable[str]) -> bool:
         """Returns True if none of the names in `served` came before: the server changed its model.
 
-        The first names of a run are no change. After three changes it returns False, because the
-        names mean nothing then.
+        The first names of a run are no change. After three changes it always returns False.
         """
         now, before = set(served), self._known
         self._known = before | now

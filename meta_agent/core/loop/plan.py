@@ -141,7 +141,7 @@ class _Sizes:
 
     @property
     def budget(self) -> ErrorBudget:
-        """Returns the error rates of the final test: for a false promotion and a false miss."""
+        """Returns the error rates of the final test: of false promotions and of missed gains."""
         return ErrorBudget(self.alpha, futility=MISS)
 
     def to_json(self) -> dict[str, JSON]:
@@ -183,7 +183,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def seeds(self) -> range:
-        """Returns the training seeds that the run may use: 0 to search, all others to prove."""
+        """Returns the training seeds of the search (0) and of the final test (all others)."""
         return range(self.looks[-1] + 1)
 
     @property
@@ -205,7 +205,7 @@ class TrainedPlan(_Sizes):
         return Gate(tuple(looks), self.budget, self.min_effect)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans, cheapest first, each with its number of training seeds."""
+        """Returns larger plans by what they have more of, with its number, cheapest first."""
         return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
 
 

@@ -59,7 +59,10 @@ class Run:
         return (self.terms and self.terms.factors) or self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
-        """Does `work` once, as step `name`; returns its outcome. Raises Interrupted at a stop."""
+        """Does `work` once, as ledger step `name`, and returns its outcome.
+
+        A later call returns the recorded outcome. Raises Interrupted if the run was asked to stop.
+        """
         if self.stopping():
             raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"

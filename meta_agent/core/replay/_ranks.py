@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Returns twice the rank of each value; equal values share the mean of their ranks."""
+    """Returns twice the rank of each of the first 64 values; equal values share their mean rank."""
     # Rounded, so that a constant that was added does not look like a broken tie.
     rounded = [round(value, 9) for value in values[:RANKED]]
     order = sorted(rounded)
@@ -88,7 +88,7 @@ class Ranks:
     _rho: Mean = field(default_factory=Mean)
 
     def add(self, before: Sequence[float], after: Sequence[float]) -> None:
-        """Adds one group, with the total reward of each rollout before and after the change."""
+        """Adds one group (64 rollouts at most) by the total rewards before and after the change."""
         was, now = doubled_ranks(before), doubled_ranks(after)
         pairs = compare_pairs(was, now)
         self.pairs += pairs.all

@@ -1,7 +1,6 @@
 """Builds the brief of a generation for the meta-agent, from the ledger and the store.
 
-All content of a prompt is made here or in `proposers`. None of it depends on the time or the
-machine.
+All content of a prompt is made here or in `proposers`, independent of time and machine.
 """
 
 from __future__ import annotations
@@ -406,7 +405,7 @@ def _room(run: Run, generation: int) -> str:
 
 
 def summary(outcome: JSON) -> str:
-    """Returns a sentence that says why a generation, whose record this is, has nothing to try."""
+    """Returns a sentence on why a generation has nothing to try, from its record `outcome`."""
     refused = len(outcome["refused"])
     if refused:
         return f"nothing to try: {refused} of {refused} attempts were refused"

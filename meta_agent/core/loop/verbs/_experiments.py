@@ -52,7 +52,7 @@ class Experiments:
     def lend(self, who: str, sharing: int) -> Grant:
         """Grants the author `who` one of `sharing` equal parts of the attempts for experiments.
 
-        The grant is 0 with a frozen policy, or if the strategy has no attempts for experiments.
+        The grant is of 0 attempts with a frozen policy, or if the strategy has none to give.
         """
         run, name = self.run, f"g{self.generation}/experiments"
         if run.plan.race or run.config.strategy != "full":

@@ -1,7 +1,6 @@
 """Calibration: compares how a hypothesis said its metric would move with how it moved.
 
-It also covers candidates that were only screened, on one training seed. It judges the proposer,
-never the candidate.
+It also covers candidates that were only screened. It judges the proposer, not the candidate.
 """
 
 from __future__ import annotations

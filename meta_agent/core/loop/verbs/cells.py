@@ -6,8 +6,7 @@ not ranked one at a time. A *cell* is a set of candidates merged onto a base ver
 leave out one member each and show what it adds to the rest. The search goes on from the best valid
 cell. If no cell is better, `fraction` tests the members in a two-level fractional design.
 
-A cell is valid if it earns no veto that its base version does not have. Valid cells without any
-veto rank first.
+A cell is valid if it earns no veto that its base lacks. Valid cells without any veto rank first.
 
 Not covered: the choice of candidates (`propose`) and the proof (`claim`). Shares of members only
 explain; their simultaneous intervals are over tasks, for one training seed.
@@ -59,8 +58,7 @@ class Cell(NamedTuple):
     flawless: bool = False
     """Whether it has no veto at all. Then it may be claimed and handed over."""
     continued: bool = False
-    """Whether it continues the version's training. Then a training from the base has to confirm it.
-    """
+    """Whether it continues the version's training, so that one from the base has to confirm it."""
     ended: str = ""
     """Why its training ended early, if the health rule ended it."""
 
@@ -276,7 +274,7 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
 def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
     """Returns how much clean success each candidate adds, with Bonferroni intervals over tasks.
 
-    `cells` are the one with all candidates, then those without one. Unmeasured ones are left out.
+    `cells` are first the one with all candidates, then one without each, if it was measured.
     """
     whole = cells[0]
     member_shares = []
@@ -294,7 +292,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
     """Merges the candidates without which no cell did better; returns None if that is no new set.
 
-    `cells` are the one with all candidates, then those without one.
+    `cells` are first the one with all candidates, then one without each.
     """
     members = kept_of(cells)
     ids = frozenset(member.id for member in members)

@@ -95,7 +95,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 def examine(run: Run, sides: Sides) -> Judged:
     """Returns the verdict on whether a frozen policy does better under the new version.
 
-    It is on attempts at the same confirm tasks. It is INVALID if the new harness fails.
+    Both versions attempt the same confirm tasks. It is INVALID if a harness fails.
     """
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")

@@ -6,8 +6,7 @@ continued in the same way. Both sides start from the same weights, with a fresh 
 schedule over these steps and the start's weights as reference. Both get the same seed and tasks.
 
 The best cell above the control is *confirmed*: it is trained from the base, and that training is
-compared with the version's own. So versions, and the claim about the last of them, never rest on a
-continued training.
+compared with the version's own. So neither a version nor a claim rests on a continued training.
 
 `plan_bundle` records which ideas go which way and what each costs, before anything is trained. An
 idea goes from the base if it changes a key of `OF_WHOLE_TRAININGS`. All ideas do if there are fewer

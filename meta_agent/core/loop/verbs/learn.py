@@ -56,7 +56,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Writes a skill (a lesson for later runs) from a verdict, if that is about the idea itself."""
+    """Writes a skill (a lesson for later runs) if the verdict says something about the idea."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)

@@ -2,8 +2,7 @@
 
 The search has made these merges on top of the start already (`cells.mixed`), and the claim measured
 their last commit. So `main` advances to exactly what was measured, and nothing is judged again.
-Diagnostics are admitted by a rule of their own (`discriminate`) and reach `main` even if nothing
-else is proven.
+Diagnostics have a rule of their own (`discriminate`): they reach `main` even alone.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from meta_agent.core.protocols import JSON, Candidate, VerdictKind
 def promote(run: Run, first: Version, result: SearchResult, decided: Judged) -> JSON:
     """Moves `main` to the proven commit; returns how much of the gain harness and policy bring.
 
-    Returns None if the budget does not pay for that measurement. Raises ConfigError if the verdict
-    is not PROMOTE.
+    Returns None if the budget cannot pay for measuring that. Raises ConfigError without PROMOTE.
     """
     if decided.verdict.kind is not VerdictKind.PROMOTE:
         raise ConfigError(

@@ -36,7 +36,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
-    """Returns a veto for each contract test (see `broken_contract`) that a candidate fails."""
+    """Returns a veto for each contract test that a candidate's code fails on stored rollouts."""
     tree = run.repo.tree(candidate.commit)
     return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
@@ -82,7 +82,7 @@ def factor_veto(run: Run, factor: Factor) -> Finding:
 
 
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """Returns a veto for each contract test that a harness fails: its code runs on stored data."""
+    """Returns a veto for each contract test that a harness's code fails on stored rollouts."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
