@@ -283,7 +283,7 @@ class Lab:
         return unit._replace(base_metrics=base_rows(metrics))
 
     def warmup(self) -> Warmup:
-        """Returns the record of the rollouts that trainings imitate first (a warm-up), if any."""
+        """Returns the record of what trainings imitate first (a warm-up), of 0 rows if nothing."""
         step = self.ledger.step(f"{self.settings.run}/warmup")
         return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
 

@@ -122,7 +122,7 @@ def held_claim(run: Run) -> Plan:
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
-    """Returns the smallest budget, in attempts, that pays for `pairs` pairs in the final test."""
+    """Returns the smallest budget (attempts) for `pairs` pairs of trainings in the final test."""
     pair = one_pair(plan, tree)
     cap = math.ceil(pairs * pair / CLAIM_SHARE)
     if pairs <= MIN_PAIRS:

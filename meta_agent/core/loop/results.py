@@ -100,7 +100,7 @@ class Table(NamedTuple):
 
 
 def by_seed(arm: Arm, seeds: Sequence[int]) -> Table:
-    """Returns `table_of` the runs of `arm` (a side of a comparison), one for each training seed."""
+    """Returns the clean success of `arm`, a side of a comparison, with a row per training seed."""
     return table_of([arm.seeds[seed] for seed in seeds])
 
 

@@ -198,15 +198,15 @@ def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothe
         factor = contract.factor_of(paths)
         if factor != hypothesis.factor:
             raise CandidateError(
-                f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}: mend "
-                "either of them",
+                f"the hypothesis is about {hypothesis.factor}, but the edit changes {factor}: "
+                "change the edit or the hypothesis",
                 reason="factor_mismatch",
             )
         return factor
     label = set(hypothesis.factors)
     if len(label) != 2 or hypothesis.factor not in label or "diagnostics" in label:
         raise CandidateError(
-            f"a combined change names two factors, neither diagnostics, not {hypothesis.label}",
+            f"a combined change names two factors besides diagnostics, not {hypothesis.label}",
             reason="bad_label",
         )
     contract.require_factors(paths, hypothesis.factors)
@@ -219,6 +219,7 @@ def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
     message = "\n\n".join(filter(None, [commit.subject, commit.body]))
     if commit.parents != (base,) or message.split() != draft.message.split():
         raise CandidateError(
-            f"the edit must be one commit on {base[:12]}, with the host's message: commit again",
+            f"the edit must be one commit on {base[:12]} with just the message that the host "
+            "wrote: commit it again",
             reason="commit_text",
         )
