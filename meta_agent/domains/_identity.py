@@ -115,7 +115,7 @@ def evaluator_hash(domain: Domain, rows: Sequence[str], **parts: JSON) -> str:
 
 
 def code_hash(**names: Sequence[str]) -> str:
-    """Returns one SHA-256 of the source files named for packages of `domains`; "*" means all."""
+    """Returns one SHA-256 of source files in packages of `domains`, such as `math=["*"]` (all)."""
     digest = hashlib.sha256()
     for package, files in names.items():
         folder = resources.files("meta_agent.domains").joinpath(*package.split("__"))

@@ -35,8 +35,8 @@ class SourceSpec:
 class OfficialRun:
     """The test command of a task set's own evaluator, and the name of the parser of its log.
 
-    `prelude` runs first. With `only_passed`, skipped tests and expected failures do not count as
-    passed. With `whole`, every test must end with its expected status.
+    The shell lines `prelude` run first. With `only_passed`, skipped tests and expected failures do
+    not count as passed. With `whole`, every test must end with its expected status.
     """
 
     command: str

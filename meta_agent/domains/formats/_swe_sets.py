@@ -89,7 +89,7 @@ def own_fields(fields: Fields) -> Own:
 
 
 def dialect_of(fields: Fields) -> str:
-    """Returns the data set of a row, such as swe-smith. Raises `ConfigError` if none is known."""
+    """Returns the data set of a row, such as swe-smith. Raises ConfigError if the row fits none."""
     row = fields.row
     if "fix_patch" in row and "org" in row:
         raise _unknown(fields, "this is a Multi-SWE-bench row; its test scripts are not supported")

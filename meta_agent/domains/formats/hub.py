@@ -23,9 +23,9 @@ def snapshot(
 ) -> Path:
     """Returns the local folder of a Hugging Face repository, ORG/NAME or ORG/NAME@REVISION.
 
-    Downloads the files that match `patterns` if they are not cached. Errors name the repository by
-    `title`, and the other choice of the user by `instead`. Raises ConfigError if the hub does not
-    answer or has no such files, and PreflightError if `huggingface_hub` is not installed.
+    Downloads the files that match `patterns` if they are not cached. Error messages call the
+    repository `title` and offer `instead`. Raises ConfigError if the hub does not answer or has no
+    such files, and PreflightError if `huggingface_hub` is not installed.
     """
     try:
         from huggingface_hub import snapshot_download
@@ -42,13 +42,12 @@ def snapshot(
         )
     except LocalEntryNotFoundError as error:
         raise ConfigError(
-            f"{title} is neither a folder nor cached here, and the Hugging Face hub is out of "
-            "reach",
+            f"{title} is no folder and not cached, and the Hugging Face hub is out of reach",
             hint=f"{instead}, or try again with the network",
         ) from error
     except Exception as error:  # the hub's errors share no base with those of its HTTP client
         raise ConfigError(
             f"the hub did not deliver {title}: {str(error).strip().splitlines()[0][:200]}",
-            hint=f"is the name right? {instead}",
+            hint=f"is the name right? If it is, use {instead}",
         ) from error
     return Path(folder)

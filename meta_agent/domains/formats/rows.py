@@ -82,7 +82,7 @@ class Fields:
         return tuple(value)
 
     def json(self, name: str, wish: str) -> JSON:
-        """Returns a field's value; a string is parsed as JSON. Raises ConfigError with `wish`."""
+        """Returns a value, parsed as JSON if it is text. Raises ConfigError: expected `wish`."""
         value = self.row.get(name)
         try:
             return document(value) if isinstance(value, str) else value
@@ -117,7 +117,7 @@ class Fields:
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
     """Yields the rows of a task file, read one by one; `mapping` maps its field names to ours.
 
-    Raises `ConfigError` at the first row that is no object. Only a JSON list is in memory whole.
+    Raises `ConfigError` at the first row that is no JSON object. Only a JSON list is held whole.
     """
     for fields in _rows(path):
         yield fields.renamed(mapping) if mapping else fields

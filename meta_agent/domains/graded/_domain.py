@@ -130,7 +130,7 @@ class GradedDomain(ReadTasks):
         return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again. Raises GraderError if it fails or two grades differ."""
+        """Grades a stored attempt again, as `graded` does. Raises GraderError in the same cases."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
     @property
@@ -155,7 +155,9 @@ class GradedDomain(ReadTasks):
             return self._outcome(grade)
         if self._judge is None:
             problem = f"the grader {self.grader} asks a judge model, which needs a run"
-            raise InfrastructureError(problem, hint="grade it in a run: meta-agent evolve")
+            raise InfrastructureError(
+                problem, hint="grade in a run, which opens the judge: meta-agent evolve"
+            )
         success = self._judge.passes(grade["rule"], str(submission.get("answer") or ""))
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 

@@ -115,12 +115,8 @@ class GradedEnvironment:
         sandbox = self._opened()
         if tool == "write":
             return _written(sandbox, str(values[0]), str(values[1]))
-        done = sandbox.exec(
-            ["sh", "-c", str(values[0])],
-            cwd="repo",
-            timeout_sec=RUN_SEC,
-            output_limit_bytes=1 << 18,
-        )
+        command = ["sh", "-c", str(values[0])]
+        done = sandbox.exec(command, cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 18)
         return result_of(done, RUN_SEC)
 
     def _opened(self) -> Sandbox:
@@ -132,7 +128,7 @@ class GradedEnvironment:
         return self._sandbox
 
     def start_files(self) -> Mapping[str, bytes]:
-        """Returns the task's first files by path, from the grader's `files(task)`, or {}."""
+        """Returns, by path, the files that a task starts with: the grader's `files(task)` or {}."""
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
@@ -187,16 +183,12 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 
 
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
-    """Returns the regular files of a sandbox's `repo/` by path: the smallest, 4 MiB in all.
+    """Returns the regular files of a sandbox's `repo/` by path: the smallest ones, 4 MiB in all.
 
     Values are those of `packed`. Returns {} if a file grows while it is read.
     """
-    listed = sandbox.exec(
-        ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)],
-        cwd="repo",
-        timeout_sec=RUN_SEC,
-        output_limit_bytes=1 << 20,
-    )
+    command = ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)]
+    listed = sandbox.exec(command, cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 20)
     names = listed.stdout.decode("utf-8", "replace").splitlines()[:MAX_FILES]
     try:
         contents = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)

@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Returns test cases of up to eight tasks: an empty answer, the gold, and another's gold."""
+    """Returns test cases of up to eight tasks: an empty answer, the gold, another task's gold."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]

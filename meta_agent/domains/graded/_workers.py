@@ -35,7 +35,7 @@ _MAX_REPLY_BYTES: Final = 256 << 20
 
 
 class GraderError(MetaAgentError):
-    """Raised if a user's grader fails to grade. The attempt then has no grade: it is no failure."""
+    """Raised if a user's grader fails to grade. The attempt then has no outcome; it is not zero."""
 
     exit_code = 2
 
@@ -60,7 +60,7 @@ class Worker:
             raise
 
     def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
-        """Returns the grader's reply to `op`. Raises GraderError if it fails or takes too long."""
+        """Returns the reply to a request `op`. Raises GraderError if the grader fails or hangs."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
             with waiting(

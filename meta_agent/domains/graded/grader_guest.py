@@ -145,7 +145,7 @@ OPTIONAL = ("tools", "files", "tasks")
 
 
 def grade_of(value: Any) -> dict[str, Any]:
-    """Returns a bool, number or outcome (has `success`) as JSON. Raises Refusal for the rest."""
+    """Returns a bool, number or outcome (has `success`) as JSON. Raises Refusal for others."""
     if hasattr(value, "success"):
         detail = dict(getattr(value, "detail", None) or {})
         flags = [str(flag) for flag in getattr(value, "flags", ()) or ()]
@@ -174,7 +174,7 @@ def as_bool(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON data; what JSON lacks becomes its text."""
+    """Returns a value as JSON data, in which values that JSON lacks are strings."""
     return json.loads(json.dumps(value, default=str))
 
 

@@ -72,7 +72,7 @@ class Quantity(NamedTuple):
 
 
 def undressed(answer: str) -> str:
-    r"""Returns LaTeX without outer `$`, fonts and colours; `\dfrac` and Unicode become standard."""
+    """Returns LaTeX without outer `$`, fonts and colours; Unicode signs become LaTeX commands."""
     text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", text)
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
@@ -165,7 +165,7 @@ def exact(value: str) -> str | None:
 def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
     """Splits an answer into value and unit. Returns None if the words after the value are no unit.
 
-    Words in `nouns` (singular) are units. A word of `letters`, variables of the gold, is none.
+    Words in `nouns` (singular) count as units. A word of `letters`, the gold's variables, does not.
     """
     money = _MONEY.match(text)
     text = money[1] + text[money.end() :] if money else text
@@ -208,7 +208,7 @@ def words(answer: str) -> str | None:
 
 
 def choice(answer: str) -> str | None:
-    r"""Returns the letter, in lower case, of a choice such as `\textbf{(A) } 5`, or else None."""
+    r"""Returns a choice such as `\textbf{(A) } 5` as its letter in lower case; None for others."""
     letter = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
     if not letter or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", letter[2]):
         return None
@@ -216,6 +216,6 @@ def choice(answer: str) -> str | None:
 
 
 def plain_text(answer: str) -> str:
-    """Returns an answer in lower case, without LaTeX text commands, extra spaces and final dots."""
+    """Returns an answer in lower case, without LaTeX text commands, extra spaces or final dots."""
     text = ASIDES.sub(lambda m: f" {m[1]} ", answer)
     return " ".join(_SPACES.sub(" ", text).split()).lower().rstrip(". ")

@@ -42,7 +42,7 @@ _MAX_TEXT_CHARS = 1 << 18
 
 
 class MathDomain(ReadTasks):
-    """A domain (tasks with a grader) of math problems. With `factory`, agents may run Python."""
+    """A domain (tasks, grader) of math problems. With sandboxes (`factory`), agents run Python."""
 
     name = "math"
     ceilings = _CEILINGS
@@ -79,7 +79,7 @@ class MathDomain(ReadTasks):
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Returns a new attempt's environment. Its sandbox starts when its first program runs."""
+        """Returns a new attempt's environment. A sandbox starts when the agent first uses it."""
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:

@@ -94,7 +94,7 @@ def lists_more(value: str) -> bool:
 
 
 def restates(answer: str, gold: str, problem: str) -> bool:
-    """Returns whether an answer only repeats an expression of the problem, in any order.
+    """Returns whether an answer only repeats an expression of the problem, its parts in any order.
 
     Returns False for a plain number, and if all parts of the answer stand in the gold answer.
     """

@@ -53,7 +53,7 @@ def check(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
 
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
-    """Returns whether the answer equals the gold (`equal`), or which does not parse (`reason`)."""
+    """Returns whether answer and gold are `equal`, or as `reason` which of them does not parse."""
     from math_verify import verify
 
     texts = [question["gold"], question["answer"]]
@@ -126,7 +126,7 @@ def is_rounded(trees: list[Any], places: int, digits: int) -> bool:
 
 
 def has_form(trees: list[Any], form: str) -> bool:
-    """Returns whether the answer is as factored or expanded (`form`) as the gold; True without."""
+    """Returns whether the answer is as factored or expanded (`form`) as the gold; for "", True."""
     gold, answer = trees
     if form == "factored":
         return factors(answer) >= factors(gold)
@@ -151,7 +151,7 @@ def products(tree: Any) -> int:
 
 
 def in_a_child(work: Callable[[], Any], wall_sec: float) -> dict[str, Any]:
-    """Runs `work` in a fork; returns its verdict, or as `end` `timeout` or `died` without one."""
+    """Runs `work` in a fork; returns its verdict, or {"end": "timeout"} or {"end": "died"}."""
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:

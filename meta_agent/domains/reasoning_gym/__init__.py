@@ -84,7 +84,7 @@ class ReasoningGymDomain(GradedDomain):
         if not new:
             raise ConfigError(
                 f"the recipe's generate is {declared!r}, which makes no task that is new",
-                hint="meta-agent tasks list reasoning-gym shows generators and parameters",
+                hint="choose other generators or parameters: meta-agent tasks list reasoning-gym",
             )
         return [
             Fields(Path("generate"), at, {**row, "key": f"generated-{at}", "split": "train"})

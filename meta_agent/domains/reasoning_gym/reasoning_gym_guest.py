@@ -31,7 +31,7 @@ Refusal = getattr(sys.modules["__main__"], "Refusal", ValueError)
 
 
 def setup(generators: list[dict[str, Any]] | None = None, listed: bool = False) -> None:
-    """Imports reasoning-gym, and sets `generators` for `tasks`. `listed` puts all into `ABOUT`."""
+    """Imports reasoning-gym, keeps `generators` for `tasks`, and lists all if `listed`."""
     try:
         import reasoning_gym
     except ImportError as error:
@@ -164,7 +164,7 @@ def has_easier(name: str, parameters: dict[str, Any]) -> bool:
 
 
 def value_of(name: str, option: str, text: str, defaults: dict[str, Any]) -> Any:
-    """Returns an option in its default's type (lists split at `@`). Raises Refusal if it cannot."""
+    """Returns an option in its default's type (lists split at `@`). Raises Refusal for bad text."""
     default = defaults[option]
     try:
         if isinstance(default, list | tuple):
@@ -259,7 +259,7 @@ _armed = False
 
 @contextmanager
 def only_formulas() -> Iterator[None]:
-    """A context in which the library may evaluate formulas only; else it gets PermissionError."""
+    """A context in which the library may evaluate only formulas; others raise PermissionError."""
     global _armed
     _armed = True
     try:

@@ -15,7 +15,7 @@ GUEST = Path(__file__).with_name("verifiers_guest.py")
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens the environment `options.detail` of verifiers. Raises ConfigError if it cannot load."""
+    """Opens the verifiers environment `options.detail`. Raises ConfigError if it does not load."""
     return GradedDomain(
         {"path": str(GUEST), "setup": {"name": options.detail}},
         load_rows(None, options.mapping),

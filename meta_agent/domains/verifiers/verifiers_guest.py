@@ -59,7 +59,7 @@ def tasks() -> list[dict[str, Any]]:
 
 
 def tools(task: dict[str, Any]) -> dict[str, Any]:
-    """Returns the tools of one attempt, with a state of their own."""
+    """Returns the tools of one attempt by name; the attempt has a state of its own for them."""
     tool_map: dict[str, Any] = _KEPT[0].tools(task["index"])
     return tool_map
 

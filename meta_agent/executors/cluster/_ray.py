@@ -122,7 +122,7 @@ class Cluster:
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def place(self, node: str, needs: Needs, build: str, settings: JSON) -> Place:
-        """Starts an actor on a node and returns it. `build(settings)` makes what does its work."""
+        """Starts and returns an actor on a node. It works with the object of `build(settings)`."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
 
         actor = self._ray.remote(Node).options(

@@ -76,7 +76,7 @@ def _read(probe: Path) -> str:
 
 
 class Node:
-    """Runs trainings and evaluations on a node, with what `build` (`module:function`) makes."""
+    """Runs trainings and evaluations on a node, with the object that `build(settings)` makes."""
 
     def __init__(self, build: str, settings: JSON) -> None:
         module, _, name = build.partition(":")

@@ -58,7 +58,7 @@ class Fault:
 
 
 def component(path: str, name: str, weight: str, code: str) -> tuple[Edit, ...]:
-    """Returns edits that add the component `name`, with weight and code, to the reward `path`."""
+    """Returns edits that add a component (name, weight, code) to the reward file at `path`."""
     return (
         Edit(path, r"^WEIGHTS = \{", f'WEIGHTS = {{"{name}": {weight}, '),
         Edit(path, r"^COMPONENTS = \{", f'{code}\n\n\nCOMPONENTS = {{"{name}": {name}, '),
@@ -70,7 +70,7 @@ def drawn_from(
 ) -> tuple[Fault, ...]:
     """Returns the two or three faults that a suite's harness `seed` carries, of different factors.
 
-    Seed 0 carries the faults named in `default`. For other seeds they are drawn by a hash.
+    Seed 0 carries the faults named in `default`. For others, a hash of suite and seed draws them.
     """
     if seed == 0:
         return tuple(next(each for each in faults if each.name == name) for name in default)
