@@ -88,7 +88,7 @@ class Engine:
 
     @contextlib.contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Turns the SDK's exceptions in a `with` block into SandboxError.
+        """Turns the Docker SDK's exceptions in a `with` block into SandboxError.
 
         `doing` begins the error's message, as in "cannot start a container".
         """
@@ -103,7 +103,7 @@ class Engine:
 
     @cached_property
     def api(self) -> Any:
-        """Returns the SDK's client of the engine. Raises SandboxError if it does not answer."""
+        """Returns the Docker SDK's client of the engine. Raises SandboxError without an answer."""
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":

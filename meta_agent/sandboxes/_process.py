@@ -377,7 +377,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
 
 
 def kill_tree(child: Popen[bytes] | Forked) -> None:
-    """Kills a sandbox's worker and every process that it started, and waits for its end."""
+    """Kills a sandbox's process and every process below it, and waits for its end."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

@@ -118,7 +118,7 @@ class Relay:
     def serve(self, grace_sec: float) -> bool:
         """Relays requests. Returns True if the command ended, False if its time ran out first.
 
-        `grace_sec` is the time it has left once the host says that the attempt is over.
+        `grace_sec` is the command's time once the host says that the attempt is over.
         """
         while (remaining_sec := self.deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):

@@ -24,7 +24,7 @@ _GIT_OWN = (".git", ".gitmodules", ".gitattributes")
 def safe_path(path: str) -> str:
     """Returns `path` unchanged if it is a plain relative path of a file.
 
-    Raises `CandidateError` (`hostile_path`) for any other path, such as one with `..` or `.git`.
+    Raises `CandidateError`, reason `hostile_path`, for others, such as one with `..` or `.git`.
     """
     problem = _problem(path)
     if problem:

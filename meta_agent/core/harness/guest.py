@@ -194,7 +194,7 @@ class Seat:
         return call
 
     def tool_call(self, name: str, arguments: dict[str, Json]) -> Call:
-        """Returns a call of the task's tool `name`. Raises TypeError if it is not plain JSON."""
+        """Returns a call of the task's tool `name`. Raises TypeError unless all is plain JSON."""
         if type(name) is not str:
             raise TypeError(f"a tool's name must be a string, not {name!r}")
         for value in arguments.values():

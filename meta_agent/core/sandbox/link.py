@@ -38,7 +38,7 @@ class Stream(Protocol):
         ...
 
     def kill(self) -> None:
-        """Ends the worker and everything it started. Safe to call twice and from any thread."""
+        """Ends the sandbox's program and all it started. Safe to call twice, from any thread."""
         ...
 
     def release(self) -> None:
@@ -46,7 +46,7 @@ class Stream(Protocol):
         ...
 
     def post_mortem(self) -> SandboxError:
-        """Returns an error that says why the stream ended; called once the worker is gone."""
+        """Returns an error that says why the sandbox ended; called after the stream's end."""
         ...
 
 
@@ -69,17 +69,17 @@ class Link:
         self._write_lock = threading.Lock()  # one whole frame at a time
 
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
-        """Sends a message, and the raw bytes `attached`, as one frame.
+        """Sends a message, followed by the raw bytes `attached`.
 
-        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError for too large a frame.
+        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError if all is too large.
         """
         line = json.dumps(message, separators=(",", ":")).encode()
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
 
     def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
-        """Joins `parts` to one frame and sends it. Raises LinkTimeout after `deadline` (monotonic).
+        """Sends `parts`, joined, as one message.
 
-        Raises ValueError if the frame is too large.
+        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError if all is too large.
         """
         size = sum(map(len, parts))
         if size > FRAME_LIMIT_BYTES:
@@ -98,10 +98,10 @@ class Link:
             self._stream.release()
 
     def receive(self, deadline: float, budget: Budget | None = None) -> dict[str, JSON]:
-        """Returns the next frame, a JSON object. `budget` limits its size.
+        """Returns the next message, a JSON object. `budget` limits its size.
 
-        Raises LinkTimeout after `deadline`, LinkClosed if the worker is gone, and SandboxError if
-        the frame breaks the protocol or exceeds `budget`.
+        Raises LinkTimeout after `deadline`, LinkClosed if the sandbox is gone, and SandboxError if
+        the message breaks the protocol or exceeds `budget`.
         """
         budget = budget or Budget()
         while True:
@@ -135,7 +135,7 @@ class Link:
 
 
 class Pace:
-    """Keeps this process from spending over half of its time on parsing one sandbox's frames."""
+    """Keeps this process from spending over half of its time on parsing one sandbox's messages."""
 
     def __init__(self) -> None:
         self._owed, self._left = 0.0, time.monotonic()

@@ -40,7 +40,7 @@ MAX_NUMBER = 1 << 53
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A request that was sent to a sandbox's worker, and the reply once it has arrived."""
+    """A request that was sent to a sandbox, and the reply once it has arrived."""
 
     id: int
     op: str
@@ -118,7 +118,7 @@ class WorkerSandbox:
 
         `cpu_limit_sec` limits the processor time of all its processes together; beyond it the
         command ends as by SIGXCPU. A killed command has exit code 128 + the signal's number. One
-        that cannot start has 127 or 126.
+        that cannot start has 127 or 126. Raises SandboxError if the sandbox itself ends.
         """
         args = {
             "argv": list(argv),
@@ -178,10 +178,10 @@ class WorkerSandbox:
         timeout_sec: float,
         serve: CallServer | None = None,
     ) -> JSON:
-        """Calls the operation `op` of the worker or of an installed module and returns its result.
+        """Calls the operation `op`, built in or of an installed module, and returns its result.
 
         `serve` answers the calls that code in the sandbox makes meanwhile. Raises GuestError if the
-        operation raised.
+        operation raised, and SandboxError if the sandbox ended or time is up.
         """
         return self._request(op, args, timeout_sec, Budget(), serve or refuse)
 
@@ -207,10 +207,10 @@ class WorkerSandbox:
         timeout_sec: float,
         attached: Sequence[bytes] = (),
     ) -> Callable[[], JSON]:
-        """Sends a request and returns at once, with a function that waits for the reply.
+        """Sends a request and returns at once, with a function that waits for the result.
 
         `timeout_sec` counts from the wait. The `attached` bytes arrive joined, as
-        `args["attached"]`. Calls from code in the sandbox are refused meanwhile.
+        `args["attached"]`. The function raises what `request` raises; calls are refused.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
@@ -362,7 +362,7 @@ def parse_calls(value: JSON) -> list[Call]:
 
 
 def parse_hello(value: JSON) -> dict[str, JSON]:
-    """Returns the worker's greeting (folder and protections). Raises SandboxError if malformed."""
+    """Returns a sandbox's greeting (folder and protections). Raises SandboxError if malformed."""
     facts: dict[str, JSON] = expect(value, dict)
     expect(facts.get("work_dir"), str)
     for name in expect(facts.get("isolation"), list):

@@ -24,7 +24,7 @@ class Pipe:
     """Sends and receives frames: a length, a line of JSON, and from the host perhaps raw bytes.
 
     The raw bytes become the message's `attached`. While a write waits for room, arriving bytes are
-    read, so that host and guest can both write large frames at once without a deadlock.
+    read, so that both sides can write large frames at once without a deadlock.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -38,7 +38,7 @@ class Pipe:
         self.put(wire(message))
 
     def put(self, body: bytes) -> None:
-        """Sends an encoded frame unchanged. Raises ValueError if it exceeds FRAME_LIMIT_BYTES."""
+        """Sends a message's bytes unchanged. Raises ValueError if above FRAME_LIMIT_BYTES."""
         if len(body) > FRAME_LIMIT_BYTES:
             raise ValueError(
                 f"a message of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}; send less at once"
@@ -82,7 +82,7 @@ class Pipe:
         self._inbox += chunk
 
     def take(self) -> bytes | None:
-        """Returns the next frame's bytes from the buffer, or None while it is incomplete."""
+        """Returns the next message's bytes from the buffer, or None while they are incomplete."""
         if len(self._inbox) < 4:
             return None
         end = 4 + int.from_bytes(self._inbox[:4], "little")
@@ -95,7 +95,7 @@ class Pipe:
 
 
 def parsed(frame: bytes) -> Json:
-    """Returns a frame's JSON message; bytes behind the first line become its `attached`."""
+    """Returns the JSON message in a frame; bytes behind its first line become its `attached`."""
     line, _, attached = frame.partition(b"\n")
     message = json.loads(line)
     return {**message, "attached": attached} if attached else message
