@@ -164,7 +164,7 @@ def _in_turn(run: Run, waiting: Sequence[Candidate], ideas: Sequence[Candidate])
 
 
 def _most(room: int, run: Run) -> int:
-    """Returns how many members a bundle may have, so that it and its leave-one-outs fit."""
+    """Returns how many members a bundle may have, so that it and the bundles without one fit."""
     return min(run.config.candidates, room, max(1, room - 1))
 
 

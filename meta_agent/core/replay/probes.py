@@ -113,6 +113,7 @@ PROBES: Final[Mapping[str, Change]] = {
     "copied_words": _copied_words,
     "flagged_solution": _flagged_solution,
 }
+"""Ways to make a bad attempt look good, by name. Reports quote the docstrings of the functions."""
 
 
 class ProbeResult(NamedTuple):
@@ -292,5 +293,4 @@ def _extended(
 
 
 def _message_record(role: str, text: str) -> Record:
-    """Returns one message as a record."""
     return {"role": role, "content": text}

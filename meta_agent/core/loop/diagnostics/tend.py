@@ -101,7 +101,7 @@ def _stands(run: Run, diagnostic: Admitted, tree: HarnessTree) -> bool:
 
 
 def _standing(run: Run, diagnostic: Admitted, tree: HarnessTree) -> Standing:
-    """Returns how a diagnostic did on the versions since. It does not stay if its code fails."""
+    """Returns how a diagnostic did after its admission. It does not stay if its code fails."""
     since = past_versions(run, after=diagnostic.seq)
     try:
         with run.lab.session(tree) as session:
@@ -114,7 +114,7 @@ def _standing(run: Run, diagnostic: Admitted, tree: HarnessTree) -> Standing:
 
 
 def _retire(run: Run, diagnostic: Admitted, standing: Standing, onto: str, when: int) -> str:
-    """Undoes only the candidate's own edit. Returns the new commit on `main`."""
+    """Undoes the edit that added the diagnostic, and no other. Returns the new commit on `main`."""
     candidate = diagnostic.candidate
     before = run.repo.tree(candidate.base).files
     edits: Mapping[str, bytes | None] = {path: before.get(path) for path in candidate.paths}

@@ -107,7 +107,7 @@ def _contrast(cells: Mapping[str, _Cell], signs: Mapping[str, float], task: str)
 
 
 def _interval(values: Sequence[float]) -> JSON:
-    """Returns a mean with Student's interval. Fewer than two tasks exclude nothing."""
+    """Returns a mean with Student's interval, which is -1 to 1 for fewer than two tasks."""
     if len(values) < 2:
         return {"delta": fmean(values) if values else 0.0, "ci_low": -1.0, "ci_high": 1.0}
     from scipy.special import stdtrit

@@ -37,7 +37,7 @@ def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Ju
 def _realised(
     run: Run, collected: Collected, arms: tuple[ArmRef, ArmRef], metric: str
 ) -> float | None:
-    """Returns the change: of clean success over pairs, of other metrics on the first seed."""
+    """Returns how the metric changed: clean success over all seeds, others on the first one."""
     if metric == "clean_success":
         old, new = (run.lab.rows(ref) for ref in arms)
         return effect(pair(old, new), alpha=0.25).delta
