@@ -94,7 +94,9 @@ def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, file.__name__, file)
     row = Maker(("MINE_API_KEY",), sdk="_mine:MineProvider")
     monkeypatch.setitem(MAKERS, "mine", row)  # type: ignore[arg-type]
-    opened = _endpoints.open_provider("mine/large", environment={"MINE_API_KEY": "k"})
+    environment = {"MINE_API_KEY": "k"}
+    endpoint = _endpoints.resolve_endpoint("mine/large", None, None, environment)
+    opened = _endpoints.open_endpoint(endpoint)
     assert isinstance(opened, Provider)
     assert opened.told["api_key"] == "k"
 

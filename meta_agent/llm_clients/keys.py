@@ -47,7 +47,7 @@ KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker
 def spellings(secret: str) -> Iterator[str]:
     """Yields the forms in which a text may hold a secret: plain, in base64 and in hexadecimal.
 
-    Base64 has three forms, by the secret's offset in a text; ends that vary are cut off.
+    Base64 has three forms, by offset; characters that depend on neighbours are cut off.
     """
     yield secret
     data = secret.encode()

@@ -14,10 +14,10 @@ _LEVELS: Final = 100
 
 
 def mended(value: Any, levels: int = _LEVELS) -> Any:
-    """Returns a JSON value whose texts UTF-8 can encode.
+    """Returns a copy of a JSON value whose texts UTF-8 can encode.
 
-    Two halves of a surrogate pair are joined, and a lone half is replaced. Raises ValueError if
-    the value is nested over `levels` levels deep.
+    Two halves of a surrogate pair are joined; a lone half becomes U+FFFD. Raises ValueError if the
+    value is nested over `levels` levels deep.
     """
     if not levels:
         raise ValueError(f"a value is nested deeper than {_LEVELS} levels; send a flatter value")

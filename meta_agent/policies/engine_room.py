@@ -44,7 +44,7 @@ class Seats(NamedTuple):
 def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> Engines | None:
     """Returns the settings that start a run's engines (vLLM servers), or None if it uses none.
 
-    Raises ConfigError if the engines do not fit the visible GPUs, their memory or the policy.
+    Raises PreflightError without vLLM, and ConfigError if GPUs, memory or the policy do not fit.
     """
     if not config.engines:
         return None

@@ -7,8 +7,8 @@ import pytest
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._anthropic_form import body_of
-from meta_agent.llm_clients.providers._endpoints import open_provider
 from tests.loopback import Say, Url, anthropic_server
+from tests.models._providers import open_provider
 
 VIEW = ToolSpec("view", "Shows a file.", {"properties": {"path": {"type": "string"}}})
 EDIT = ToolSpec("edit", "Changes a file.", {"type": "object", "properties": {}})

@@ -18,7 +18,7 @@ import pytest
 from meta_agent.core.chat import ChatRequest, ToolSpec
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._connection import Timeouts
-from meta_agent.llm_clients.providers._endpoints import open_provider
+from tests.models._providers import open_provider
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::litellm[.].*"),

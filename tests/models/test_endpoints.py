@@ -10,9 +10,9 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.llm_clients.providers._endpoints import (
     endpoint_for,
-    open_provider,
     resolve_endpoint,
 )
+from tests.models._providers import open_provider
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -123,9 +123,9 @@ def test_a_key_is_not_shown() -> None:
 
 def test_opening_one_sdk_imports_no_other() -> None:
     code = (
-        "import sys; from meta_agent.llm_clients.providers._endpoints import open_provider;"
+        "import sys; from meta_agent.llm_clients.providers import _endpoints as e;"
         "assert not {'openai', 'anthropic', 'litellm'} & set(sys.modules);"
-        "open_provider('openai/m', base_url='http://127.0.0.1:9').close();"
+        "e.open_endpoint(e.resolve_endpoint('openai/m', 'http://127.0.0.1:9', None, {})).close();"
         "assert not {'anthropic', 'litellm'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

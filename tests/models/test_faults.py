@@ -21,7 +21,6 @@ from meta_agent.core.chat import ChatRequest, Provider, ToolSpec
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.providers._connection import Timeouts
-from meta_agent.llm_clients.providers._endpoints import open_provider
 from tests.loopback import (
     Call,
     Fault,
@@ -32,6 +31,7 @@ from tests.loopback import (
     refused_url,
     unreachable_url,
 )
+from tests.models._providers import open_provider
 
 # litellm's own warnings, which would break its streams as errors.
 pytestmark = [

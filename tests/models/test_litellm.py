@@ -9,8 +9,8 @@ import pytest
 
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._endpoints import open_provider
 from tests.loopback import Say, openai_server
+from tests.models._providers import open_provider
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::litellm[.].*"),

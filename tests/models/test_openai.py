@@ -7,10 +7,10 @@ import pytest
 from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._connection import Timeouts
-from meta_agent.llm_clients.providers._endpoints import open_provider
 from meta_agent.llm_clients.providers._openai import OpenAIProvider
 from meta_agent.llm_clients.providers._openai_form import Chunks
 from tests.loopback import Call, Fault, Say, Url, openai_server
+from tests.models._providers import open_provider
 
 VIEW = ToolSpec("view", "Shows a file.", {"type": "object", "properties": {}})
 ENVIRONMENT = {

@@ -146,7 +146,7 @@ def _script(model: str) -> Script:
 
 
 class Routes:
-    """A run's open connections to its models: `routes[role]`, or ConfigError for other roles."""
+    """A run's open connections: `routes[role]` is a role's Route, or raises ConfigError."""
 
     def __init__(
         self,

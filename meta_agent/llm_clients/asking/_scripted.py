@@ -38,7 +38,7 @@ class Script:
 
     @classmethod
     def load(cls, path: Path) -> Script:
-        """Reads scripted replies from a file of JSON lines. Raises ConfigError if unreadable."""
+        """Reads replies from a file of JSON lines. Raises ConfigError if it cannot be read."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -46,7 +46,7 @@ class Scrubber:
     ) -> Scrubber:
         """Returns a scrubber for the keys in `environment`, and for the secrets in `more`.
 
-        Keys are the values of providers' variables, of `key_variables`, and of all that look so.
+        Keys are values of provider variables, of `key_variables`, and of variables that look alike.
         """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (

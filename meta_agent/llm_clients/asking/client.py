@@ -131,7 +131,8 @@ def open_client(
         retry: the limits of the retry policy.
 
     Raises:
-        ConfigError, PreflightError: before any model is asked.
+        ConfigError, PreflightError: a setting, key or price is wrong or missing.
+        IntegrityError: `transcripts` are those of another run, or damaged.
     """
     environment = os.environ if environment is None else environment
     if config.meta_model.startswith(REPLAY):

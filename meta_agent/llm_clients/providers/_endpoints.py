@@ -111,19 +111,6 @@ def url_of_environment(model: str, environment: Mapping[str, str]) -> str | None
     return environment.get(variable) or None
 
 
-def open_provider(
-    model: str,
-    *,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    timeouts: Timeouts | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Provider:
-    """Returns a client of a model string's server. Raises PreflightError without key or SDK."""
-    environment = os.environ if environment is None else environment
-    return open_endpoint(resolve_endpoint(model, base_url, api_key, environment), timeouts)
-
-
 def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
     """Returns a client of an endpoint's model server. Raises PreflightError without its SDK."""
     module, _, name = MAKERS.get(endpoint.provider, _NO_ROW).sdk.partition(":")

@@ -70,7 +70,7 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
 def model_name(model: str) -> str:
     """Returns the name by which a server knows a model: without a prefix such as `vllm/`.
 
-    A first part that is no kind of local server is kept, as in `Qwen/Qwen3-8B`.
+    A first part that names no kind of server is kept, as in `Qwen/Qwen3-8B`.
     """
     maker, _, name = model.partition("/")
     return name if maker in _LOCAL_SERVERS else model

@@ -55,7 +55,7 @@ class Decoder:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Switches gradients off in the `with` block, and autocasts if the copy is in bfloat16."""
+        """Switches gradients off in the `with` block, and autocasts if `bfloat16` was set."""
         with (
             torch.no_grad(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),

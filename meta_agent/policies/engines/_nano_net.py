@@ -28,7 +28,7 @@ class _Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """New tokens without padding: row `i` has `counts[i]` of them, `starts[i]` are cached."""
+    """Packed new tokens: `counts[i]` for row `i`, which follow its `starts[i]` cached tokens."""
 
     ids: Tensor  # int64 [tokens]
     slots: Tensor  # int64 [rows], where each row's cache lies
@@ -74,7 +74,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if NanoNet can run a model with this config: Qwen3 without special options."""
+    """Returns True if NanoNet can run a config: Qwen3 without biases, windows or scaled RoPE."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"

@@ -3,9 +3,8 @@
 Promises: a conversation grows by messages (`conversation`): past ids stay, and only new messages
 are rendered. A template that cannot append a turn is refused when the engine is made. If it cannot
 render one conversation, that attempt fails. Random numbers are keyed as in the nano engine, so they
-do not depend on the order of requests.
-It is fast because equal contexts are read once, rows that have stopped leave the batch, and a copy
-of the model samples (`_decoder`).
+do not depend on the order of requests. It is fast because equal contexts are read once, rows that
+have stopped leave the batch, and a copy of the model samples (`_decoder`).
 Not covered: a cache between calls. Each call reads its whole context again; a GPU server such as
 vLLM is the gateway to use at scale.
 """

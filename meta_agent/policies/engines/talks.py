@@ -43,7 +43,7 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the context of the next reply; or the reply itself if nothing can be sampled."""
+        """Returns the context of the next reply; or that reply if the context is full or wrong."""
         ...
 
     def settle(

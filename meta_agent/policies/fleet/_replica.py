@@ -116,7 +116,7 @@ class Replica:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until the engine serves. Raises its last error if it will not be replaced."""
+        """Waits until the engine serves. Raises the engine's last error if none replaces it."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
@@ -180,7 +180,7 @@ class Replica:
     def replace(self, why: str, *, lost: bool = True) -> None:
         """Ends the engine for the reason `why`; a watching thread then starts another engine.
 
-        `lost` counts this as a failure; after `Patience.tries` in a row no engine is started.
+        If `lost`, this counts as a failure; after `Patience.tries` in a row no engine is started.
         """
         with self._changed:
             if not self._up:

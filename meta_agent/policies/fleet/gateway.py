@@ -33,7 +33,10 @@ class EngineGateway:
         self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns one reply for each request, in order; a failed call gives a failed reply."""
+        """Returns one reply for each request, in order; a failed call gives a failed reply.
+
+        Raises ProviderError if all further calls would fail too, as after too many lost engines.
+        """
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:

@@ -3,9 +3,8 @@
 Stdlib only; started by `_server_process`, never imported. Its standard input is a pipe that the
 starter holds. When the pipe ends, because it was closed or the starter was killed in any way, the
 guard ends the server and everything that it started. A server that ends by itself ends the guard
-with the same code.
-The starter's child only waits for the guard. Ray kills every child of a worker by force when it
-ends the worker, and a process killed like that could not end the server.
+with the same code. The starter's child only waits for the guard. Ray kills every child of a worker
+by force when it ends the worker, and a process killed like that could not end the server.
 Not covered: a guard that is itself killed by force.
 """
 

@@ -75,7 +75,10 @@ class ApiGateway:
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Returns one reply for each request, in order; a failed call gives a failed reply."""
+        """Returns one reply for each request, in order; a failed call gives a failed reply.
+
+        Raises ProviderError if all further calls would fail too, as with a wrong key.
+        """
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:

@@ -33,7 +33,7 @@ class FrameChannel:
             os.set_blocking(fd, False)
 
     def send(self, value: JSON, timeout_sec: float | None = None) -> None:
-        """Writes one frame. Raises FrameError if it is too long, TimeoutError, or EOFError."""
+        """Writes one frame. Raises FrameError (too long), TimeoutError, or EOFError (closed)."""
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(

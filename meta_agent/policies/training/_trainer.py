@@ -227,7 +227,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @property
     def memory_words(self) -> str:
-        """Returns text for memory errors: rows and tokens of the step, and tokens of one pass."""
+        """Returns text for memory errors: rows and tokens of the step, and of a forward pass."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]

@@ -66,7 +66,10 @@ class Timeouts:
 
 
 class PolicyChild:
-    """A child process that holds a policy's weights, samples and trains; implements `Gateway`."""
+    """A child process that holds a policy's weights, samples and trains; implements `Gateway`.
+
+    Its commands raise TrainingError once the child has died or hangs.
+    """
 
     lock_step = True
 

@@ -83,7 +83,7 @@ MIN_EXACT = 0.95
 
 
 def never() -> bool:
-    """Returns False: the answer to `stopping` of a training that is never asked to stop."""
+    """Returns False: the default of `stopping`, by which a training is never asked to stop."""
     return False
 
 

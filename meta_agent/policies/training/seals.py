@@ -41,7 +41,7 @@ class Sealed(NamedTuple):
 
 
 class Seals:
-    """The saved states (seals) of the training that `facts` describe; all others are removed."""
+    """The saved states (seals) of the training that `facts` describe; others are never used."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)

@@ -20,7 +20,7 @@ from meta_agent.policies.training.policy import PolicyChild
 
 
 class HealthRule(NamedTuple):
-    """First step metrics of the run's first training, and how many bad steps in a row end one."""
+    """First step metrics of the run's first training, and after how many bad steps one ends."""
 
     base: Sequence[Row] = ()
     in_a_row: int = 1

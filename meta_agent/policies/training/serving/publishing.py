@@ -37,7 +37,7 @@ def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Serv
     """Returns a policy's folder as a version that vLLM servers can serve under the name `name`.
 
     `adapters` says whether the servers take adapters; `scratch` is a folder for rewritten files.
-    Raises ConfigError if they cannot serve it.
+    Raises ConfigError if vLLM cannot serve the folder.
     """
     rank = require_servable(folder, adapters=adapters)
     if rank:
