@@ -115,7 +115,7 @@ def is_set_name(text: str) -> bool:
 
 
 class RunConfig(BaseModel):
-    """All settings of a run, such as its domain, policy, budgets and sandbox. Frozen."""
+    """All settings of a run, such as its domain, policy, budgets and sandbox; immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -49,7 +49,7 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
-        """Returns the decision of a person that a ledger step records."""
+        """Returns the decision that a step of the ledger (the run's record) asks a person for."""
         intent: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
         reply = step.fields
         verdict = intent.get("verdict")
@@ -94,7 +94,7 @@ class DecisionView:
 
 
 class Question(NamedTuple):
-    """A decision that a person has to make, with the ledger and the name of its run."""
+    """A decision that a person has to make, with the run's ledger (its record) and name."""
 
     ledger: Ledger
     run: str
@@ -123,7 +123,7 @@ class Display(Protocol):
         ...
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        """Shows the gate's verdict on a candidate, and what the candidate claims (`statement`)."""
+        """Shows the verdict on a candidate, and what the candidate claims (`statement`)."""
         ...
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:

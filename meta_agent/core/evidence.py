@@ -61,7 +61,7 @@ class Evidence:
         return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
-        """Returns a metric by its full name, `layer.name`, or by its name in any layer, or None."""
+        """Returns a metric by full name, `layer.name`, or by name in any layer; None if missing."""
         layer, dot, rest = name.partition(".")
         if dot and layer in LAYERS:
             value: float | None = getattr(self, layer).get(rest)

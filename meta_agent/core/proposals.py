@@ -177,7 +177,7 @@ class HostServices(Protocol):
         ...
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """Returns the attempts for experiments that `who` gets, one of `sharing` equals."""
+        """Returns the attempts that `who` may use, if `sharing` proposers share those left."""
         ...
 
     def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
@@ -202,7 +202,7 @@ class HostServices(Protocol):
         ...
 
     def tell(self, text: str) -> None:
-        """Shows a line to people who watch the run. Only one thread may call it."""
+        """Shows a line to people who watch the run. Must be called from one thread only."""
         ...
 
     def stopping(self) -> bool:

@@ -444,7 +444,7 @@ class Candidate:
 
 
 class VerdictKind(StrEnum):
-    """The gate's decision on a candidate: promoted, rejected, invalid or not settled."""
+    """What a run decides about a candidate: promoted, rejected, invalid or not settled."""
 
     PROMOTE = "PROMOTE"
     REJECT = "REJECT"
@@ -475,7 +475,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's decision on a candidate, with its reasons and the measured effect."""
+    """What a run decides about a candidate, with its reasons and the measured effect."""
 
     kind: VerdictKind
     reasons: tuple[str, ...]

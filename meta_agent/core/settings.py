@@ -135,7 +135,7 @@ def _origin_of(layers: _Layers, name: str) -> str:
 
 
 class _EnvironmentSettings(BaseSettings, RunConfig):
-    """Tells pydantic-settings the names and types of our variables; never instantiated."""
+    """Tells pydantic-settings the names and types of META_AGENT_* variables; never created."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True)
     limits: Annotated[Limits, NoDecode] = Limits()

@@ -124,5 +124,5 @@ class SkillLibrary(Protocol):
         ...
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson, or returns the skill that holds it. Raises ValueError if invalid."""
+        """Stores a lesson and returns it as a skill, new or equal. Raises ValueError if invalid."""
         ...

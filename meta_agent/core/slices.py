@@ -50,7 +50,7 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
-    """Returns each task's group (as its repository or file) by key; empty if all share a group."""
+    """Returns each task's group (such as its repository) by key; empty without two groups."""
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:

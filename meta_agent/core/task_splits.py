@@ -38,7 +38,7 @@ _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
 class Resplit:
-    """A domain whose tasks are distributed to the splits anew, as `tasks` says."""
+    """A domain whose tasks are distributed anew: `tasks` holds those of each split."""
 
     def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
         self._domain = domain
@@ -145,7 +145,7 @@ class Limits(BaseModel):
 
 
 class Limited(Resplit):
-    """A domain whose attempts have the limits that the user set."""
+    """A domain whose attempts have limits that the user set, in place of the domain's own."""
 
     def __init__(self, domain: Domain, limits: Limits) -> None:
         super().__init__(domain, {split: domain.tasks(split) for split in SPLITS})
@@ -199,7 +199,10 @@ def _split_by_hash(key: str) -> Split:
 
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
-    """Returns the domain of a run. Without training, train tasks of no stated split join others."""
+    """Returns the domain as a run uses it.
+
+    If nothing is trained, train tasks move to the other splits, unless the task file states splits.
+    """
     pools_training = not trainable and not Capabilities.of(domain).splits_stated
     return Whole(domain) if pools_training else domain
 

@@ -11,7 +11,7 @@ from meta_agent.domains.checking._subject import Subject, Subjects
 
 
 def subjects_of(domain: Domain) -> Subjects:
-    """Returns what a check grades for a task of a user's domain: an attempt that does nothing."""
+    """Returns, for each task of a user's domain, an attempt that does nothing, which must fail."""
 
     def nothing(task: Task) -> Outcome:
         with closing(domain.open(task)) as environment:

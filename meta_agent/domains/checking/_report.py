@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def cell(self) -> str:
-        """Returns the trial's table cell: yes, no or infra, with `!` if the grade was wrong."""
+        """Returns the table cell: yes, no, or infra (a failed machine); `!` marks a wrong grade."""
         if self.resolved is None:
             return "infra"
         return ("yes" if self.resolved else "no") + ("" if self.ok else "!")

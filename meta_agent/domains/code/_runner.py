@@ -78,7 +78,7 @@ class CodeRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the idle sandboxes
 
     def run(self, row: CodeRow, source: str) -> Verdict:
-        """Runs a problem's tests on a program until one fails; raises SandboxError if it cannot."""
+        """Returns the verdict of a problem's tests on a program, or raises SandboxError."""
         for last_try in (False, True):
             try:
                 return self._once(row, source)
@@ -292,12 +292,12 @@ def _limits(row: CodeRow) -> dict[str, Any]:
 
 
 def _wall(row: CodeRow) -> float:
-    """Returns a limit by the clock. It only ends code that sleeps; processor time decides."""
+    """Returns the limit in elapsed seconds, which ends code that sleeps but uses no processor."""
     return 10.0 + 3.0 * row.time_sec
 
 
 def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
-    """Starts a sandbox with our guests in it. Nothing untrusted ran yet: failures are ours."""
+    """Starts a sandbox with this package's guests. Failures are ours: nothing untrusted has run."""
     try:
         sandbox = factory(memory_mb)
     except SandboxError as problem:

@@ -146,7 +146,7 @@ class RealSwe(FileTasks):
         return TaskFiles(here, visible, _gold_changes(row, visible), restored)
 
     def _check(self, row: SweRow) -> None:
-        """Refuses a row that could not be staged or graded."""
+        """Raises ConfigError for a row whose tests could not be run or graded."""
         where = f"{self.path}:{row.line}: {row.instance_id}"
         if row.source is None:
             raise ConfigError(

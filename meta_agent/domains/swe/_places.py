@@ -116,7 +116,7 @@ class Places:
         return tree
 
     def _extra(self, image: str | None, path: str) -> list[tuple[str, bytes]]:
-        """Returns a further folder of the image, if the image has it."""
+        """Returns the files of another folder of the image; empty if the image lacks it."""
         sandbox = self._factory(image)
         try:
             return list(read_from_image(sandbox, path, "python3").items())

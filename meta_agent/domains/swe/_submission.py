@@ -27,7 +27,7 @@ class Submission:
 
 
 def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
-    """Returns the diff from `base` to `repo/`, or an empty one with the reason in `left_out`."""
+    """Returns the diff from `base` to the sandbox's `repo/`, or none and a reason in `left_out`."""
     try:
         listed = list_files(sandbox, "repo", python)
     except ListingError as problem:

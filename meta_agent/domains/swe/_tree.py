@@ -174,7 +174,7 @@ def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
 
 
 def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
-    """Returns all files below a sandbox's folder but history and caches. Raises ListingError."""
+    """Returns all files below a sandbox's folder but history and caches, or raises ListingError."""
     skip = json.dumps(sorted(IGNORED_DIRECTORIES))
     result = sandbox.exec(
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20

@@ -93,7 +93,7 @@ class Compared:
         return spec
 
     def strangers(self, sources: frozenset[str], visible_pairs: list[list[str]]) -> list[str]:
-        """Returns methods that compare noted values and are not of C code or `visible_pairs`."""
+        """Returns methods that compare noted values, except C code and `visible_pairs`."""
         visible = {(kind, name) for kind, name in visible_pairs}
         lines = set() if self._budget[0] > 0 else {f"more than {_MOST} parts of values"}
         for kind, is_container in list(self._kinds.values()):

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _private_stdout() -> int:
-    """Keeps the pipe to the host for the report; everything else goes to stderr."""
+    """Returns a descriptor of stdout for the report. All other output then goes to stderr."""
     report_fd = os.dup(1)
     os.set_inheritable(report_fd, False)
     os.dup2(2, 1)
@@ -129,7 +129,7 @@ def _import_runner() -> Any:
 
 
 def _hide_name(item: Any, when: str | None) -> None:
-    """Says in the environment that a test runs, and not which: a name may hold what is expected."""
+    """Sets PYTEST_CURRENT_TEST without the test's name, which may hold the expected value."""
     os.environ["PYTEST_CURRENT_TEST"] = f"a test ({when})"
     if when is None:
         del os.environ["PYTEST_CURRENT_TEST"]
@@ -418,11 +418,10 @@ def _last(test: str) -> str:
 
 
 def _status(phases: list[list[Any]]) -> str:
-    """Returns one word for a test, from the reports that pytest gave on it.
+    """Returns the status of a test, from pytest's reports on its phases.
 
-    Plugins that rerun tests report several attempts, and the last one counts. Subtests report calls
-    of their own beside the test's: one that failed fails the test. An attempt that did not come to
-    its end is an ERROR.
+    If a plugin reran the test, its last attempt counts. A failed subtest fails the test. An attempt
+    that did not come to its end is an ERROR.
     """
     attempt = _last_attempt(phases)
     ends = {when: (outcome, xfail) for when, outcome, xfail in attempt if when != "call"}

@@ -67,7 +67,7 @@ def watch(
 
 
 def _path(value: Any) -> str:
-    """Returns a path as plain text. A class of text may say something else about itself."""
+    """Returns a path as a plain str: a subclass of str may give another text for itself."""
     if isinstance(value, bytes):
         return bytes.decode(value, "utf-8", "replace")
     return "".join(str.__iter__(value))
@@ -87,7 +87,7 @@ def _hands_out_frame(sources: frozenset[str], asking: set[int]) -> bool:
 
 
 def _is_asked_by_test(test_sources: frozenset[str], root: str) -> bool:
-    """Returns whether the nearest code of the tree that is at work belongs to the tests."""
+    """Returns whether the nearest frame of the task's own code is in a test file."""
     frame: Any = _FRAME(2)
     for _ in range(_LOOKED_BACK):
         if frame is None or _imports(frame.f_code) or _prints_exception(frame.f_code):

@@ -75,7 +75,7 @@ class Author:
     model: str
 
     def ask(self, messages: Sequence[Message], place: FunctionUnderTest, turn: int) -> Message:
-        """Returns the model's reply to `messages` about a function. `turn` counts these, from 0."""
+        """Returns the model's reply to `messages` about a function. `turn`: its number, from 0."""
         request = ChatRequest("proposer", "", messages, _REPLY_TOKENS)
         name = hashlib.sha256(place.topic.encode()).hexdigest()[:12]
         return self.client.chat(request, conversation=f"author/{name}", turn=turn).message

@@ -53,7 +53,10 @@ class Comparison:
     repeats: int
 
     def tests(self) -> tuple[Measured, Probe]:
-        """Returns which tests fail with the bug and which pass (or a refusal), and a run."""
+        """Returns the tests that fail by the bug and those that pass, or why the bug makes no task.
+
+        The second value is one of the runs with the bug.
+        """
         files = tuple(sorted({test.split("::", 1)[0] for test in self.stable.passing}))
         if not files:
             return {"refused": NONE_PASSES}, Probe()
@@ -63,7 +66,7 @@ class Comparison:
         reports = [self.bench.suite(self.faulty, files) for _ in range(self.repeats - 1)]
         if lost := first_without_results(reports):
             return {"refused": without_results(lost.verdict), "why": evidence(lost)}, probe
-        faulty = together([probe.results, *(report.results for report in reports)])
+        faulty = by_stability([probe.results, *(report.results for report in reports)])
         passing = self.stable.passing
         measured: Measured = {
             "fail": sorted(passing & faulty.failing),
@@ -90,7 +93,7 @@ class Comparison:
         return {"issue": text}
 
 
-def together(runs: Sequence[Mapping[str, str]]) -> Stable:
+def by_stability(runs: Sequence[Mapping[str, str]]) -> Stable:
     """Returns which tests always passed, always failed or varied, from the status in each run."""
     tests = {test for run in runs for test in run}
     results = {test: {run.get(test, "MISSING") for run in runs} for test in tests}

@@ -45,9 +45,9 @@ from meta_agent.domains.tasks._measure import (
     WHY_CHARS,
     Comparison,
     Stable,
+    by_stability,
     evidence,
     first_without_results,
-    together,
     without_results,
 )
 from meta_agent.domains.tasks._package import suite_files
@@ -176,7 +176,7 @@ class _Trial:
             names_files_only = set(lost.evidence) <= set(files)
             why = (self._reason(after, files) if names_files_only else "") or evidence(lost)
             return {"refused": f"{without_results(lost.verdict)} with the fix", "why": why}
-        stable = together([report.results for report in reports])
+        stable = by_stability([report.results for report in reports])
         measured = self._compared(Comparison(self.bench, stable, after, before, self.plan.repeats))
         if measured.get("refused") in (NONE_PASSES, NONE_TELLS, NONE_REMAINS):
             measured |= self._failing_with_fix(after, files, stable)

@@ -95,7 +95,7 @@ def find_test(module: ast.Module, name: str) -> Def:
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """Returns the files of `tests`, by path, without these. Raises UnreachableError for others."""
+    """Returns the test files by path, with `tests` cut out. A missing test: UnreachableError."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)

@@ -47,8 +47,8 @@ from meta_agent.domains.tasks._measure import (
     BAD,
     Comparison,
     Stable,
+    by_stability,
     evidence,
-    together,
     without_results,
 )
 from meta_agent.domains.tasks._package import Package
@@ -131,7 +131,7 @@ def _read_sound(search: Search) -> Sound:
 
     runs = [journal.once(f"sound {number}", suite) for number in range(search.plan.repeats)]
     results, calls = journal.once("traced", traced)
-    stable = together([*runs, results])
+    stable = by_stability([*runs, results])
     callers: dict[tuple[str, int], tuple[str, ...]] = {}
     for test in sorted(stable.passing):
         for path, line in calls.get(test, ()):

@@ -15,7 +15,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
 from meta_agent.domains.tasks import Bench, Plan, manifest_path, read_package, synthesize
-from meta_agent.domains.tasks._measure import together
+from meta_agent.domains.tasks._measure import by_stability
 
 Benches = Callable[[Path], Bench]
 
@@ -273,7 +273,7 @@ def test_a_namespace_package_is_found(
     ],
 )
 def test_what_repetition_says(runs: list[str], passing: bool, failing: bool, flaky: bool) -> None:
-    said = together([{} if one == "MISSING" else {"t": one} for one in runs])
+    said = by_stability([{} if one == "MISSING" else {"t": one} for one in runs])
     assert ("t" in said.passing, "t" in said.failing, "t" in said.flaky) == (
         passing,
         failing,

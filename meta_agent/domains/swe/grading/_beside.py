@@ -110,7 +110,7 @@ def _forgery(lies: list[str]) -> Report:
 
 
 def _passed(row: SweRow, twin: Twin, real: Report, twin_report: Report) -> list[str]:
-    """Returns what passes with and without an alteration."""
+    """Returns the tests that pass both in the tree and in its altered twin."""
     both = (real.results, twin_report.results)
     return [
         t for t in twin.tests if all("PASSED" in statuses_of(row, t, results) for results in both)
@@ -155,6 +155,6 @@ def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
 
 
 def _once(together: Barrier) -> Callable[[], object]:
-    """Waits for the others the first time; a second try of a run begins alone."""
+    """Returns a function that waits for the other runs at its first call and not at later ones."""
     waits = iter((lambda: together.wait(_READY_SEC),))
     return lambda: next(waits, lambda: None)()

@@ -36,8 +36,7 @@ ComparingPlace = tuple[str, str]
 def brings_comparisons(before: str, after: str, gold: str) -> bool:
     """Returns whether `after` adds a comparison method, as `__eq__`, to `before` and `gold`.
 
-    These are versions of a file. Raises the parser's error, such as SyntaxError, if one is no
-    Python.
+    They are texts of one file. Raises the parser's error (as SyntaxError) if one is no Python.
     """
     base, reference = comparing_places(before), comparing_places(gold)
     accepted = {

@@ -195,7 +195,7 @@ def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
 
 
 def _place(sandbox: Sandbox, row: SweRow, tree: Tree) -> None:
-    """Writes a tree. It has no file modes: a file that names its interpreter can be run."""
+    """Writes a tree into `repo/`. Files that begin with `#!` become executable."""
     files = {f"repo/{path}": content for path, content in tree.items()}
     scripts = {path: content for path, content in files.items() if content.startswith(b"#!")}
     sandbox.write({path: content for path, content in files.items() if path not in scripts})
@@ -281,7 +281,7 @@ def _checked(report: dict[str, JSON], tail: str) -> Report:
 
 
 def _forgery(report: dict[str, JSON]) -> list[str]:
-    """Returns signs that a report is not what the tests did. An honest status is 1."""
+    """Returns signs that a report is forged. pytest's status is 1, as canaries have to fail."""
     signs = [f"{name} was replaced" for name in report.get("changed", [])]
     signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]

@@ -41,7 +41,7 @@ _DEFINED = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The part of a patch that may be graded, files left out by reason, and misconduct flags."""
+    """The part of a patch that may be graded, reasons by file left out, and misconduct flags."""
 
     changes: Changes
     dropped: dict[str, str]  # path -> why

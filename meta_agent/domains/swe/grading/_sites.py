@@ -122,7 +122,7 @@ class _Finder:
             yield from self._in([*handled, *statement.finalbody], False)
 
     def _truth(self, test: ast.expr, sure: bool) -> Iterator[Site]:
-        """Yields what an `assert` says."""
+        """Yields the sites of an `assert`: the pieces of source that state what it expects."""
         match test:
             case ast.BoolOp(op=ast.And(), values=values):
                 for value in values:
@@ -138,7 +138,7 @@ class _Finder:
         return Site(*self._text.span(node), lambda: new, TURNED, sure)
 
     def _call(self, call: ast.Call, sure: bool) -> Iterator[Site]:
-        """Yields what `self.assertEqual(a, b)` or `pytest.raises(Error, f)` says."""
+        """Yields the sites of `self.assertEqual(a, b)`, `pytest.raises(Error, f)` and the like."""
         name = _name(call.func)
         plain = not any(isinstance(argument, ast.Starred) for argument in call.args)
         if name in _RAISING and call.args and plain:
@@ -157,7 +157,7 @@ class _Finder:
             yield from self._raised(call, sure)
 
     def _raised(self, call: ast.Call, sure: bool) -> Iterator[Site]:
-        """Yields another exception in the place of the expected one."""
+        """Yields the site of an expected exception, which another exception can replace."""
         kind = call.args[0]
         old = getattr(builtins, kind.id, None) if isinstance(kind, ast.Name) else None
         others = [name for name in _RAISED if _unrelated(name, old)]
@@ -167,7 +167,7 @@ class _Finder:
             yield Site(*span, lambda: secrets.choice(others), VALUE, sure and is_known)
 
     def _equal(self, left: ast.expr, right: ast.expr, sure: bool) -> Iterator[Site]:
-        """Yields another value where a test compares; what it expects is what is a literal."""
+        """Yields the sites of a comparison: its literals, or else a side whose value is changed."""
         names = {_name(node) for side in (left, right) for node in ast.walk(side)}
         if names & _TOLERANT:
             return
@@ -190,13 +190,13 @@ class _Finder:
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
-    """Returns what a wrapper holds: `approx(1.5)` is about 1.5."""
+    """Returns the argument of wrappers such as `approx(1.5)`, or the node itself."""
     inside = isinstance(node, ast.Call) and _name(node.func) in _WRAPPERS and node.args
     return _unwrapped(node.args[0]) if inside and isinstance(node, ast.Call) else node
 
 
 def _unrelated(name: str, kind: object) -> bool:
-    """Whether neither of two exceptions is one of the other."""
+    """Returns whether neither of two exceptions is a subclass of the other."""
     exception = getattr(builtins, name)
     if not isinstance(kind, type):
         return True

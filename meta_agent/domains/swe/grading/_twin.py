@@ -56,7 +56,7 @@ def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool, anywhere: bool
 
 
 class _File:
-    """A file of tests, and what of it can be altered."""
+    """A file of tests, with the sites (pieces of source) that can be altered by function."""
 
     def __init__(self, source: bytes, tests: Mapping[str, _Names], *, only_sure: bool) -> None:
         self._source = source
@@ -111,10 +111,7 @@ def _is_python(source: bytes) -> bool:
 
 
 def _function(module: ast.Module, names: _Names) -> Function | None:
-    """Returns what stands under a chain of names, also in a base class of the same file.
-
-    The last definition of a name is the one that counts.
-    """
+    """Returns the last function of a chain of names, of the class or its bases, or None."""
     body = _class_body(module, module.body, names[:-1])
     functions = [node for node in body if isinstance(node, Function) and node.name == names[-1]]
     return functions[-1] if functions else None
