@@ -86,9 +86,10 @@ def compare(
         names = [name.strip() for name in conditions.split(",") if name.strip()]
         document, stopped = _compare(config, names, arms or [], seeds, out, read_only)
     from meta_agent.reports.pages import compare as drawing
+    from meta_agent.reports.pages.html import write_page
 
     if html is not None:
-        drawing.write_html(document, html)
+        write_page(drawing.render_html(document), html)
     if csv is not None:
         drawing.write_csv(document, csv)
     emit(as_json, lambda: document, lambda: drawing.table(document))

@@ -56,9 +56,9 @@ def report(
 
     state = recorded_run(workspace, run)
     if html is not None:
-        from meta_agent.reports.pages.html import write_html
+        from meta_agent.reports.pages.html import render_html, write_page
 
-        write_html(state, html)
+        write_page(render_html(state), html)
         typer.echo(f"wrote {html}", err=True)
         if not as_json:
             return

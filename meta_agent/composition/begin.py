@@ -1,8 +1,4 @@
-"""`meta-agent init --domain mine`: writes an example grader and three example tasks.
-
-They are a start for a user's own domain. It never replaces a file: if the folder has
-tasks, it writes only a grader.
-"""
+"""`meta-agent init --domain mine`: writes an example grader and three tasks; replaces no file."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ original is only read. A `harness.toml` among the files is used as it is. If the
 written from the owner's answers (`Answers`), and for the rest from what the files suggest.
 If the policy is to be trained, a folder of ours beside the agent says how (`TRAINING_FOLDER`).
 
-Not covered: the packages that the agent needs. They come from its image
-(`meta-agent sandbox build`).
+Not covered: the agent's packages, which come from its image (`meta-agent sandbox build`).
 """
 
 from __future__ import annotations

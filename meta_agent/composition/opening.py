@@ -106,7 +106,7 @@ def open_run(
 
 
 def _backend(config: RunConfig) -> str:
-    """Returns the sandbox backend. If that fails, raises an error in the tasks first."""
+    """Returns the sandbox backend. If there is none, an error in the task file is raised first."""
     try:
         return backend_of(config)
     except PreflightError:
@@ -339,7 +339,7 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
 def _choose_warmup(run: Run) -> None:
     """Chooses the rows for warm-ups: of `--warmup`, or of an earlier run if the recipe needs some.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if no row is left.
     """
     source = run.config.warmup
     needs = recipe_of(run.repo.tree(run.repo.head())).sft_steps

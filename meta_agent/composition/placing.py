@@ -1,7 +1,6 @@
 """Decides where trainings run, with which images, and whether they fit, before anything is loaded.
 
-Not covered: how much memory a training takes (`policies.training.memory`), and which devices there
-are (`policies.training.devices`).
+Not covered: a training's memory (`policies.training.memory`) and devices (`.devices` beside it).
 """
 
 from __future__ import annotations

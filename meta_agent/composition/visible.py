@@ -27,7 +27,7 @@ from meta_agent.core.protocols import JSON
 _STORED_SPREAD: Final = 0.035
 """Standard deviation between training seeds of nano-swe's competent harness (32 A/A runs)."""
 _STORED_SEED: Final = 0.0316
-"""The part of it due to the training seed; the rest is the noise of single attempts."""
+"""The part of that spread due to the training seed; the rest is the noise of single attempts."""
 _STORED_TASKS: Final = 512
 """The tasks of those runs."""
 _STORED_LEVEL: Final = 0.67
@@ -47,7 +47,7 @@ class Visible:
     """The smallest gain that a run detects with 80 % probability, and the basis of the estimate."""
 
     effect: float | None
-    """None if no gain can be found."""
+    """A share from 0 to 1; None if no gain can be detected."""
     basis: str
 
     @property

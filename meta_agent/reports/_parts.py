@@ -80,7 +80,7 @@ class Measured(Recorded):
         BeforeValidator(lambda value: int(value or 1)),
         Field(validation_alias="vault_reads_in_workspace", exclude=True),
     ] = 1
-    """How many runs of the workspace had measured on the vault by then."""
+    """How many runs of the workspace had read the vault by this measurement, itself included."""
     seed: Annotated[Whole, Field(serialization_alias="training_seed")] = None
     steps: Annotated[Whole, Field(serialization_alias="training_steps")] = None
     """Steps of the training whose weights were measured; None in older records."""
@@ -285,7 +285,7 @@ class AnalysisView(Recorded):
 
 
 def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Reads a list, or a dictionary of lists by failure mode."""
+    """Returns example attempts from a list, or from a dictionary of lists by failure mode."""
     if not isinstance(value, dict):
         return _dicts(value)
     return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))

@@ -56,7 +56,7 @@ def progress(state: RunState) -> str:
 
 
 def _at(state: RunState) -> list[str]:
-    """Returns the generation and the newest training step."""
+    """Returns the present generation and the newest training step, each in words."""
     parts = []
     if state.evidence:
         of = state.config.get("generations")
@@ -291,7 +291,7 @@ def _waiting(state: RunState) -> list[CandidateView]:
 
 
 def _gain(candidate: CandidateView) -> Effect | None:
-    """Returns the gain of a candidate: its share if it came in a bundle."""
+    """Returns a candidate's gain: its share of a bundle's, or else the effect in its verdict."""
     return candidate.share or candidate.effect
 
 

@@ -124,7 +124,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """Returns the run's result: harness repository, commit, policy, folder of weights."""
+        """Returns the result: harness repository, commit, policy, folder of weights; None if missing."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace

@@ -34,7 +34,7 @@ class Result:
     workspace: str
     clean: Cells
     success: float
-    """Solved, flagged or not, of the tasks that have an outcome."""
+    """Share of tasks solved, flagged or not, of those that have an outcome."""
     policy_steps: int
     spent: int
     """Every attempt but those at vault tasks."""

@@ -1,8 +1,7 @@
 """Conditions at equal budget: runs that differ in how they search and in nothing else.
 
 The first command declares what is compared, in `comparison.json`: conditions, seeds, the cap on
-attempts, and all settings. The same folder refuses another declaration. Repeating a command resumes
-its comparison.
+attempts, and all settings. The same folder refuses another declaration. The same command resumes.
 
 Each condition with each seed is an ordinary run in a workspace of its own. The seed decides the
 planted faults and all random numbers, so conditions are compared seed by seed. The vault is the
@@ -107,12 +106,12 @@ class Comparison:
     budget: int
     """Attempts that one run may make (`budget.spent` says which count)."""
     singles: int
-    """Candidates that fit into it one by one."""
+    """Candidates that fit into the budget one by one."""
     config: RunConfig
     splits: Mapping[str, str]
-    """By condition, how it uses the tasks to search and confirm on."""
+    """By condition, how its runs use the search and confirm tasks, in words."""
     sides: Mapping[str, Path] = field(default_factory=dict)
-    """Of a trial of skills: by condition, the library that each of its runs gets a copy of."""
+    """In a trial of skills: by condition, the library of which each run gets a copy."""
 
     def runs(self) -> Iterator[ConditionRun]:
         """Yields all runs, seed by seed, so that an interrupted comparison has whole pairs."""
@@ -279,7 +278,7 @@ def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
 
 
 def _keep(comparison: Comparison) -> None:
-    """Writes the declaration. Raises ConfigError if it drops or changes a part of an older one."""
+    """Writes the declaration. Raises ConfigError if a stored one has parts that this drops."""
     path, declaration = comparison.folder / DECLARED, comparison.to_json()
     if path.is_file():
         _require_same(json.loads(path.read_text(encoding="utf-8")), declaration, path)

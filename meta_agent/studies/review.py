@@ -7,8 +7,7 @@ from the plan, its attempts from the plan and the journal, its commits from git,
 from the files on disk. Git works in a copy; nothing is written.
 
 Some steps cannot be computed again: proposals, people's answers and trainings. They are taken as
-recorded and named in the report. The journal's hash chain covers them, and git notes hold its
-heads.
+recorded, and named in the report. The journal's hash chain covers them; git notes hold its heads.
 
 Not covered: a workspace that was rewritten as a whole (chain, notes and refs). A copy of the head
 that the report names, kept elsewhere, shows that.
@@ -57,11 +56,11 @@ from meta_agent.strategies.strategies import STRATEGIES
 TAKEN: Final = frozenset(
     {"clock", "start", "proposal", "revision", "decision", "experiment", "skill", "warmup"}
 )
-"""Kinds of steps that cannot be done again, or not without those who did them."""
+"""Kinds of steps that cannot be computed again, or not without the people or models behind them."""
 _WITHIN: Final = frozenset({"train", "eval", "budget", "experiment", "warmup"})
-"""Kinds of steps that the work of a taken one, or the opening of a run, may have made."""
+"""Kinds of steps that a step of `TAKEN`, or the opening of a run, may have written."""
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
-"""What comes of records that do not have the form in which we write them."""
+"""Errors that come of records in another form than the one in which we write them."""
 _SHORTEST: Final = 6
 
 
@@ -241,7 +240,7 @@ class Walk:
         self._notes(run.repo)
 
     def _strays(self, retraced: RetracedLedger) -> None:
-        """Keeps as differences the recorded steps that computing the run again never reached."""
+        """Keeps as differences the recorded steps that the second computation never reached."""
         for step in self.ledger.steps(self.run):
             if step.is_done and step.key not in retraced.walked and step.kind not in _WITHIN:
                 self.compare(step.key, "recorded", "no step of this run")

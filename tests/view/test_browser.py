@@ -16,7 +16,7 @@ from meta_agent.readers.evidence import read_foreign
 from meta_agent.readers.formats import read_rollouts
 from meta_agent.reports import reduce
 from meta_agent.reports.foreign_sections import foreign_page
-from meta_agent.reports.pages.html import rendered, write_html, write_page
+from meta_agent.reports.pages.html import render_html, rendered, write_page
 
 from .chromium import BROWSER
 from .sample import write_sample
@@ -67,7 +67,7 @@ def page(tmp_path: Path) -> Path:
         ledger.event("replay", {"recording": "r1", "labels": labels, "drift": 2})
         ledger.settle(ledger.reserve("reviewer", None, 9000), None, 8123)
     with Ledger.open(tmp_path / "ledger.sqlite", owner_lock=False) as ledger:
-        write_html(reduce(ledger), tmp_path / "report.html")
+        write_page(render_html(reduce(ledger)), tmp_path / "report.html")
     return tmp_path / "report.html"
 
 

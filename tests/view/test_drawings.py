@@ -27,7 +27,7 @@ from meta_agent.reports._format import dollars, duration, effect_text, one_line
 from meta_agent.reports._money import rows as spend_rows
 from meta_agent.reports._parts import EvidenceView
 from meta_agent.reports.evidence_sections import compared
-from meta_agent.reports.pages.html import render_html, write_html
+from meta_agent.reports.pages.html import render_html, write_page
 from meta_agent.reports.run_figures import arm_of
 from meta_agent.reports.terminal.paint import lines, painted, patch_text
 from meta_agent.reports.terminal.text import facts
@@ -183,7 +183,7 @@ def test_a_recorded_word_never_becomes_a_class_name(tmp_path: Path) -> None:
 
 def test_writing_to_an_impossible_path_is_a_clear_error(state: RunState, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot write"):
-        write_html(state, tmp_path / "missing" / "report.html")
+        write_page(render_html(state), tmp_path / "missing" / "report.html")
 
 
 def test_lines_are_stamped_and_flat(state: RunState) -> None:

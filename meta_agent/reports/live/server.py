@@ -54,7 +54,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one HTTP request of a browser."""
 
     server: PageServer
     server_version, sys_version = "meta-agent", ""
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def handle(self) -> None:
-        """Answers requests; a reader who goes away is no error."""
+        """Answers requests. A browser that breaks the connection off is no error."""
         with suppress(ConnectionError, TimeoutError):
             super().handle()
 

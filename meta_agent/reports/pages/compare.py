@@ -15,7 +15,7 @@ from rich.console import RenderableType
 
 from meta_agent.core.durable import write_whole
 from meta_agent.reports._format import dollars, duration, percent, points, share_text, value_text
-from meta_agent.reports.pages.html import rendered, write_page
+from meta_agent.reports.pages.html import rendered
 from meta_agent.reports.sections import (
     PALETTE_SIZE,
     Facts,
@@ -70,11 +70,6 @@ def render_html(document: Document) -> str:
     )
     page = Page("conditions at equal budget", "Ways to search at equal budget", lines, sections)
     return rendered(page)
-
-
-def write_html(document: Document, path: Path) -> None:
-    """Writes the comparison as an HTML page, whole or not at all. Raises ConfigError on failure."""
-    write_page(render_html(document), path)
 
 
 def write_csv(document: Document, path: Path) -> None:

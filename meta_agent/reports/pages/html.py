@@ -57,11 +57,6 @@ def render_html(state: RunState, live: Live | None = None) -> str:
     return rendered(run_sections.page(state), live, word)
 
 
-def write_html(state: RunState, path: Path) -> None:
-    """Writes a run's report as HTML, whole or not at all. Raises ConfigError on failure."""
-    write_page(render_html(state), path)
-
-
 def write_page(page: str, path: Path) -> None:
     """Writes the HTML text `page`, whole or not at all. Raises ConfigError on failure."""
     try:

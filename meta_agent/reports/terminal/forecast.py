@@ -99,7 +99,7 @@ def _cells(plan: Mapping[str, Any], price: Mapping[str, int] | None) -> Iterator
 
 
 def _further(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields what a claim over training seeds may buy beyond its share of the budget."""
+    """Yields what further pairs of trainings a claim over training seeds may take, at most."""
     most = plan["looks"][-1]
     if plan["frozen"] or most <= MIN_PAIRS:
         return
