@@ -124,7 +124,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """Returns the result: harness repository, commit, policy, folder of weights; None if missing."""
+        """Returns the result: harness repository, commit, policy, weights; None what is missing."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace
