@@ -133,7 +133,8 @@ class Lab:
     ) -> ArmRef:
         """Trains a version with each seed, evaluates it, and returns an arm (side of a comparison).
 
-        `steps` are optimiser steps, and `limit` is the number of tasks of the split.
+        `steps` are optimiser steps, and `limit` is the number of tasks of the split. Raises
+        CandidateError if the harness fails.
         """
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
@@ -151,7 +152,8 @@ class Lab:
         """Evaluates several harness versions with the untrained policy, in alternating blocks.
 
         Returns an arm (side of a comparison) for each. Each version gets `samples` attempts at each
-        of `limit` tasks, and one more at `extra` tasks. `order` is the salt of the tasks' order.
+        of `limit` tasks, in the order of the salt `order`, and one more at `extra` tasks. Raises
+        CandidateError if a harness fails.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):

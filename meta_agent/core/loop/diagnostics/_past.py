@@ -42,7 +42,7 @@ class PastVersion(NamedTuple):
 
 
 class Number(NamedTuple):
-    """One number that a diagnostic measures: its name, its alarm threshold, and the bad side."""
+    """A number that a diagnostic measures: its name, its threshold, and which side of it is bad."""
 
     diagnostic: str
     value: str

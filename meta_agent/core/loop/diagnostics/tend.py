@@ -43,7 +43,7 @@ class Admitted(NamedTuple):
 
 
 def admitted(run: Run) -> Iterator[Admitted]:
-    """Yields every diagnostic whose merge into `main` was not undone, oldest first."""
+    """Yields all diagnostics (metrics) whose merge into `main` was not undone, oldest first."""
     proposed = {
         row["id"]: row
         for row in run.ledger.outcomes("candidate", Made)

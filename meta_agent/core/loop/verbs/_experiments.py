@@ -231,7 +231,7 @@ class Experiments:
 def checked(
     run: Run, collected: Collected, tree: HarnessTree, *, pair: bool = False
 ) -> list[Finding]:
-    """Returns the findings on an edit: of static checks and, without a veto, of contract tests.
+    """Returns the findings on an edit: of static checks and, without a veto, of calls of its code.
 
     With `pair`, an edit may touch two factors, because one repair may hide the effect of another.
     """

@@ -82,7 +82,10 @@ def to_test(
 
 
 def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
-    """Returns True if a candidate may be merged. Asks a person unless `--approve auto`."""
+    """Returns True if a candidate may be merged. Asks a person unless `--approve auto`.
+
+    Raises Parked if nobody answers, and Aborted if the person ends the run.
+    """
     if run.config.approve == "auto":
         return True
     question = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))

@@ -37,7 +37,10 @@ def collect(run: Run, version: Version) -> Collected:
 
 
 def measured(run: Run, version: Version) -> Collected:
-    """Trains a version with seed 0, and evaluates it on the search split; returns both results."""
+    """Trains a version with seed 0, and evaluates it on the search split; returns both results.
+
+    Raises CandidateError if the harness fails.
+    """
     tree = run.repo.tree(version.commit)
     trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
     evaluation = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
@@ -45,7 +48,7 @@ def measured(run: Run, version: Version) -> Collected:
 
 
 def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
-    """Evaluates the base policy under a harness on the search split, and returns the result."""
+    """Evaluates the base policy on the search split. Raises CandidateError if the harness fails."""
     return run.lab.evaluate(tree, run.lab.untrained(), split="search", limit=run.plan.search)
 
 
@@ -127,7 +130,10 @@ def evidence_of(
     metrics: Sequence[Mapping[str, JSON]] | None = None,
     earlier: Evidence | None = None,
 ) -> Evidence:
-    """Returns the evidence of rollouts and training `metrics`, and its changes since `earlier`."""
+    """Returns the evidence of rollouts and training `metrics`, and its changes since `earlier`.
+
+    Raises ConfigError, which names `version`, if the harness's own code fails.
+    """
     with must_work(version):
         return run.extensions.evidence.build_evidence(
             rollouts,

@@ -80,7 +80,10 @@ def can_continue(before: HarnessTree, after: HarnessTree) -> bool:
 
 
 def continue_version(run: Run, collected: Collected) -> Collected:
-    """Trains the version on without an edit (the control); returns it with that evaluation."""
+    """Trains the version on without an edit (the control); returns it with that evaluation.
+
+    Raises ConfigError if the harness fails.
+    """
     control, version = collected._replace(continued=True), collected.version
     steps = f"{run.plan.continue_steps} steps more, after {collected.trained.steps}"
     run.phase("collect", f"{version.id} unchanged: {steps}")

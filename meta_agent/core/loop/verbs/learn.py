@@ -23,7 +23,7 @@ NOTE_RECORD: Final = "Record: "
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records the verdict on a candidate and, if it is informative, a skill for later runs."""
+    """Records the verdict on a candidate, and writes a skill if it tells something of the idea."""
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 

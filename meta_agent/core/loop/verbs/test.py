@@ -36,7 +36,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 
 
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
-    """Returns a veto for each contract test that a candidate's code fails on stored rollouts."""
+    """Returns a veto for each function of a candidate that breaks its interface on rollouts."""
     tree = run.repo.tree(candidate.commit)
     return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
@@ -82,7 +82,7 @@ def factor_veto(run: Run, factor: Factor) -> Finding:
 
 
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """Returns a veto for each contract test that a harness's code fails on stored rollouts."""
+    """Returns a veto for each function of a harness that breaks its interface on rollouts."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
@@ -139,7 +139,10 @@ def _suspect(report: ReplayReport) -> Iterator[Finding]:
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """Compares rewards and filters, of the version and of `after`, on stored training rollouts."""
+    """Compares rewards and filters, of the version and of `after`, on stored training rollouts.
+
+    Raises CandidateError if the reward or the filter fails.
+    """
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])

@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
 
 def on_search(run: Run, tree: HarnessTree, trained: Trained) -> Checkpoint:
-    """Evaluates trained weights under a harness on the search split and returns both."""
+    """Evaluates trained weights on the search split. Raises CandidateError if the harness fails."""
     return Checkpoint(
         trained, run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
     )
@@ -91,7 +91,7 @@ def _chunk(
 def one_long(run: Run, version: Version) -> Trained:
     """Spends the whole budget on one training; returns its best weights on the search split.
 
-    Raises ConfigError if the budget pays for no training.
+    Raises ConfigError if the budget pays for no training, or if the harness fails.
     """
     tree, plan = run.repo.tree(version.commit), run.plan
     lengths = allowed(run) // one_cell(plan, tree)
