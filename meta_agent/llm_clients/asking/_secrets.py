@@ -46,7 +46,7 @@ class Scrubber:
     ) -> Scrubber:
         """Returns a scrubber for the keys in `environment`, and for the secrets in `more`.
 
-        Keys are values of provider variables, of `key_variables`, and of variables that look alike.
+        Keys are values of provider variables, of `key_variables`, and of variables named like keys.
         """
         names = {*KEY_VARIABLES, *key_variables}
         secrets = (

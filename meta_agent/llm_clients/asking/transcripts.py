@@ -55,7 +55,7 @@ class Transcripts:
             return self._conversation(conversation).exchanges.get(turn)
 
     def before(self, conversation: str, turn: int) -> Exchange | None:
-        """Returns the last request and reply recorded before a conversation's turn, if any."""
+        """Returns the last request and reply recorded before a conversation's turn, or None."""
         with self._lock:
             return self._conversation(conversation).before(turn)
 
@@ -97,7 +97,7 @@ class Transcripts:
         return sorted((name for name in names if name), key=_natural)
 
     def manifest(self) -> dict[str, JSON] | None:
-        """Returns the run's manifest, if there is one. Raises IntegrityError if it is damaged."""
+        """Returns the run's manifest or None. Raises IntegrityError if the manifest is damaged."""
         path = self.root / MANIFEST
         if not path.is_file():
             return None

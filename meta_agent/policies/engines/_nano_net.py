@@ -74,7 +74,7 @@ class Cache:
 
 
 def supports(config: Any) -> bool:
-    """Returns True if NanoNet can run a config: Qwen3 without biases, windows or scaled RoPE."""
+    """Returns True if NanoNet can run a model with this config: plain Qwen3, unscaled RoPE."""
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         config.model_type == "qwen3"

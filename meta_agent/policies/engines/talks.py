@@ -43,7 +43,7 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the context of the next reply; or that reply if the context is full or wrong."""
+        """Returns the context to sample from, or an empty reply if it is full or invalid."""
         ...
 
     def settle(
@@ -190,7 +190,7 @@ class HfTalks:
 
 
 def server_seed(request: GenerateRequest) -> int:
-    """Returns the seed by which a server samples a call; it does not depend on order."""
+    """Returns the seed by which a server samples a call, whatever the order of calls."""
     name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 

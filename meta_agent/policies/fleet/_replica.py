@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """Time limits of an engine (vLLM server) in seconds, and the failures that end a run."""
+    """Time limits of an engine (vLLM server) in seconds, and how many losses in a row end a run."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # without progress, before an engine is replaced

@@ -214,7 +214,7 @@ def settings(key: str) -> dict[str, str]:
 
 
 def config_of(path: Path) -> dict[str, JSON]:
-    """Returns a model's parsed `config.json`. Raises ConfigError if it is missing or not JSON."""
+    """Returns a model's parsed `config.json`. Raises ConfigError if it is missing or no JSON."""
     try:
         config = document((path / "config.json").read_bytes())
     except (OSError, ValueError) as error:

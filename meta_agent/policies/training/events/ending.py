@@ -20,9 +20,9 @@ from meta_agent.policies.training.policy import PolicyChild
 
 
 class HealthRule(NamedTuple):
-    """First step metrics of the run's first training, and after how many bad steps one ends."""
+    """Step metrics to compare with, and how many unhealthy steps in a row end a training."""
 
-    base: Sequence[Row] = ()
+    base: Sequence[Row] = ()  # of the first steps of the run's first training
     in_a_row: int = 1
 
 
