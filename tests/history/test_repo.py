@@ -145,7 +145,7 @@ def test_no_driver_or_hook_of_the_repository_runs(
     admitted(repo, attacker, attacker.good())
     merged = merge(repo, attacker.base)
     repo.note(merged, "fine")
-    with pytest.raises(ConfigError, match=r"did not make|sets"):
+    with pytest.raises(ConfigError, match=r"not made by meta-agent|sets"):
         HarnessRepo.open(repo.path)
     assert "MAX_TURNS" in repo.diff(attacker.base, merged)
     assert not canary.exists()

@@ -120,7 +120,7 @@ def test_total_is_unknown_where_one_price_is(ledger: Ledger) -> None:
 def test_settling_twice_is_refused(ledger: Ledger) -> None:
     reservation = ledger.reserve("a", 0.1, 1)
     ledger.settle(reservation, 0.1, 1)
-    with pytest.raises(IntegrityError, match="settled twice"):
+    with pytest.raises(IntegrityError, match="settled before"):
         ledger.settle(reservation, 0.1, 1)
 
 

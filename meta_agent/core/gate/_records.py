@@ -141,10 +141,7 @@ class Arm:
 
 
 def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:
-    """Returns one side of a comparison, with its rows grouped by training seed.
-
-    `planned` is the number of rows that each seed should have; it is not checked here.
-    """
+    """Returns one side of a comparison, with its rows grouped by training seed."""
     seeds: dict[int, list[OutcomeRow]] = {}
     for row in rows:
         seeds.setdefault(row.training_seed, []).append(row)

@@ -214,7 +214,8 @@ def kind_of_pairs(
 ) -> tuple[VerdictKind, bool]:
     """Returns the verdict on paired differences alone, and whether the test asks for more data.
 
-    No validity check takes part. The arguments are those of `judge_live`.
+    No validity check takes part. `look` numbers the interim analysis, from 0; after a `final_look`
+    no data is added. `course` is a sequential test, and `ties` a salt that breaks ties.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,

@@ -260,12 +260,8 @@ class _Tree:
     def variance(self, inverse: Matrix, version: int) -> float:
         """Returns the variance of b[version] - b[parent of the version]."""
         count = len(inverse) - self._inner.size
-        place, parent_place = count + self._place[[version, self._parent[version]]]
-        return float(
-            inverse[place, place]
-            + inverse[parent_place, parent_place]
-            - 2 * inverse[place, parent_place]
-        )
+        at, above = count + self._place[[version, self._parent[version]]]
+        return float(inverse[at, at] + inverse[above, above] - 2 * inverse[at, above])
 
 
 def _shrunk(likely: float, variance: float, slope: float, terms: Terms) -> Chance:
@@ -396,8 +392,7 @@ class Race:
     def model_changed(self) -> None:
         """Forgets all outcomes, since the model that made these attempts has been replaced.
 
-        The newest accepted version gets fresh attempts, which may take it back. The edit under test
-        gets fresh attempts too.
+        The newest accepted version, which may be taken back, and the edit under test start again.
         """
         for version in range(len(self._made)):
             self.field.forget(version)

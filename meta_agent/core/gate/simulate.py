@@ -67,7 +67,7 @@ class SimulatedVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The rule by which candidates are promoted, without validity checks. It can be simulated.
+    """The rule by which candidates are promoted, apart from validity checks.
 
     `looks` are the planned interim analyses. Raises ConfigError if there are none.
     """

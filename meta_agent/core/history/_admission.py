@@ -3,8 +3,7 @@
 Promises: the host never opens a repository that a sandbox wrote. A pack (git's transfer file) is
 scanned, indexed by `git index-pack --strict --fsck-objects` in a throw-away repository, and walked
 commit by commit from its last commit back to the expected base. Only what that last commit reaches
-is copied into the host's objects; no ref moves here. Refusal codes are the `reason` of
-`CandidateError`.
+is copied into the host's objects; no ref moves here. A refusal is a `CandidateError`.
 Does not cover: moving the ref (`HarnessRepo.admit` does, by compare-and-swap), and whether the
 change is any good.
 """
@@ -42,7 +41,7 @@ class AdmittedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """The path patterns that a candidate may edit, and those that stay protected."""
+    """The patterns of paths that a candidate may edit, and of paths that stay protected."""
 
     editable: Sequence[str]
     protected: Sequence[str]
@@ -51,9 +50,10 @@ class Allowlist:
 def admit_pack(
     host: Git, pack: bytes, *, tip: str, base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> AdmittedCommit:
-    """Checks the commits from `base` to `tip` in a sandbox's git pack and copies them to `host`.
+    """Checks the commits after `base` up to `tip` in a sandbox's git pack; copies them to `host`.
 
-    Raises CandidateError with the reason if a check fails.
+    Returns the last commit with all changed paths. Raises CandidateError with a reason if a check
+    fails; then nothing is copied.
     """
     if not _OID.fullmatch(tip):
         refuse("bad_tip", f"the sandbox named {tip[:60]!r} as its commit, which is not a commit id")

@@ -31,7 +31,7 @@ Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
 
 
 class Step(NamedTuple):
-    """A merged change to give back to the agent's owner: message, date, old files and new files."""
+    """A merged change to give back to the agent's owner: message, date, files before and after."""
 
     message: str
     when: int
@@ -40,34 +40,32 @@ class Step(NamedTuple):
 
     @property
     def changes(self) -> dict[str, tuple[str, str] | None]:
-        """Returns (mode, blob id) of the owner's changed files by path; None for a removed one."""
+        """Returns (mode, blob id) of each file to change, by path; None stands for removal."""
         paths = {p for p in self.before.keys() | self.after.keys() if not matches_any(OURS, p)}
         same = {p for p in paths if self.before.get(p) == self.after.get(p)}
         return {path: self.after.get(path) for path in sorted(paths - same)}
 
 
 class Adopted(NamedTuple):
-    """The commits that the agent's owner was given: their number, base, last commit and place.
-
-    The place is a branch of the owner's clone, or a folder of patches.
-    """
+    """The commits that the agent's owner got: their number, first parent, last commit and place."""
 
     commits: int
     base: str
     tip: str
-    place: str  # a branch, or a folder of patches
+    place: str  # a branch of the owner's clone, or a folder of patches
 
 
 def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
     """Writes the changes merged into `main` to the owner's clone, as commits on a new branch.
 
-    Raises ConfigError if the branch exists or the clone lacks the imported commit.
+    Raises ConfigError without changes, if the branch exists or the clone lacks the imported commit.
     """
     theirs = _their_git(clone)
     ref = f"refs/heads/{_branch_name(branch)}"
     if theirs.run("rev-parse", "--verify", "-q", ref, accept=(0, 1)).exit_code == 0:
         raise ConfigError(
-            f"the clone {clone} already has a branch {branch}", hint="choose another: --branch NAME"
+            f"the clone {clone} already has a branch {branch}",
+            hint="choose another name: --branch NAME",
         )
     base = _imported_commit(repo)
     _require_commit(theirs, clone, base)
@@ -96,7 +94,7 @@ def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
 
 
 def promoted_steps(repo: HarnessRepo) -> list[Step]:
-    """Returns the changes merged into `main`, oldest first. Raises ConfigError without any."""
+    """Returns the changes merged into `main`, oldest first. Raises ConfigError if there is none."""
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)
@@ -182,7 +180,8 @@ def _branch_name(branch: str) -> str:
     odd = ".." in branch or "//" in branch or branch.endswith(("/", ".", ".lock"))
     if odd or not _BRANCH.fullmatch(branch):
         raise ConfigError(
-            f"{branch!r} is not a valid branch name", hint="for example: --branch meta-agent"
+            f"{branch!r} is not a valid branch name",
+            hint="use letters, digits and ._-/, as in: --branch meta-agent",
         )
     return branch
 

@@ -24,8 +24,8 @@ from meta_agent.core.history._worktree import MAIN, check_clean
 def create_repository(path: Path, files: Mapping[str, bytes], message: str, when: int) -> None:
     """Creates a git repository at `path` with one commit of `files`, as a whole or not at all.
 
-    A repository that started with the same files stays as it is. Raises ConfigError if `path`
-    holds something else.
+    A repository there that began with the same files stays as it is. Raises ConfigError if `path`
+    holds something else or a file's name is not allowed.
     """
     _check_files(files)
     if path.exists() and any(path.iterdir()):
@@ -39,7 +39,7 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
 
 
 def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
-    """Copies a repository without the refs `forgotten`; branch `main` is set to commit `main`."""
+    """Copies a repository without the refs `forgotten`, with branch `main` at commit `main`."""
     unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):
@@ -53,9 +53,9 @@ def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[s
 
 
 def check_repository(git: Git, path: Path) -> None:
-    """Raises an error unless the repository is complete and its checked-out files are unchanged.
+    """Checks that a repository is complete and that nobody edited its checked-out files.
 
-    The error is ConfigError for the user's mistakes and IntegrityError for damaged objects.
+    Raises IntegrityError for damaged objects, and ConfigError for edited files or unsafe settings.
     """
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(
@@ -86,16 +86,19 @@ def _check_files(files: Mapping[str, bytes]) -> None:
             check_path(path, AdmissionLimits())
         check_collisions(files)
     except CandidateError as error:
-        raise ConfigError(f"rename or remove a file of the harness: {error}") from error
+        raise ConfigError(
+            f"the harness cannot be stored: {error}", hint="rename or remove that file"
+        ) from error
     if not files:
-        raise ConfigError("the harness folder is empty; name a folder with files")
+        raise ConfigError("the harness folder is empty", hint="name a folder with files")
 
 
 def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     git = Git(path.resolve() / ".git", work_tree=path.resolve())
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(
-            f"{path} is neither empty nor a harness repository", hint="name another workspace"
+            f"{path} is neither empty nor a harness repository",
+            hint="name another workspace: --workspace DIR",
         )
     roots = git.line("rev-list", "--max-parents=0", MAIN).split()
     with git.reader() as repo:

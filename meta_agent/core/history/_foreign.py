@@ -44,25 +44,26 @@ _SHOWN: Final = 5
 
 
 class Foreign(NamedTuple):
-    """The files read from a user's agent, their source, and the files left out with the reasons."""
+    """The files read from a user's agent, by path, and those left out, each with a reason."""
 
     files: dict[str, bytes]
     source: str
     commit: str | None  # None: a plain folder
     left_out: dict[str, str]
     uncommitted: tuple[str, ...] = ()
-    """Committed files that differ in the folder beside the repository. The commit's are taken."""
+    """Committed files that differ in the user's folder. The committed content is taken."""
 
 
 def is_address(source: str) -> bool:
-    """Returns True if a source is a network address rather than a folder."""
+    """Returns True if `source` is a network address, False if it is a folder."""
     return "://" in source or source.startswith("git@")
 
 
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
     """Returns the files of a user's agent, in a folder or at a git address.
 
-    Leaves out files that match a pattern of `leave_out`. Raises ConfigError if none can be read.
+    Files that match a pattern of `leave_out`, that are large or whose names suggest keys are left
+    out. Raises ConfigError if no file is left, or if all together are too large.
     """
     if is_address(source):
         foreign = _fetched(source, _transport(source), source)
@@ -79,12 +80,12 @@ def _transport(address: str) -> str:
     if parts.scheme not in ("https", "file"):
         raise ConfigError(
             f"{address} cannot be imported: only folders and https:// addresses can",
-            hint="git clone it yourself, then give the folder",
+            hint="run git clone yourself, then name the folder: --harness FOLDER",
         )
     if parts.username or parts.password:
         raise ConfigError(
-            "the address holds a user name or a key, which would be stored in the workspace",
-            hint="git clone it yourself, then give the folder",
+            "the harness's address holds a user name or a key, which would be stored",
+            hint="run git clone yourself, then name the folder: --harness FOLDER",
         )
     return parts.scheme
 

@@ -8,8 +8,7 @@ borrowing the real objects read-only.
 A workspace may come from a stranger. So before the first command the repository's own settings are
 read as a file (`_settings`), and a setting or place that is not known to be harmless is refused by
 name. Comparisons never run a program in any case.
-Does not cover: judging those objects (see `_admission`). Never point `Git` at a directory that a
-sandbox wrote.
+Does not cover: judging those objects (`_admission`). Never open what a sandbox wrote with `Git`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class GitError(Exception):
         self.stderr = stderr
 
     def hint(self, otherwise: str) -> str:
-        """Returns advice about SHA-256 repositories if one is the cause, else `otherwise`."""
+        """Returns what to do about a SHA-256 repository if that is the cause, else `otherwise`."""
         if "mismatched algorithms" not in self.stderr:
             return otherwise
         return (
@@ -78,7 +77,7 @@ class Ran(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A commit of the host's repository: ids, date and message."""
+    """A git commit: the ids of the commit, its tree and its parents, its date and message."""
 
     id: str
     tree: str
@@ -129,7 +128,7 @@ class Git:
         when: int | None = None,
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
-        """Runs git with arguments and input. Raises GitError if the exit status is not in `accept`.
+        """Runs a git command with `stdin`. Raises GitError if the exit status is not in `accept`.
 
         `when` is the date of new commits, in seconds since the epoch.
         """
@@ -145,12 +144,12 @@ class Git:
         return Ran(done.returncode, done.stdout)
 
     def line(self, *argv: str, stdin: bytes = b"", when: int | None = None) -> str:
-        """Runs a git command and returns its output as text without the final newline."""
+        """Runs a git command and returns its output, stripped. Raises GitError if it fails."""
         return self.run(*argv, stdin=stdin, when=when).stdout.decode("utf-8").strip()
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """Yields a GitPython repository that reads objects through one git process."""
+        """Yields a GitPython repository for reading objects, which is closed after the block."""
         self.check()
         with _git_variables_hidden():
             repo = _library().Repo(self.git_dir)
@@ -163,7 +162,7 @@ class Git:
                 repo.close()
 
     def at(self, ref: str) -> str | None:
-        """Returns the commit id of a ref (by its full name) or None, without starting a process."""
+        """Returns the commit id of the ref with a full name, such as `refs/heads/main`, or None."""
         self.check()
         try:
             return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
@@ -176,7 +175,7 @@ class Git:
             return _library().Repo(self.git_dir)
 
     def check(self) -> None:
-        """Raises ConfigError if the repository's settings could make git run a command."""
+        """Raises ConfigError if the repository's own settings could make git run a program."""
         if not self._checked:
             check_places(self.git_dir)
             check_keys(self.git_dir, _keys(self.git_dir / "config"))
@@ -230,7 +229,7 @@ def _git_variables_hidden() -> Iterator[None]:
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
     """Yields a temporary bare repository that can also read the objects of `host` and `more`.
 
-    It can fetch only by `transport`, such as `https`, and not at all without one.
+    It can fetch over `transport` only, such as `https`; if that is empty, it cannot fetch.
     """
     hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
@@ -242,7 +241,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
 
 
 def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
-    """Copies the git objects of commit `tip` from `source` to `host`, without those of `base`."""
+    """Copies the objects of commit `tip` and its past from `source` to `host`, down to `base`."""
     revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
@@ -253,7 +252,7 @@ def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
     """Returns the bytes of the git object `oid`, or None if it is missing or not of type `kind`.
 
-    `repo` is a repository that is open for reading.
+    `repo` is what `Git.reader` yields.
     """
     try:
         _, object_kind, _, data = repo.git.get_object_data(oid)
@@ -263,7 +262,7 @@ def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
-    """Returns the parsed commit `oid` of `repo`, a repository that is open for reading."""
+    """Returns the commit `oid`, which must exist. `repo` is what `Git.reader` yields."""
     raw = repo.commit(oid)
     parents = tuple(parent.hexsha for parent in raw.parents)
     message = raw.message
@@ -272,7 +271,7 @@ def read_commit(repo: Any, oid: str) -> Commit:
 
 
 def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
-    """Returns (mode, content) of each file of commit `oid` by path. `repo` is open for reading."""
+    """Returns (mode, content) of each file of a commit by path. `repo` is what `reader` yields."""
     entries = repo.commit(oid).tree.traverse()
     leaves = sorted((e for e in entries if e.type != "tree"), key=lambda e: str(e.path))
     return {str(e.path): (int(e.mode), _content(e)) for e in leaves}
@@ -283,7 +282,7 @@ def _content(entry: Any) -> bytes:
 
 
 def git_version() -> tuple[int, ...]:
-    """Returns the version of git, such as (2, 39, 5). Raises PreflightError without git."""
+    """Returns the version of git, such as (2, 39, 5). Raises PreflightError if git is missing."""
     done = _start_git(["version"], b"", _clean_environment())
     digits = done.stdout.decode("ascii", "replace").split()[2].split(".")
     return tuple(int(part) for part in digits if part.isdigit())
@@ -306,7 +305,8 @@ def _start_git(
         )
     except TimeoutExpired as error:
         raise InfrastructureError(
-            f"git took over {_TIMEOUT_SEC:.0f} s and was stopped; run the command again: {argv}"
+            f"git {' '.join(argv)[:200]} took over {_TIMEOUT_SEC:.0f} s and was stopped",
+            hint="check the disk, then run the same command again: it resumes",
         ) from error
 
 
@@ -322,7 +322,7 @@ def _keys(config: Path) -> list[str]:
     done = _start_git(argv, b"", _clean_environment() | {"GIT_DIR": "/nonexistent"})
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip()[-200:]
-        raise ConfigError(f"{config} cannot be read by git; correct it: {reason}")
+        raise ConfigError(f"git cannot read {config}: {reason}", hint="correct that file")
     rows = done.stdout.split(b"\0")
     return [row.partition(b"\n")[0].decode("utf-8", "replace") for row in rows if row]
 
@@ -330,7 +330,9 @@ def _keys(config: Path) -> list[str]:
 def _executable() -> str:
     path = shutil.which("git")
     if path is None:
-        raise PreflightError("the program git is not on PATH", hint="apt-get install git")
+        raise PreflightError(
+            "the program git is not on PATH", hint="install it, for example: apt-get install git"
+        )
     return path
 
 

@@ -13,7 +13,7 @@ from meta_agent.core.errors import CandidateError
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Limits on the commits from one sandbox; sizes are uncompressed, except `pack_bytes`."""
+    """Limits on the commits from one sandbox. Only `pack_bytes` is a compressed size."""
 
     pack_bytes: int = 8 << 20
     objects: int = 5_000
@@ -26,5 +26,5 @@ class AdmissionLimits:
 
 
 def refuse(reason: str, message: str) -> NoReturn:
-    """Raises the CandidateError that refuses a sandbox's commits; `reason` is a stable code."""
+    """Raises a CandidateError with a message for people and a code (`reason`) for programs."""
     raise CandidateError(message, reason=reason)

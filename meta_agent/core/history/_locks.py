@@ -22,16 +22,16 @@ _PATIENCE_SEC = 2.0
 
 @contextmanager
 def busy(git_dir: Path) -> Iterator[None]:
-    """Marks the git directory as being written by this process, for the `with` block."""
+    """Marks, for the `with` block, that this process writes to the git directory."""
     marker = git_dir / _MARKER
     marker.write_text(str(os.getpid()), encoding="ascii")
     yield
-    # Left behind on an exception too: then a lock may be, and the next open clears both.
+    # It stays after an exception: git may have left a lock, and the next open clears both.
     marker.unlink(missing_ok=True)
 
 
 def clear_locks(git_dir: Path) -> None:
-    """Removes git lock files of a killed command of this program. Raises ConfigError for others."""
+    """Removes git's lock files if a killed meta-agent left them. Raises ConfigError for others."""
     locks = _wait_for_none(git_dir)
     marker = git_dir / _MARKER
     if locks and not _ours(marker):

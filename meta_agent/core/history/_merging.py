@@ -15,9 +15,9 @@ from meta_agent.core.history._limits import refuse
 
 
 def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
-    """Creates the commit that merges the commit `tip` into `onto` and returns its id.
+    """Creates the commit that merges the commit `tip` into the commit `onto`; returns its id.
 
-    It moves no branch; `when` is its date in seconds. Raises CandidateError on a conflict.
+    No branch moves. `when` is the date in Unix seconds. Raises CandidateError on a conflict.
     """
     with scratch(host) as git:
         tree = _merged_tree(git, onto, tip)
@@ -30,7 +30,7 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
 def edit_commit(
     host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
 ) -> str:
-    """Creates a commit on `onto` with new file contents by path, and returns its id.
+    """Creates a commit on top of `onto` with new file contents by path, and returns its id.
 
     None as content removes the file. `when` is the date in seconds since the epoch.
     """
@@ -45,9 +45,9 @@ def edit_commit(
 
 
 def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) -> str:
-    """Creates a commit on `onto` that undoes what `commit` changed against its first parent.
+    """Creates a commit on top of `onto` that undoes `commit`, and returns the new commit's id.
 
-    Returns its id. Raises CandidateError if later changes conflict, or nothing is left to undo.
+    Raises CandidateError if later changes conflict with that, or if nothing is left to undo.
     """
     with scratch(host) as git:
         undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)

@@ -18,7 +18,7 @@ _SUBJECT_CHARS, _WIDTH = 72, 88
 
 
 def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping[str, str]) -> str:
-    """Returns the commit message of a candidate; `subject` says in a few words what changes."""
+    """Returns a candidate's commit message: `subject` in its first line, then the hypothesis."""
     title = _one_line(f"feat({hypothesis.label}): {subject}")
     parts = [
         textwrap.shorten(title, _SUBJECT_CHARS, placeholder=" ..."),
@@ -34,7 +34,7 @@ def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping
 def standard_trailers(
     *, run: str, candidate: str, factor: str, hypothesis: str, assisted_by: str
 ) -> dict[str, str]:
-    """Returns the trailers (`Key: value` lines) that each candidate and merge commit carries."""
+    """Returns the trailers (`Key: value` lines) of each candidate's and merge's commit message."""
     return {
         "Meta-Agent-Run": run,
         "Meta-Agent-Candidate": candidate,
@@ -45,14 +45,14 @@ def standard_trailers(
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
-    """Returns the message followed by its trailers, one per line."""
+    """Returns the message, followed by a `Key: value` line for each trailer that is not empty."""
     lines = [f"{key}: {_one_line(value)}" for key, value in trailers.items() if value]
     body = plain(message).rstrip()
     return "\n".join([body, "", *lines, ""]) if lines else f"{body}\n"
 
 
 def parse_trailers(message: str) -> dict[str, str]:
-    """Returns the trailers of a message: the `Key: value` lines of its last paragraph."""
+    """Returns the `Key: value` lines of a message's last paragraph; {} if it has other lines."""
     last = message.rstrip().rpartition("\n\n")[2].splitlines()
     pairs = [line.partition(": ") for line in last]
     if not all(separator and " " not in key for key, separator, _ in pairs):
@@ -61,7 +61,7 @@ def parse_trailers(message: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """Returns text without control, bidi or zero-width characters. Newlines and tabs stay."""
+    """Returns a text without invisible and control characters. Newlines and tabs stay."""
     return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not unseen(c))
 
 

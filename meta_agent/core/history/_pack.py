@@ -24,7 +24,7 @@ class _Entry(NamedTuple):
 
 
 def scan(pack: bytes, limits: AdmissionLimits) -> int:
-    """Returns the number of objects in a git pack from a sandbox.
+    """Returns the number of objects in a git pack (transfer file) that a sandbox sent.
 
     Raises CandidateError if the pack is malformed or exceeds a limit.
     """

@@ -42,7 +42,7 @@ class PastCommit(NamedTuple):
 
 
 class ForeignHistory:
-    """A temporary copy of the git history of a user's repository, removed after use."""
+    """A temporary copy of the git history of a user's repository (`foreign_history`)."""
 
     def __init__(self, git: Git, source: Path) -> None:
         self._git = git
@@ -50,7 +50,7 @@ class ForeignHistory:
         self._blobs: dict[str, bytes] = {}
 
     def head(self) -> str:
-        """Returns the id of the newest commit: the user's `HEAD`."""
+        """Returns the id of the commit that was the user's `HEAD`."""
         return self._git.line("rev-parse", "--verify", f"{_IMPORT}^{{commit}}")
 
     def commits(self) -> list[PastCommit]:
@@ -65,9 +65,9 @@ class ForeignHistory:
         return [commit for commit in commits if commit.parent and " " not in commit.parent]
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """Returns the content of a commit's regular files by path, without large files.
+        """Returns the content of a commit's regular files of up to 8 MiB, by path.
 
-        Raises ConfigError if the files together are too large.
+        Raises ConfigError if the files have over 128 MiB together.
         """
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         blob_ids: dict[str, str] = {}
@@ -81,8 +81,8 @@ class ForeignHistory:
             blob_ids[name.decode("utf-8", "replace")] = oid
         if room < 0:
             raise ConfigError(
-                f"the commit {commit[:12]} of {self._source} has over {MAX_TREE_BYTES} bytes; "
-                "use a smaller repository"
+                f"the files of commit {commit[:12]} of {self._source} have over {MAX_TREE_BYTES} "
+                "bytes; use a smaller repository"
             )
         self._fetch_blobs(set(blob_ids.values()) - self._blobs.keys())
         return {path: self._blobs[oid] for path, oid in blob_ids.items()}
@@ -101,9 +101,9 @@ class ForeignHistory:
 
 @contextmanager
 def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHistory]:
-    """Yields a temporary copy of the last commit of a user's repository; with `deep`, of all.
+    """Yields a temporary copy of a user's repository: its last commit, or with `deep` all commits.
 
-    Raises ConfigError if `source` cannot be read.
+    The copy is removed after the `with` block. Raises ConfigError if `source` cannot be read.
     """
     place = source.resolve()
     with scratch(None, transport="file") as git:
@@ -128,9 +128,9 @@ def _forgiven() -> list[str]:
 
 
 def read_folder(root: Path) -> dict[str, bytes]:
-    """Returns the content of a folder's files by path, without caches, builds and large files.
+    """Returns the content of a folder's files of up to 8 MiB, by path, without caches and builds.
 
-    Raises ConfigError if the files together are too large.
+    Raises ConfigError if the files have over 128 MiB together.
     """
     tree: dict[str, bytes] = {}
     for path in _walk(root):
@@ -139,7 +139,7 @@ def read_folder(root: Path) -> dict[str, bytes]:
         tree[path.relative_to(root).as_posix()] = path.read_bytes()
         if sum(map(len, tree.values())) > MAX_TREE_BYTES:
             raise ConfigError(
-                f"the folder {root} has over {MAX_TREE_BYTES} bytes; name a smaller one"
+                f"the files of {root} have over {MAX_TREE_BYTES} bytes; name a smaller folder"
             )
     return tree
 

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """The ids of the tree and parent of a commit that came from a sandbox, and its message."""
+    """A parsed commit from a sandbox: the ids of its tree and parent, and its message."""
 
     tree: str
     parent: str
@@ -45,7 +45,10 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Parses a sandbox's commit from raw bytes. Raises CandidateError for an odd header or text."""
+    """Returns a sandbox's commit, parsed from git's raw bytes. Raises CandidateError if it is odd.
+
+    It is odd without exactly one parent, with a foreign author, or with hidden characters.
+    """
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]
     names = tuple(field[0] for field in fields)
@@ -71,7 +74,7 @@ def _check_message(message: str, limits: AdmissionLimits) -> None:
 
 
 def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
-    """Returns every path whose file differs in content or mode, or is in one tree only, sorted."""
+    """Returns the sorted paths whose files differ between two trees, or are in only one of them."""
     paths = base.keys() | tip.keys()
     return tuple(sorted(path for path in paths if base.get(path) != tip.get(path)))
 
@@ -81,7 +84,7 @@ def check_entries(
 ) -> None:
     """Raises CandidateError if a changed file has a bad name or mode, or if two paths collide.
 
-    `tip` holds the files of the last commit by path.
+    `tip` holds the files of the checked commit by path.
     """
     for path in changed:
         check_path(path, limits)
@@ -91,11 +94,9 @@ def check_entries(
 
 
 def _plain(char: str) -> bool:
-    """Returns True for a visible character that no shell expands and no file system treats as a
-    separator.
+    """Returns True for letters, digits and accents of any script, and for common ASCII marks.
 
-    It allows letters, digits and accents of any script, and common ASCII marks. A stroke across
-    another sign is refused, because it makes a slash of a letter.
+    A stroke across another sign is refused, because it makes a slash of a letter.
     """
     if char.isascii():
         return char.isalnum() or char in _MARKS
@@ -105,7 +106,7 @@ def _plain(char: str) -> bool:
 
 
 def check_path(path: str, limits: AdmissionLimits) -> None:
-    """Raises CandidateError if `path` is special to a file system, a shell or git."""
+    """Raises CandidateError if a path is too long, or special to a file system, a shell or git."""
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path has more than {limits.path_bytes} bytes: {path[:60]!r}...")
     if not all(map(_plain, path)):
@@ -143,7 +144,7 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Raises CandidateError if a path matches no `editable` pattern, or a `protected` one."""
+    """Raises CandidateError if a path matches no `editable` pattern, or a `protected` pattern."""
     for path in changed:
         if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"this candidate may not change {path!r}")

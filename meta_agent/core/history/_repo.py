@@ -37,7 +37,7 @@ _WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
 
 
 class LogEntry(NamedTuple):
-    """One commit of the harness's history: ids, date, message parts, trailers and its git note."""
+    """One commit of the harness's history: ids, date, the parts of its message and its git note."""
 
     commit: str
     parents: tuple[str, ...]
@@ -64,22 +64,29 @@ class HarnessRepo:
     def create(
         cls, path: Path, files: Mapping[str, bytes], message: str, *, when: int = EPOCH
     ) -> HarnessRepo:
-        """Creates the repository with one commit, or opens one created with the same files."""
+        """Creates the repository with one commit of `files`, and opens it.
+
+        A repository that began with these files is only opened; other content raises ConfigError.
+        """
         create_repository(path, files, plain(message), when)
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> HarnessRepo:
-        """Opens a repository after a check of all objects; finishes a checkout that was killed."""
+        """Opens the repository at `path`, and finishes a checkout of `main` that was killed.
+
+        Raises ConfigError if it is no harness repository, or if its files were edited, and
+        IntegrityError if it is damaged.
+        """
         repo = cls(path)
         check_repository(repo._git, path)
         follow_main(repo._git, path)
         return repo
 
     def rewound(self, folder: Path, main: str) -> HarnessRepo:
-        """Returns a copy of the repository in `folder`, with `main` at an earlier commit.
+        """Copies the repository into `folder`, with `main` at an earlier commit; returns the copy.
 
-        The copy has no notes and no branch `lead`.
+        The copy has no git notes and no branch `lead`.
         """
         copy_repository(self.path, folder, main, (LEAD, _NOTES))
         return HarnessRepo.open(folder)
@@ -87,11 +94,11 @@ class HarnessRepo:
     # --- reading ---------------------------------------------------------------------------
 
     def head(self) -> str:
-        """Returns the commit that `main` points to."""
+        """Returns the id of the commit that `main` points to."""
         return self._require(MAIN)
 
     def tip(self, ref: str) -> str | None:
-        """Returns the commit that a ref points to, or None if there is no such ref."""
+        """Returns the id of the commit that a ref points to, or None if there is no such ref."""
         if _WHOLE_NAME.fullmatch(ref):
             return self._git.at(ref)
         ran = self._git.run("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", accept=(0, 1))
@@ -102,7 +109,7 @@ class HarnessRepo:
         return self._commit(commit).when
 
     def tree(self, commit: str) -> HarnessTree:
-        """Returns the files of a commit, read without a checkout."""
+        """Returns the files of a commit. Raises IntegrityError if one is not a regular file."""
         return self._trees(commit) if _ID.fullmatch(commit) else self._read_tree(commit)
 
     def _read_tree(self, commit: str) -> HarnessTree:
@@ -112,14 +119,15 @@ class HarnessRepo:
         odd = next((path for path, (mode, _) in entries.items() if mode >> 12 != 0o10), None)
         if odd is not None:
             raise IntegrityError(
-                f"{odd!r} in {commit[:12]} is not a regular file; restore the workspace from a copy"
+                f"{odd!r} in commit {commit[:12]} is not a regular file; restore the workspace "
+                "from a copy"
             )
         return HarnessTree(commit, tree_hash, {path: data for path, (_, data) in entries.items()})
 
     def pack(self, commit: str) -> bytes:
-        """Returns a git pack of one commit with all its files and none of its parents.
+        """Returns a git pack (transfer file) of one commit with all its files, but no parents.
 
-        The receiver writes the commit's id to `.git/shallow` before checking it out.
+        The receiver has to write the commit's id to `.git/shallow` before checking it out.
         """
         rows = self._git.run("ls-tree", "-r", "-t", "-z", "--full-tree", commit).stdout
         below = {row.split(b"\t")[0].split()[2] for row in rows.split(b"\0") if row}
@@ -128,7 +136,7 @@ class HarnessRepo:
         return self._git.run("pack-objects", "-q", "--stdout", stdin=oids).stdout
 
     def diff(self, before: str, after: str) -> str:
-        """Returns the patch between two commits. git attributes and drivers do not change it."""
+        """Returns the patch from one commit to another, as text."""
         argv = ["diff-tree", "-r", "-p", "--text", "--no-renames", "--no-color", "--full-index"]
         argv += [before, after, "--"]
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
@@ -142,27 +150,30 @@ class HarnessRepo:
         return self._commit(commit).message.partition("\n")[0]
 
     def brought_by(self, commit: str) -> str | None:
-        """Returns the commit of `main`'s first-parent line that brought in `commit`, or None.
+        """Returns the commit by which `commit` came into `main`, or None.
 
-        It is `commit` itself if that is on the line, or the merge of the candidate whose last
-        commit is `commit`.
+        That is the merge of the candidate whose last commit is `commit`, or `commit` itself if it
+        was made on `main`. The first commit gives None.
         """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         return commit if commit in line[:-1] else self._merge_of(commit)
 
     def line_of_main(self, after: str, upto: str) -> list[str]:
-        """Returns the first-parent commits of `main` after `after` up to `upto`, newest first."""
+        """Returns the commits made on `main` after `after` up to `upto`, newest first.
+
+        Candidates' own commits are left out. Returns [] if `after` or `upto` is not on `main`.
+        """
         line = self._git.line("rev-list", "--first-parent", MAIN).split()
         if after not in line or upto not in line:
             return []
         return line[line.index(upto) : line.index(after)]
 
     def log(self, n: int = 50, *, ref: str = MAIN) -> list[LogEntry]:
-        """Returns the newest `n` commits that a ref reaches, merged candidates included."""
+        """Returns the newest `n` commits of a ref's history, merged candidates' included."""
         oids = self._git.line("rev-list", "--date-order", f"--max-count={n}", ref, "--").split()
         with self._git.reader() as repo:
             commits = [read_commit(repo, oid) for oid in oids]
-        notes = self._notes_by_commit()
+        notes = self.all_notes()
         return [_log_entry(commit, notes.get(commit.id)) for commit in commits]
 
     def graph(self) -> str:
@@ -171,18 +182,26 @@ class HarnessRepo:
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
 
     def candidates(self) -> dict[str, str]:
-        """Returns every candidate's last commit by the name of its ref, failed candidates too."""
+        """Returns every candidate's last commit, by its full branch name; failed ones included."""
         rows = self._git.line("for-each-ref", "--format=%(refname) %(objectname)", CANDIDATES)
         return dict(row.split(" ") for row in rows.splitlines())
 
     def notes(self, commit: str) -> str | None:
-        """Returns the text of the git note on a commit, or None if it has none."""
+        """Returns the text of the git note on a commit, or None if it has no note."""
         ran = self._git.run("notes", "show", commit, accept=(0, 1))
         return ran.stdout.decode("utf-8", "replace") if ran.exit_code == 0 else None
 
     def all_notes(self) -> Mapping[str, str]:
         """Returns the text of every git note, by the id of its commit."""
-        return self._notes_by_commit()
+        tip = self.tip(_NOTES)
+        if tip is None:
+            return {}
+        with self._git.reader() as repo:
+            files = read_files(repo, tip)
+        return {
+            path.replace("/", ""): data.decode("utf-8", "replace")
+            for path, (_, data) in files.items()
+        }
 
     def on_main(self, commit: str) -> bool:
         """Returns True if `main` contains the commit."""
@@ -202,10 +221,10 @@ class HarnessRepo:
         replaces: str | None = None,
         limits: AdmissionLimits | None = None,
     ) -> AdmittedCommit:
-        """Checks a candidate's commits in a git pack from a sandbox, stores them, and sets `ref`.
+        """Checks and stores a candidate's commits from a sandbox's git pack, and sets branch `ref`.
 
-        Raises CandidateError with the reason if they are refused. A repeated call is harmless.
-        `ref` must not exist, except at the commit `replaces`, which an unrecorded attempt left.
+        The commits follow `base`. Raises CandidateError if they are refused, or if `ref` exists at
+        another commit than `expected_tip` or `replaces`. A repeated call changes nothing.
         """
         if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
             refuse("ref_name", f"the branch {ref[:80]!r} is not named {CANDIDATES}<run>/<n>")
@@ -231,10 +250,10 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Merges a candidate into `main` with a merge commit and returns the commit's id.
+        """Merges the candidate's branch `ref` into `main`, and returns the merge commit's id.
 
         A second call returns the same id. Raises CandidateError on a conflict, IntegrityError if
-        `main` is not at `onto`, and ConfigError if files in the work tree are in the way.
+        `main` is not at the commit `onto`, and ConfigError if a checked-out file was edited.
         """
         tip = self._require(ref)
         done = self._merge_of(tip)
@@ -254,10 +273,9 @@ class HarnessRepo:
         trailers: Mapping[str, str],
         when: int | None = None,
     ) -> str:
-        """Creates the commit that merges a candidate into `onto`, and returns its id.
+        """Creates the commit that merges the candidate's branch `ref` into the commit `onto`.
 
-        No branch moves. A later `merge` with the same message and date makes the same commit.
-        Raises CandidateError on a conflict.
+        Returns the merge commit's id. No branch moves. Raises CandidateError on a conflict.
         """
         tip = self._require(ref)
         text = with_trailers(message, trailers)
@@ -265,15 +283,15 @@ class HarnessRepo:
             return self._merges(onto, tip, text, self._date(when, onto, tip))
 
     def advance(self, commit: str, *, onto: str) -> str:
-        """Moves `main` from `onto` to a commit that was created earlier, and returns that commit.
+        """Moves `main` from the commit `onto` to `commit`, and returns `commit`.
 
-        Raises IntegrityError if the commit does not descend from `onto` or `main` is elsewhere. A
-        repeated call changes nothing.
+        Raises IntegrityError if `commit` does not descend from `onto`, or if `main` is not at
+        `onto`. A repeated call changes nothing.
         """
         if not self._reaches(commit, onto):
             raise IntegrityError(
-                f"{commit[:12]} does not descend from {onto[:12]}, so main cannot move there; "
-                "run `meta-agent doctor`"
+                f"main cannot move to {commit[:12]}, which does not descend from {onto[:12]}",
+                hint="check the workspace: meta-agent doctor",
             )
         with self._writing():
             return commit if self.head() == commit else self._advance_main(commit, onto)
@@ -281,18 +299,19 @@ class HarnessRepo:
     def edit_main(
         self, edits: Mapping[str, bytes | None], *, onto: str, message: str, when: int
     ) -> str:
-        """Commits the host's own edit of a few files to `main`, which must be at `onto`.
+        """Commits edits of files (new content by path) to `main`, and returns the commit's id.
 
-        None as content removes a file. Returns the commit's id, the same for the same call.
+        None as content removes a file. Raises IntegrityError if `main` is not at the commit `onto`.
+        A repeated call changes nothing.
         """
         with self._writing():
             commit = edit_commit(self._git, onto, edits, plain(message), when)
             return commit if commit == self.head() else self._advance_main(commit, onto)
 
     def revert(self, commit: str, *, message: str) -> str:
-        """Undoes what a commit on `main` changed, by a new commit on top; returns the new one's id.
+        """Undoes what a commit on `main` changed, by a new commit on top; returns the new id.
 
-        Raises CandidateError if later changes conflict, or if the change is undone already.
+        Raises CandidateError if later changes conflict with that, or if the change is undone.
         """
         head = self.head()
         with self._writing():
@@ -309,7 +328,7 @@ class HarnessRepo:
                 self._flush_refs(LEAD)
 
     def drop_lead(self) -> None:
-        """Deletes the branch `lead`, which holds unproven changes; candidates keep their refs."""
+        """Deletes the branch `lead`, which holds unproven changes, if it exists."""
         with self._writing():
             if old := self.tip(LEAD):
                 self._git.run("update-ref", "-d", LEAD, old)
@@ -346,8 +365,8 @@ class HarnessRepo:
         except GitError as error:
             where = self.tip(MAIN) or "nowhere"
             raise IntegrityError(
-                f"main is at {where[:12]}, but must be at {old[:12]}; another program moved it: "
-                "move it back or run `meta-agent doctor`"
+                f"main is at {where[:12]}, but must be at {old[:12]}: another program moved it",
+                hint="move it back, or see the state: meta-agent doctor",
             ) from error
         self._flush_refs(MAIN)
         return self._follow(commit)
@@ -384,17 +403,6 @@ class HarnessRepo:
     def _read_commit(self, oid: str) -> Commit:
         with self._git.reader() as repo:
             return read_commit(repo, oid)
-
-    def _notes_by_commit(self) -> dict[str, str]:
-        tip = self.tip(_NOTES)
-        if tip is None:
-            return {}
-        with self._git.reader() as repo:
-            files = read_files(repo, tip)
-        return {
-            path.replace("/", ""): data.decode("utf-8", "replace")
-            for path, (_, data) in files.items()
-        }
 
     def _require(self, ref: str) -> str:
         commit = self.tip(ref)

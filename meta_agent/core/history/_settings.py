@@ -37,16 +37,19 @@ _MAX_BYTES: Final = 64 << 10
 
 
 def check_places(git_dir: Path) -> None:
-    """Raises ConfigError if something in `git_dir`, such as a link, could lead git elsewhere."""
+    """Raises ConfigError if an entry of `git_dir`, such as a link, could lead git out of it."""
     hint = _hint(git_dir)
     if git_dir.is_symlink() or not git_dir.is_dir():
-        raise ConfigError(f"{git_dir} is a link or no folder: git would work elsewhere", hint=hint)
+        raise ConfigError(f"{git_dir} is not a folder, or is a link to another place", hint=hint)
     for odd in _neither_file_nor_folder(git_dir):
-        raise ConfigError(f"{odd} could lead git elsewhere, or make it wait", hint=hint)
+        raise ConfigError(
+            f"{odd} is a link, is no plain file or cannot be read: git is not run there", hint=hint
+        )
     for name in _ELSEWHERE:
         if os.path.lexists(git_dir / name):
             raise ConfigError(
-                f"meta-agent did not make {git_dir / name}: it could lead git elsewhere", hint=hint
+                f"{git_dir / name}, not made by meta-agent, could lead git to another place",
+                hint=hint,
             )
     config = git_dir / "config"
     if not config.is_file() or config.stat().st_size > _MAX_BYTES:
@@ -54,7 +57,7 @@ def check_places(git_dir: Path) -> None:
 
 
 def check_keys(git_dir: Path, keys: Iterable[str]) -> None:
-    """Raises ConfigError if one of a repository's settings (`keys`) is not known to be harmless."""
+    """Raises ConfigError if a git setting, by its name in `keys`, is not known to be harmless."""
     for key in keys:
         if not _INERT.fullmatch(key):
             raise ConfigError(
@@ -81,4 +84,4 @@ def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
 
 
 def _hint(git_dir: Path) -> str:
-    return f"look at {git_dir} yourself; remove the entry if the workspace is yours"
+    return f"look at {git_dir}; if the workspace is yours, remove what the message names"

@@ -27,7 +27,10 @@ class _Row(NamedTuple):
 
 
 def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Returns each file's mode and id in a git tree. Raises CandidateError if beyond `limits`."""
+    """Returns mode and id of each file in a git tree, by path.
+
+    Raises CandidateError if the tree is malformed or exceeds `limits`.
+    """
     level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):

@@ -19,14 +19,14 @@ MAIN = "refs/heads/main"
 
 
 def on_main(git: Git) -> bool:
-    """Returns True if the branch `main` is checked out in the repository."""
+    """Returns True if the repository has its branch `main` checked out."""
     return (git.git_dir / "HEAD").read_text(encoding="utf-8").strip() == f"ref: {MAIN}"
 
 
 def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
-    """Raises ConfigError if a checked-out file differs from both git's index and the target commit.
+    """Raises ConfigError if a checked-out file was edited: it differs from index and target commit.
 
-    An untracked file at a path of the target commit is an error too.
+    An untracked file at a path of the target commit is one too. Only the branch `main` is checked.
     """
     if not on_main(git):
         return
@@ -35,14 +35,14 @@ def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
         if _on_disk(work_tree / path) not in {index.get(path), target.get(path)}:
             raise ConfigError(
                 f"{work_tree / path} has changes that are not committed",
-                hint=f"git -C {work_tree} stash, or commit them",
+                hint=f"commit them, or put them away: git -C {work_tree} stash",
             )
 
 
 def follow_main(git: Git, work_tree: Path) -> None:
-    """Updates git's index and the checked-out files to `main`, if `main` is checked out.
+    """Updates git's index and the checked-out files to `main`, if that branch is checked out.
 
-    It overwrites changes of the user, so check for them first.
+    The user's edits are overwritten, so call `check_clean` first. Raises ConfigError if git fails.
     """
     if not on_main(git) or _is_current(git, work_tree):
         return

@@ -1,8 +1,7 @@
 """The ledger: the durable journal of a workspace, with steps, events, runs and money, in SQLite.
 
 `Ledger.open(path)` opens it as the one owner. `Ledger.open(path, owner_lock=False)` reads it beside
-a live run. Every durable step goes through `Ledger.once`, so that running the same command again
-resumes.
+a live run. Durable steps go through `Ledger.once`, so that the same command, run again, resumes.
 """
 
 from meta_agent.core.ledger._crash import CRASH_VARIABLE, crash_point

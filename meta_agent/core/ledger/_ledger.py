@@ -243,10 +243,7 @@ class Ledger(Purse):
     # --- events --------------------------------------------------------------------------------
 
     def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
-        """Appends an event with data to the log of a run (by default the current run).
-
-        Returns the event's number.
-        """
+        """Appends an event to the log of a run, by default the current one; returns its number."""
         with self._journal.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",

@@ -89,25 +89,19 @@ class Purse:
         """Replaces a reservation by what was billed. Raises IntegrityError if settled before."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
-        with self._journal.transaction() as db:
-            changed = db.execute(
-                "UPDATE spend SET settled = 1, nano_usd = ?, tokens = ? "
-                "WHERE id = ? AND settled = 0",
-                (nano, tokens, reservation),
-            ).rowcount
-            if changed != 1:
-                raise IntegrityError(
-                    f"reservation {reservation} of a model call was settled twice; this is a bug, "
-                    "please report it"
-                )
+        self._close(
+            "UPDATE spend SET settled = 1, nano_usd = ?, tokens = ?", reservation, nano, tokens
+        )
 
     def release(self, reservation: int) -> None:
         """Deletes the reservation of a call that cost nothing. Raises IntegrityError if settled."""
+        self._close("DELETE FROM spend", reservation)
+
+    def _close(self, statement: str, reservation: int, *values: int | None) -> None:
+        """Changes an open reservation. Raises IntegrityError if it was settled or released."""
         with self._journal.transaction() as db:
-            changed = db.execute(
-                "DELETE FROM spend WHERE id = ? AND settled = 0", (reservation,)
-            ).rowcount
-            if changed != 1:
+            where = f"{statement} WHERE id = ? AND settled = 0"
+            if db.execute(where, (*values, reservation)).rowcount != 1:
                 raise IntegrityError(
                     f"reservation {reservation} of a model call was settled before; this is a bug, "
                     "please report it"

@@ -50,7 +50,7 @@ class Gap(TypedDict):
 
 
 class Evidence(TypedDict):
-    """What a generation's reading of attempts says about a version: metrics, faults, examples."""
+    """What a generation saw in a version's attempts: metrics, alerts, faults and examples."""
 
     generation: int
     version: str

@@ -163,7 +163,7 @@ def waiting(
 
 
 def moved(progress: str = "") -> None:
-    """Records that the wait which this thread announced last makes progress; none: does nothing."""
+    """Records progress of this thread's innermost open wait; does nothing if there is none."""
     if (current := _innermost.get()) is None:
         return
     wait, name = current

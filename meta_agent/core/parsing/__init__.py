@@ -1,1 +1,1 @@
-"""What untrusted bytes are read with: JSON, Python source, unseen characters, Parquet rows."""
+"""Readers of untrusted bytes: JSON, Python source, Parquet, tar archives, invisible characters."""

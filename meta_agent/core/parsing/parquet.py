@@ -45,13 +45,16 @@ def parquet_module() -> Any:  # pyarrow has no types
 def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
     """Yields every row of a Parquet file in order, as JSON values by column name.
 
-    Raises ConfigError if the file is damaged or too large.
+    Raises ConfigError if the file is damaged or too large, PreflightError without pyarrow.
     """
     module = parquet_module()
     try:
         with module.ParquetFile(path) as file:
             if file.metadata.num_columns > MAX_COLUMNS:
-                raise ConfigError(f"{path} has over {MAX_COLUMNS} columns")
+                raise ConfigError(
+                    f"{path} has {file.metadata.num_columns} columns; the limit is {MAX_COLUMNS}",
+                    hint="write the table again with the needed columns alone",
+                )
             for group in range(file.metadata.num_row_groups):
                 rows = _rows_at_once(path, file.metadata.row_group(group), file.schema)
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
@@ -60,11 +63,14 @@ def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
                         yield {name: _json(value) for name, value in row.items()}
     except (OSError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         # Arrow's own errors are ValueErrors.
-        raise ConfigError(f"cannot read {path} as Parquet: {error}") from error
+        raise ConfigError(
+            f"cannot read {path} as Parquet: {error}",
+            hint="make the file again, or export the table as JSON lines",
+        ) from error
 
 
 def _json(value: Any) -> JSON:
-    """Parquet has kinds that JSON has not: moments as ISO 8601, bytes in base64, others as text."""
+    """Returns a Parquet value as JSON: dates as ISO 8601, bytes in base64, other kinds as text."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -80,7 +86,10 @@ def _json(value: Any) -> JSON:
 
 
 def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
-    """As many as stay small even if each row holds the largest value that there can be."""
+    """Returns how many rows to decode at once, so that they fit even if each is the largest.
+
+    Raises ConfigError if the row group is too large.
+    """
     columns = [group.column(n) for n in range(group.num_columns)]
     lists = [schema.column(n).max_repetition_level > 0 for n in range(group.num_columns)]
     size = sum(column.total_uncompressed_size for column in columns)
@@ -94,6 +103,6 @@ def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
     if not 0 <= size <= most:
         raise ConfigError(
             f"a row group of {path} has {size} bytes, packed into {packed}; the limit is {most}",
-            hint="write it again with smaller row groups, or as JSON lines",
+            hint="write the table again with smaller row groups, or as JSON lines",
         )
     return max(1, min(_BATCH_ROWS, _HELD_BYTES // max(1, int(size))))

@@ -34,7 +34,7 @@ _SLICE: Final = 1 << 20
 class Budget:
     """The largest size of one JSON document, in bytes and in elements.
 
-    The elements are the lists, the objects and the commas between values.
+    The number of elements is that of its lists, objects and commas.
     """
 
     bytes: int = 8 << 20
@@ -42,13 +42,14 @@ class Budget:
 
 
 class Unfit(ValueError):  # noqa: N818 - a verdict on a text
-    """Raised for a text that is no valid JSON, or that exceeds a limit of size or depth."""
+    """Raised for a text that is not valid JSON, or that exceeds a limit of size or depth."""
 
 
 def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) -> JSON:
-    """Returns the value of a JSON document.
+    """Returns the value of a JSON document. `budget` is by default 8 MiB and 400,000 elements.
 
-    Raises Unfit (a ValueError) if it is not strict JSON, exceeds `budget`, or is nested too deeply.
+    Raises Unfit (a ValueError) for NaN and other text that is not JSON, for a document beyond
+    `budget`, and for one nested over 100 levels.
     """
     budget = budget or Budget()
     size = len(data)
@@ -69,11 +70,10 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
 
 
 def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
-    """Returns the value of JSON from an untrusted source, with limits on its elements and depth.
+    """Returns the value of a JSON text from an untrusted source. NaN and infinity are accepted.
 
-    Raises ValueError for anything else. NaN and infinity are accepted. `halves` says whether
-    escapes of half a surrogate pair are accepted. `hooks` are arguments of Python's own
-    `json.loads`.
+    Raises ValueError if it is not JSON, is too large or is nested over 100 levels; without `halves`
+    also if it escapes half of a surrogate pair. `hooks` are arguments of Python's `json.loads`.
     """
     _count(text.encode("utf-8", "replace") if isinstance(text, str) else text, FILE_ELEMENTS)
     try:
@@ -85,7 +85,7 @@ def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
 
 
 def check_depth(value: JSON) -> None:
-    """Raises Unfit (a ValueError) if lists and objects of a value are nested too deeply."""
+    """Raises Unfit (a ValueError) if the lists and objects of a value are over 100 levels deep."""
     _walk(value, texts=False)
 
 
@@ -163,7 +163,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Yields the values inside nested mappings, lists and tuples, in order and without keys."""
+    """Yields the values inside nested mappings, lists and tuples, in order, but no keys."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, list | tuple):

@@ -17,12 +17,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def parse_python(text: str | bytes) -> ast.Module:
-    """Returns the syntax tree of Python source, as `ast.parse` does. Any thread may call it."""
+    """Returns what `ast.parse` returns, or raises as it does, but may be called in any thread."""
     with _ONE_AT_A_TIME:
         return ast.parse(text)
 
 
 def literal_value(of: str | ast.AST) -> Any:
-    """Returns the value of a Python literal, as `ast.literal_eval` does. Any thread may call it."""
+    """Returns what `ast.literal_eval` does, or raises as it does, but works in any thread."""
     with _ONE_AT_A_TIME:
         return ast.literal_eval(of)

@@ -28,12 +28,12 @@ class _InPieces(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self._at_once:
-            raise tarfile.ReadError(f"a header has {size} bytes; the limit is {self._at_once}")
+            raise tarfile.ReadError(f"a tar header has {size} bytes; the limit is {self._at_once}")
         return self._source.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         if offset > self._unpacked:
-            raise tarfile.ReadError(f"it unpacks to more than {self._unpacked} bytes")
+            raise tarfile.ReadError(f"the archive unpacks to more than {self._unpacked} bytes")
         return self._source.seek(offset, whence)
 
     def tell(self) -> int:
@@ -44,9 +44,10 @@ class _InPieces(io.RawIOBase):
 def open_tar(
     raw: IO[bytes], *, at_once: int = AT_ONCE_BYTES, unpacked: int = UNPACKED_BYTES
 ) -> Iterator[tarfile.TarFile]:
-    """Opens a tar archive, plain or in gzip. Reading raises `tarfile.ReadError` beyond a bound.
+    """Opens a tar archive, plain or gzipped, for the `with` block.
 
-    `at_once` bounds the bytes of a header or of a whole file, `unpacked` those of the archive.
+    Reading raises `tarfile.ReadError` if a header, or a file read whole, has over `at_once` bytes,
+    or if the archive unpacks to over `unpacked` bytes.
     """
     packed = raw.read(2) == b"\x1f\x8b"
     raw.seek(0)
@@ -56,7 +57,7 @@ def open_tar(
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yields every member of a tar archive in order, without keeping them in memory."""
+    """Yields every member of a tar archive in order, and keeps none of them in memory."""
     while (member := tar.next()) is not None:
         tar.members.clear()  # type: ignore[attr-defined]
         yield member

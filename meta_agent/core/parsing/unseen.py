@@ -1,7 +1,7 @@
-"""Characters that stand in a text and that no reader sees.
+"""Finds characters in a text that no reader sees, by their properties in Unicode.
 
-By their properties in Unicode: control, format, surrogate, private and unassigned ones, separators
-of lines, and what may be left undrawn (Default_Ignorable_Code_Point: fillers, joiners, selectors).
+They are control, format, surrogate, private and unassigned characters, separators of lines, and
+what may be left undrawn (Default_Ignorable_Code_Point: fillers, joiners, selectors).
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ _IGNORABLE = re.compile(
 
 
 def unseen(char: str) -> bool:
-    """Returns True if the character is invisible to a reader, or reorders its neighbours."""
+    """Returns True for a character that is invisible, or that reorders the text around it."""
     kind = unicodedata.category(char)
     return kind[0] == "C" or kind in ("Zl", "Zp") or _IGNORABLE.match(char) is not None

@@ -42,7 +42,7 @@ from meta_agent.core.protocols import (
 
 MAX_MESSAGES = 4096
 VIEW_MESSAGES, VIEW_CHARS = 256, 32_000
-"""The most messages, and characters, that a row records of what the policy no longer saw."""
+"""The most messages, and characters, that a record holds of what the policy no longer saw."""
 MAX_DETAIL_CHARS = 2500
 MAX_ARGUMENT_BYTES = 8 << 20
 MIN_ROOM_BYTES = 256 << 10  # of a conversation, however few tokens its model takes
@@ -51,15 +51,13 @@ BYTES_PER_TOKEN = 16
 # What must stop the whole run instead of becoming one row's failure.
 HALTING = (BudgetError, IntegrityError)
 _OWN_DOING = ("oom", "timeout", "protocol")
-"""Kinds of sandbox failure that a command of the policy causes, and hardly ever a failing
-machine.
-"""
+"""Kinds of sandbox failure that the policy's commands cause, and a failing machine hardly ever."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What every rollout of one runner stores of its origin: run, harness version and commit."""
+    """The origin that every rollout of a runner stores: run, harness version and its commit."""
 
     run: str
     version: str
@@ -79,7 +77,7 @@ class Terms:
 
 
 class Attempt:
-    """The host's side of one rollout: answers the calls of the harness code, fills the record."""
+    """One rollout on the host's side, which answers and records the calls of the harness's code."""
 
     __slots__ = (
         "_arguments",
@@ -115,10 +113,10 @@ class Attempt:
         self.env: Environment | None = None
         self.turn = 0
         self.done = False  # the environment accepts no further calls
-        self.over = False  # the row has its ending
-        self.away = False  # an agent works on it elsewhere (`away`)
-        self.ending: StopReason | None = None  # why, once an agent that is away must come back
-        self.excused_sec = 0.0  # that its wall ceiling does not count
+        self.over = False  # the record has its ending
+        self.away = False  # a command works on it in a sandbox of its own (`away`)
+        self.ending: StopReason | None = None  # why that command has to end, once it has to
+        self.excused_sec = 0.0  # time that does not count against its wall-clock limit
         self.row = _blank_row(terms, plan)
         self._context: list[Message] = []
         self._sizes: list[int] = []  # of the messages in it
@@ -147,7 +145,7 @@ class Attempt:
         return True
 
     def item(self) -> dict[str, JSON]:
-        """Returns the task as harness code gets it: `key`, visible fields (`view`), tool names."""
+        """Returns the task as the harness gets it: `key`, `view` (visible fields), tool names."""
         task = self.plan.task
         tools = list(self.env.tools) if self.env else []
         return {"key": task.key, "view": dict(task.view), "tools": tools}
@@ -155,9 +153,10 @@ class Attempt:
     # --- model calls ---
 
     def ask(self, call: Call) -> GenerateRequest | None:
-        """Returns the request to the policy for a model call; None if a limit ends the rollout.
+        """Returns the request to send to the policy for a model call of the harness's code.
 
-        Raises SandboxError if the call is malformed.
+        Returns None if the task is over or a limit is reached, which ends the rollout. Raises
+        SandboxError if the call is malformed.
         """
         if self.done:
             self._stop("submitted")
@@ -196,11 +195,11 @@ class Attempt:
         base, new = call.get("base"), call.get("new")
         context = self._context
         if type(base) is not int or not 0 <= base <= len(context) or type(new) is not list:
-            raise _protocol(
+            raise malformed(
                 f"a model call continues at message {base!r:.40}, but there are {len(context)}"
             )
         if base + len(new) > MAX_MESSAGES:
-            raise _protocol(f"a call has {base + len(new)} messages; the limit is {MAX_MESSAGES}")
+            raise malformed(f"a call has {base + len(new)} messages; the limit is {MAX_MESSAGES}")
         if removed := context[base:]:
             self._note_view(base, removed)
         del context[base:], self._sizes[base:]
@@ -224,13 +223,13 @@ class Attempt:
         if max_tokens is None:
             return ceiling
         if type(max_tokens) is not int or max_tokens < 1:
-            raise _protocol(f"max_tokens is {max_tokens!r:.40}, not a positive integer")
+            raise malformed(f"max_tokens is {max_tokens!r:.40}, not a positive integer")
         return min(max_tokens, ceiling)
 
     def take(self, reply: GenerateReply, seconds: float) -> JSON:
-        """Records the policy's reply and its cost, and returns the answer for the harness code.
+        """Records the policy's reply and its cost, and returns the answer for the harness's code.
 
-        None as answer ends the rollout. `seconds` is the time that the call took.
+        Returns None if the rollout ends here. `seconds` is the time that the call took.
         """
         self._model_sec += seconds
         self._book(reply)
@@ -270,13 +269,13 @@ class Attempt:
     # --- tool calls ---
 
     def use_tool(self, call: Call) -> JSON:
-        """Runs a call of a task's tool and returns its result, or None to end the rollout.
+        """Runs a call of a task's tool and returns [text, succeeded, task is over] for the harness.
 
-        Raises SandboxError if the call is malformed.
+        Returns None if the rollout ends here. Raises SandboxError if the call is malformed.
         """
         tool, arguments = call.get("tool"), call.get("args")
         if type(tool) is not str or type(arguments) is not dict:
-            raise _protocol(f"a tool call has no valid name or arguments: {tool!r:.80}")
+            raise malformed(f"a tool call has no valid name or arguments: {tool!r:.80}")
         self._arguments += _size(arguments)
         if self._arguments > MAX_ARGUMENT_BYTES:
             self.fail("policy", f"the tool arguments exceed {MAX_ARGUMENT_BYTES} bytes")
@@ -317,13 +316,17 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """Ends the rollout once the agent returned. An error in `call` is the policy's failure."""
+        """Ends and grades the rollout once the agent's code has returned.
+
+        If `call` holds the code's exception under `err`, the rollout fails ungraded. Raises
+        SandboxError if the call is malformed.
+        """
         err = call.get("err")
         if err is None:
             self._stop(self._own_reason())
             return
         if not isinstance(err, Mapping):
-            raise _protocol(f"an attempt ended with the error {err!r:.80}, which is not an object")
+            raise malformed(f"an attempt ended with the error {err!r:.80}, which is not an object")
         text = f"{err.get('type')}: {err.get('message')}\n{err.get('traceback') or ''}"
         self.fail("policy", text.strip())
 
@@ -335,7 +338,10 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the rollout ungraded. Its outcome is False for the kind `policy`, else None."""
+        """Ends the rollout ungraded, with outcome False for kind `policy`, else None.
+
+        Does nothing if the rollout is over.
+        """
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])
@@ -402,7 +408,7 @@ class Attempt:
         return cost
 
     def release(self) -> None:
-        """Closes the task's environment. It can be called more than once."""
+        """Closes the task's environment. A second call does nothing."""
         env, self.env = self.env, None
         if env is None:
             return
@@ -412,7 +418,7 @@ class Attempt:
             _log.warning("closing the environment of %s failed: %s", self.key, error)
 
     def finish(self, tokens: TokenRecord | None) -> Rollout:
-        """Returns the finished record of the rollout, with `tokens` attached for training."""
+        """Attaches `tokens`, if there are any, to the rollout's record, and returns the record."""
         self.row.tokens = tokens
         return self.row
 
@@ -460,11 +466,11 @@ def _chars(messages: Sequence[Message]) -> int:
 
 def _message(value: JSON) -> Message:
     if type(value) is not dict or type(value.get("role")) is not str:
-        raise _protocol(f"the message {value!r:.80} is not an object with a role")
+        raise malformed(f"the message {value!r:.80} is not an object with a role")
     calls = value.get("tool_calls") or []
     fits = type(calls) is list and all(map(_is_call, calls)) and _is_id(value.get("tool_call_id"))
     if not fits:
-        raise _protocol(f"the message {value!r:.80} has malformed tool calls")
+        raise malformed(f"the message {value!r:.80} has malformed tool calls")
     return value
 
 
@@ -486,12 +492,14 @@ def _size(value: JSON) -> int:
 def _schemas(value: JSON) -> list[dict[str, JSON]] | None:
     if value is None or (type(value) is list and all(type(v) is dict for v in value)):
         return value
-    raise _protocol(f"the tools {value!r:.80} are not a list of objects")
+    raise malformed(f"the tools {value!r:.80} are not a list of objects")
 
 
 def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _protocol(detail: str) -> SandboxError:
-    return SandboxError(f"the worker sent a malformed call: {detail}", kind="protocol")
+def malformed(detail: str) -> SandboxError:
+    """Returns the SandboxError for a call that breaks the protocol between worker and host."""
+    hint = "the harness's code wrote to the worker's channel: look at what changed in it last"
+    return SandboxError(f"the worker sent a malformed call: {detail}", kind="protocol", hint=hint)

@@ -26,16 +26,16 @@ from meta_agent.core.capabilities import PatientGateway
 from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import JSON, Answerer, Call, Gateway
 from meta_agent.core.rollouts import away
-from meta_agent.core.rollouts._attempt import Attempt
+from meta_agent.core.rollouts._attempt import Attempt, malformed
 from meta_agent.core.rollouts._lockstep import generate
 
 _log = logging.getLogger(__name__)
 
 
 class FreeRun:
-    """Answers the calls of a sandbox that runs many rollouts at once, in threads.
+    """Answers the calls of a sandbox that runs many rollouts at once, each as it comes, in threads.
 
-    After the worker has stopped, `fatal` is the error to raise, or None.
+    After the sandbox has ended, `fatal` is the error to raise, or None.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class FreeRun:
         self.fatal: BaseException | None = None
 
     def drain(self, *, broken: bool) -> None:
-        """Waits for calls under way. If the sandbox is `broken`, it drops calls not yet begun."""
+        """Waits for the calls under way; drops calls not begun yet if the sandbox is `broken`."""
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers model, tool and other calls from a sandbox in threads, through `answer`.
+        """Starts to answer calls from the sandbox, in threads, and returns. `answer` sends answers.
 
-        Raises SandboxError at once if a call breaks the protocol, which ends the worker.
+        Raises SandboxError if a call breaks the protocol, which ends the sandbox.
         """
         for call in calls:
             if isinstance(self.fatal, SandboxError):
@@ -87,10 +87,7 @@ class FreeRun:
                 self._opened.add(index)
                 self._busy.add(index)
                 return
-            fault = SandboxError(
-                f"the sandbox sent a call for rollout {index!r:.40} out of turn and is stopped",
-                kind="protocol",
-            )
+            fault = malformed(f"rollout {index!r:.40} may not call now")
             self.fatal = self.fatal or fault
         raise fault
 
@@ -153,10 +150,7 @@ class FreeRun:
             return attempt.end(call)
         if isinstance(kind, away.HostCall):
             return away.serve(attempt, call)
-        raise SandboxError(
-            f"the sandbox sent a call of the unknown kind {kind!r:.40} and is stopped",
-            kind="protocol",
-        )
+        raise malformed(f"its kind {kind!r:.40} is unknown")
 
     def _model(self, attempt: Attempt, call: Call) -> JSON:
         request = attempt.ask(call)

@@ -24,15 +24,15 @@ from meta_agent.core.protocols import (
     GenerateRequest,
     RolloutFailure,
 )
-from meta_agent.core.rollouts._attempt import HALTING, Attempt
+from meta_agent.core.rollouts._attempt import HALTING, Attempt, malformed
 from meta_agent.core.rollouts.away import HostCall
 from meta_agent.core.rollouts.away import serve as serve_away
 
 
 class LockStep:
-    """Answers the calls of one batch of rollouts, which wait for each other before a model call.
+    """Answers the calls of a batch of rollouts, which wait for each other before a model call.
 
-    After the worker has stopped, `fatal` is the error to raise, or None.
+    After the sandbox has ended, `fatal` is the error to raise, or None.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class LockStep:
         self.fatal: BaseException | None = None
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """Answers calls of the sandbox's worker through `answer`; answers model calls together.
+        """Answers calls from the sandbox through `answer`, model calls of all rollouts together.
 
-        A failure of this process is stored and ends every rollout. Raises SandboxError at once if a
-        call breaks the protocol, which ends the worker.
+        An error of this process is stored in `fatal` and ends every rollout. Raises SandboxError
+        if a call breaks the protocol, which ends the sandbox.
         """
         before = self._model_sec
         try:
@@ -64,7 +64,7 @@ class LockStep:
             answer(answers, excused_sec=self._model_sec - before)
 
     def drain(self, *, broken: bool) -> None:
-        """Does nothing: no call is under way once the worker's request has returned."""
+        """Does nothing, since no call is under way once `serve` has returned."""
 
     def _unanswered(self, calls: list[Call]) -> list[int]:
         call_ids = {call["cid"] for call in calls if call.get("kind") != "end"}
@@ -97,10 +97,7 @@ class LockStep:
         elif kind == "end":
             attempt.end(call)
         else:
-            raise SandboxError(
-                f"the sandbox sent a call of the unknown kind {kind!r:.40} and is stopped",
-                kind="protocol",
-            )
+            raise malformed(f"its kind {kind!r:.40} is unknown")
         self._live -= attempt.over
 
     def _serve_host(self, attempt: Attempt, call: Call, answers: list[Answer]) -> None:
@@ -113,11 +110,7 @@ class LockStep:
             attempt = self._attempts[index]
             if not attempt.over:
                 return attempt
-        raise SandboxError(
-            f"the sandbox sent a call for rollout {index!r:.40}, which is over or waits for the "
-            "model, and is stopped",
-            kind="protocol",
-        )
+        raise malformed(f"rollout {index!r:.40} is over, or waits for the model")
 
     def _generate(self, answers: list[Answer]) -> None:
         indices = sorted(self._waiting)
@@ -140,10 +133,10 @@ class LockStep:
 def generate(
     gateway: Gateway, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
 ) -> Sequence[GenerateReply]:
-    """Returns the policy's reply to each request; failed replies if the gateway fails.
+    """Returns the policy's reply to each request; if the model server fails, failed replies.
 
-    Raises Interrupted once `stopping` returns True. An error that must stop the run is raised, not
-    turned into replies.
+    Raises Interrupted once `stopping` returns True. Raises errors that must stop the run, such as
+    BudgetError, and RuntimeError if the gateway returns another number of replies.
     """
     if stopping():
         raise Interrupted
@@ -168,6 +161,6 @@ def generate(
 
 
 def failed_reply(error: Exception) -> GenerateReply:
-    """Returns a reply that stands for an infrastructure failure of the model server."""
+    """Returns a reply that says that the model server failed with `error`."""
     failure = RolloutFailure("infra", f"model: {type(error).__name__}: {error}")
     return GenerateReply("", "error", 0, 0, failure=failure)

@@ -25,16 +25,16 @@ MAX_OUTPUT_CHARS = 4000
 
 
 class HostCall(Enum):
-    """What the host reports about an attempt by a command: that it starts, ended, or was lost."""
+    """The kinds of report on a command (a coding agent) that attempts a task in its own sandbox."""
 
-    LEAVE = "leave"  # answered by `Departure`, or None where the attempt is over
-    RETURN = "return"  # with an `AgentEnd`: the row gets its ending
-    LOST = "lost"  # with a detail: machines failed
+    LEAVE = "leave"  # it starts; answered by `Departure`, or None if the attempt is over
+    RETURN = "return"  # it has ended, as an `AgentEnd` says
+    LOST = "lost"  # a machine failed, as a detail says
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What a command agent starts with in its own sandbox: the task's files, and its limits."""
+    """What a command gets to attempt a task in its own sandbox: the task's files, and limits."""
 
     files: Mapping[str, bytes]
     wall_sec: float
@@ -44,7 +44,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How an agent's command ended, with the sandbox that holds its work.
+    """How an agent's command ended, and the sandbox that holds its work.
 
     If `sandbox` is None, the task's files are graded as they were at the start.
     """
@@ -53,18 +53,21 @@ class AgentEnd:
     exit_code: int
     output: str
     sandbox: Sandbox | None
-    killed: str = ""  # why it did not end by itself
-    late: bool = False  # because its time was up
+    killed: str = ""  # why the command was killed, if it was
+    late: bool = False  # True if its time was up
 
     @property
     def summary(self) -> str:
-        """Returns a text for the rollout's record: the exit code and the end of the output."""
+        """Returns a text for the rollout's record: exit code, last part of the output."""
         how = f"{self.killed}, " if self.killed else ""
         return f"[{how}exit {self.exit_code}]\n{self.output[-MAX_OUTPUT_CHARS:]}"
 
 
 def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
-    """Returns the answer to a call about an attempt by a command: it starts, ended or was lost."""
+    """Handles a report (`HostCall`) on a command that attempts a task, and returns the answer.
+
+    The answer is the command's `Departure` when it starts, else None.
+    """
     if attempt.over:
         return None
     if call["kind"] is HostCall.LEAVE:
@@ -77,9 +80,9 @@ def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
 
 
 def leave(attempt: Attempt) -> Departure | None:
-    """Marks that a command works on the attempt in its own sandbox. Returns its files and limits.
+    """Returns the files and limits for a command that now attempts the task in its own sandbox.
 
-    Returns None and fails the attempt if its environment does not support this.
+    Fails the attempt and returns None if the task's environment does not support commands.
     """
     env: object = attempt.env
     limits = attempt.terms.ceilings
@@ -92,7 +95,7 @@ def leave(attempt: Attempt) -> Departure | None:
 
 
 def come_back(attempt: Attempt, end: AgentEnd) -> None:
-    """Collects a command's work from its sandbox, records how it ended, and ends the rollout."""
+    """Ends the attempt of a command: records how it ended, collects its work and grades it."""
     event = ToolEvent(
         max(0, attempt.turn - 1),
         AGENT_TOOL,
@@ -119,7 +122,7 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
-    """Lets the task's environment read the agent's work in the sandbox; False if there is none."""
+    """Lets the environment read the agent's work from a sandbox; returns False if there is none."""
     env: object = attempt.env
     if isinstance(env, WitnessEnvironment):
         env.saw(attempt.row.messages)

@@ -57,7 +57,7 @@ _VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
-    """Returns a rollout as JSON, without tokens. Its lists are not copies: do not change them."""
+    """Returns a rollout as JSON, without tokens. It shares the rollout's lists: do not edit it."""
     record: dict[str, JSON] = {
         "schema_version": SCHEMA_VERSION,
         **_written(rollout, _IDENTITY),
@@ -88,10 +88,9 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
 
 
 def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
-    """Returns a rollout as one line of JSON, newline included.
+    """Returns a rollout as one line of JSON, newline included, with its tokens if `tokens`.
 
-    With `tokens` it holds the tokens too, for diagnostics that read them. Raises IntegrityError if
-    the rollout holds what JSON cannot.
+    Raises IntegrityError if it holds a value that JSON cannot express, such as NaN.
     """
     record = to_json(rollout)
     if tokens and rollout.tokens is not None:
@@ -101,17 +100,21 @@ def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
     except (TypeError, ValueError) as error:
         name = f"{rollout.task_key}#{rollout.sample_idx}"
         raise IntegrityError(
-            f"rollout {name} cannot be stored as JSON: {error}; let the code that made the value "
-            "use JSON types and finite numbers"
+            f"rollout {name} cannot be stored as JSON: {error}; correct the code that made the "
+            "value: it must use JSON types and finite numbers"
         ) from error
     return text.encode() + b"\n"
 
 
 def from_json(record: JSON) -> Rollout:
-    """Returns the rollout of a JSON record. Raises IntegrityError, which names the key at fault."""
+    """Returns the rollout in a JSON record, without tokens.
+
+    Raises IntegrityError, which names the key, if a value is missing or has the wrong type.
+    """
     if not isinstance(record, dict):
         raise IntegrityError(
-            f"a stored rollout must be an object, not {type(record).__name__}; restore its file"
+            f"a stored rollout must be a JSON object, not {type(record).__name__}; restore its "
+            "file from a copy"
         )
     if record.get("schema_version") != SCHEMA_VERSION:
         version = record.get("schema_version")
@@ -162,11 +165,12 @@ def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
-    """Returns a rollout's tokens from JSON. Raises IntegrityError if its lists differ in length."""
+    """Returns the tokens in a JSON record. Raises IntegrityError if a field is missing or wrong."""
     row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError(
-            "completion_ids, mask and logprobs of a stored row differ in length; restore it"
+            "completion_ids, mask and logprobs of a stored rollout differ in length; restore its "
+            "file from a copy"
         )
     return row
 
@@ -203,13 +207,14 @@ def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
         value = record[name]
     except (KeyError, TypeError):
         raise IntegrityError(
-            f"a stored rollout lacks the field {name!r}; restore the workspace from a copy"
+            f"a stored rollout lacks the field {name!r}; restore its file from a copy"
         ) from None
     # bool is an int in Python and never one in a record
     if type(value) is kind or (kind is float and type(value) is int):
         return value
     raise IntegrityError(
-        f"{name} of a stored rollout is {value!r:.80}, not {kind.__name__}; restore its file"
+        f"{name} of a stored rollout is {value!r:.80}, not {kind.__name__}; restore its file from "
+        "a copy"
     )
 
 
@@ -224,7 +229,7 @@ def _one_of(record: dict[str, JSON], name: str, allowed: frozenset[str]) -> Any:
     if value not in allowed:
         raise IntegrityError(
             f"{name} of a stored rollout is {value!r}, not one of {sorted(allowed)}; restore its "
-            "file"
+            "file from a copy"
         )
     return value
 
@@ -235,6 +240,6 @@ def _numbers(record: dict[str, JSON], name: str) -> dict[str, float]:
         if type(value) not in (int, float) or not math.isfinite(value):
             raise IntegrityError(
                 f"{name}[{key!r}] of a stored rollout is {value!r:.80}, not a finite number; "
-                "restore its file"
+                "restore its file from a copy"
             )
     return values

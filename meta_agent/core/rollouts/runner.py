@@ -35,11 +35,11 @@ from meta_agent.core.rollouts._lockstep import LockStep
 
 LOCK_STEP_BATCH: Final = 512
 _log = logging.getLogger(__name__)
-GRACE_SEC: Final = 60.0  # on top of the ceilings, before a silent worker is given up
+GRACE_SEC: Final = 60.0  # on top of an attempt's time limit, before a silent worker is given up
 
 
 class AgentSession(Protocol):
-    """A harness loaded in a sandbox, as far as its agent can be run on tasks."""
+    """A harness that is loaded in a sandbox and can run its agent on tasks (`items`)."""
 
     def rollout(
         self,
@@ -55,11 +55,12 @@ class Runner:
     """Makes rollouts of a harness and a policy on tasks.
 
     Args:
-        domain: tasks, environments and the sealed grader.
+        domain: gives the tasks' environments, the limits and the sealed grader.
         session: the loaded harness.
-        gateway: the policy. It chooses whether all rollouts wait for each other (lock-step) or not.
-        stamp: run, version and commit, which each rollout stores.
-        concurrency: rollouts under way at once (and threads) without lock-step.
+        gateway: the way to the policy's model. If its `lock_step` is True, all rollouts wait for
+            each other before each model call.
+        stamp: the origin that each rollout stores.
+        concurrency: the most rollouts at once, unless they run in lock-step.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class Runner:
         batch_size: int | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Rollout]:
-        """Makes the planned rollouts and returns a record of each, in plan order.
+        """Makes the planned rollouts and returns their records in the plan's order.
 
-        Sampling defaults to the domain's; a training passes its own. `batch_size` limits how many
-        rollouts run in lock-step at once. Once `stopping` returns True, the next model call raises
-        Interrupted. Any thread may call this, but one at a time.
+        A rollout that fails has a record too. `temperature` and `top_p` default to the domain's.
+        `batch_size` is the most rollouts in one batch. Raises Interrupted at the first model call
+        after `stopping` returns True. One thread at a time may call this.
         """
         terms = self._terms(temperature, top_p)
         attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]

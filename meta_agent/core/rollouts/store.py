@@ -18,7 +18,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -44,7 +44,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)
 class DataFile:
     """One compressed file of a shard (a stored set of rollouts). `path` is relative to the store.
 
-    `count` is its number of lines, and `bytes` its size on disk.
+    `count` is the number of lines, and `bytes` the size on disk.
     """
 
     path: str
@@ -55,9 +55,9 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """The name, files and hashes of a stored set of rollouts (a shard), by which it is verified.
+    """A stored set of rollouts (a shard): its name, and path, hash and size of its file.
 
-    `tokens` describes its file of token rows, if it has one.
+    `tokens` describes a second file, of the rollouts' tokens, or is None.
     """
 
     name: str
@@ -74,15 +74,15 @@ class ShardRef:
 
 
 class RolloutStore:
-    """Stores named sets of rollouts (shards) in one directory."""
+    """Named sets of rollouts (shards) in one directory, as compressed JSON lines with hashes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
 
     def write(self, name: str, rollouts: Iterable[Rollout]) -> ShardRef:
-        """Stores rollouts as a set under a name such as `run/g1/c0-search`, on disk on return.
+        """Stores rollouts as a set under a name such as `run/g1/c0-search`, synced to disk.
 
-        A stored set of that name is replaced. Raises ValueError if the name has other characters.
+        It takes the place of a stored set of that name. Raises ValueError if the name is not valid.
         """
         target = self._target(name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -94,14 +94,13 @@ class RolloutStore:
                     tokens.add(_token_line(index, rollout.tokens))
             rows_file = rows.keep(self.directory)
             tokens_file = tokens.keep(self.directory) if tokens.count else None
-        ref = ShardRef(name, *_fields(rows_file), tokens=tokens_file)
-        return self._publish(ref)
+        return self._publish(ShardRef(name, *astuple(rows_file), tokens=tokens_file))
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
         """Moves the set of rollouts `name` into this store from `other`, on the same disk.
 
-        Raises IntegrityError if the hash of its rollouts is not `sha256`. If the process dies on
-        the way, a repeated call finishes the move.
+        Raises IntegrityError if `other` lacks the set, or its hash is not `sha256`. A repeated call
+        finishes a move that was cut short.
         """
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:
@@ -119,7 +118,7 @@ class RolloutStore:
         return self._publish(ref)
 
     def _publish(self, ref: ShardRef) -> ShardRef:
-        before = self._manifest(ref.name)
+        before = self.find(ref.name)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(ref)}, indent=1)
         sync(self._manifest_path(ref.name).parent)
         write_whole(self._manifest_path(ref.name), text + "\n", mode=0o600)
@@ -134,11 +133,16 @@ class RolloutStore:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
-        """Returns the reference of the set of rollouts (shard) `name`, or None if not stored."""
-        return self._manifest(name)
+        """Returns the files and hashes of the set of rollouts `name`, or None if not stored."""
+        path = self._manifest_path(name)
+        try:
+            record = _parse(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return None
+        return _ref_from_json(record, path)
 
     def names(self) -> list[str]:
-        """Returns the names of all stored sets of rollouts (shards), sorted."""
+        """Returns the names of all stored sets of rollouts, sorted."""
         manifests = self.directory.rglob("*.shard.json")
         return sorted(
             path.relative_to(self.directory).as_posix().removesuffix(".shard.json")
@@ -146,13 +150,16 @@ class RolloutStore:
         )
 
     def read(self, shard: ShardRef | str, *, tokens: bool = False) -> list[Rollout]:
-        """Returns the rollouts of a stored set (shard), with token rows if `tokens` is True."""
+        """Returns the rollouts of a stored set (shard), with their tokens if `tokens` is True.
+
+        Raises IntegrityError if the set is not stored, or if a file is missing or was changed.
+        """
         return list(self.iter(shard, tokens=tokens))
 
     def iter(self, shard: ShardRef | str, *, tokens: bool = False) -> Iterator[Rollout]:
-        """Yields the rollouts of a stored set, with token rows if `tokens`, after a hash check.
+        """Yields the rollouts of a stored set (shard), with their tokens if `tokens` is True.
 
-        Raises IntegrityError if a file is missing or differs from its manifest.
+        Raises IntegrityError if the set is not stored, or if a file is missing or was changed.
         """
         ref = self._resolve(shard)
         token_rows = self._token_rows(ref) if tokens else iter(())
@@ -165,7 +172,7 @@ class RolloutStore:
             yield rollout
 
     def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
-        """Yields the rollouts of a stored set (shard) as JSON lines, without decoding them."""
+        """Yields a stored set's rollouts as JSON lines. Raises IntegrityError if it was changed."""
         return self._lines(self._resolve(shard).rows)
 
     def _token_rows(self, ref: ShardRef) -> Iterator[tuple[int, TokenRecord]]:
@@ -185,13 +192,14 @@ class RolloutStore:
                 yield line
         if count != file.count:
             raise IntegrityError(
-                f"{path} holds {count} rows, not {file.count} as its manifest says; restore it"
+                f"{path} holds {count} rows, not {file.count} as its manifest says; restore it "
+                "from a copy"
             )
 
     def _resolve(self, shard: ShardRef | str) -> ShardRef:
         if isinstance(shard, ShardRef):
             return shard
-        ref = self._manifest(shard)
+        ref = self.find(shard)
         if ref is None:
             raise IntegrityError(
                 f"{self._manifest_path(shard)} is missing, so there are no rollouts {shard!r}; "
@@ -199,17 +207,12 @@ class RolloutStore:
             )
         return ref
 
-    def _manifest(self, name: str) -> ShardRef | None:
-        path = self._manifest_path(name)
-        try:
-            record = _parse(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            return None
-        return _ref_from_json(record, path)
-
     def _target(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"shard name {name!r}: use letters, digits and ._@+- between slashes")
+            raise ValueError(
+                f"a set of rollouts cannot be named {name!r}; use letters, digits and ._@+- "
+                "between slashes"
+            )
         return self.directory / name
 
     def _manifest_path(self, name: str) -> Path:
@@ -247,10 +250,6 @@ class _ShardFile:
         return DataFile(path.relative_to(root).as_posix(), digest, self.count, size)
 
 
-def _fields(file: DataFile) -> tuple[str, str, int, int]:
-    return file.path, file.sha256, file.count, file.bytes
-
-
 def _token_line(row: int, tokens: TokenRecord) -> bytes:
     record = {"row": row, **tokens_to_json(tokens)}
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
@@ -269,7 +268,8 @@ def _verify(path: Path, file: DataFile) -> None:
     if digest.hexdigest() != file.sha256:
         actual = digest.hexdigest()
         raise IntegrityError(
-            f"{path} has sha256 {actual}, not {file.sha256} as its manifest says; restore it"
+            f"{path} has sha256 {actual}, not {file.sha256} as its manifest says; restore it from "
+            "a copy"
         )
 
 
@@ -286,8 +286,8 @@ def _ref_from_json(record: JSON, path: Path) -> ShardRef:
     try:
         if record.pop("schema_version") != SCHEMA_VERSION:
             raise IntegrityError(
-                f"{path} has not the schema_version {SCHEMA_VERSION}; open it with the version "
-                "of meta-agent that wrote it"
+                f"{path} has another schema_version than {SCHEMA_VERSION}, which is read here; "
+                "open it with the version of meta-agent that wrote it"
             )
         tokens = record.pop("tokens")
         return ShardRef(**record, tokens=None if tokens is None else DataFile(**tokens))

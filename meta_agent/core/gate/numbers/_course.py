@@ -56,7 +56,7 @@ class Course:
     ConfigError if a value is out of range.
     """
 
-    rule: Rule
+    rule: Rule  # which bets the test makes; "training_pairs" is that of old runs
     maximum: int
     target: float
     collapse: float = COLLAPSE
@@ -154,16 +154,16 @@ def task_order(keys: Iterable[str], salt: str) -> list[str]:
 
 
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
-    """Returns the estimated gain with bounds that hold at one moment, declared beforehand.
+    """Returns the estimated gain with bounds at error `alpha` that hold at one moment.
 
-    `alpha` is the bounds' one-sided error, and `futility` that of the bound for giving up early.
+    The moment has to be planned. `futility` is the error of the bound for giving up early.
     """
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A sequential test: its plan, its errors (of proof, of giving up) and the gain to exceed."""
+    """A sequential test: its plan, its errors of proof and of giving up, and the gain to exceed."""
 
     course: Course
     alpha: float

@@ -1,8 +1,7 @@
 """Interval arithmetic of the validity checks: shares, excess over a baseline, two-proportion tests.
 
-Attempts at one task are alike, so they are worth fewer independent attempts. The sample size is
-divided by its design effect (Kish 1965): the variance of a task's hits over that of independent
-attempts.
+Attempts at one task are alike, so they are worth fewer independent attempts: the sample size is
+divided by its design effect (Kish 1965), the variance of a task's hits over the binomial variance.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
 
 
 def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
-    """Returns the count of hits, from one (hits, attempts) pair per task. It may be empty."""
+    """Returns the count of hits, from one (hits, attempts) pair per task; zeros without pairs."""
     counts = list(tallies)
     hits, n = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if hits in (0, n):

@@ -41,8 +41,7 @@ STANDARD_EFFECTS: Final = (1.0, 2.0, 4.0, 8.0)
 """Standardised effects (mean over between-seed deviation) that share the first wealth.
 
 Simulated on comparisons without an effect: with 8 among them, a gain of 30 points takes three or
-four pairs instead of five. 16 gains nothing more at the levels in use, and 0.5 costs as much as it
-brings.
+four pairs and not five. 16 gains nothing at the levels in use; 0.5 costs as much as it brings.
 """
 _POINTS = 2048
 
@@ -60,7 +59,7 @@ class Wealth:
     """The share of the wealth that is bet on all differences being positive."""
 
     def of(self, values: Sequence[float] | Vector) -> float:
-        """Returns the wealth: the e-value against the hypothesis that `values` have mean zero."""
+        """Returns the wealth: an e-value, the evidence that the mean of `values` is above zero."""
         bets = zip(self.weights, STANDARD_EFFECTS, strict=True)
         ratio = math.fsum(weight * t_likelihood_ratio(values, effect) for weight, effect in bets)
         won = all(value > 0 for value in values)

@@ -120,13 +120,10 @@ class ErrorBudget:
 
 
 class Pairs(NamedTuple):
-    """The candidate's clean success minus the baseline's, by training seed (row) and task (column).
+    """The candidate's clean success minus the baseline's, by training seed and task."""
 
-    `pairs` is the number of paired attempts behind these differences.
-    """
-
-    cells: Matrix
-    pairs: int
+    cells: Matrix  # [training seed, task]
+    pairs: int  # pairs of attempts with an outcome on both sides
     lost: int  # pairs in which either side has no outcome
     samples: int  # samples of a cell, at most
     dropped_tasks: int = 0  # tasks without a single pair in some seed

@@ -42,7 +42,7 @@ def _no_numbers(arm: Arm) -> list[OutcomeRow]:
 
 
 def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
-    """Returns a warning if far more of the candidate's attempts end without submission, else []."""
+    """Returns a warning if far more attempts than in the baseline end unsubmitted, else []."""
     sides = [_ended(arm) for arm in (baseline, candidate)]
     open_rows = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
     if not (sides[0] and sides[1]) or len(open_rows[0]) == len(sides[0]):
@@ -64,7 +64,7 @@ def _ended(arm: Arm) -> list[OutcomeRow]:
 
 
 def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimits) -> list[Finding]:
-    """Returns a warning if far more replies of the candidate lead to no tool call, else [].
+    """Returns a warning if far more replies than in the baseline lead to no tool call, else [].
 
     `before` and `after` summarise the attempts of baseline and candidate. Returns [] too if most
     replies of the baseline make no call.

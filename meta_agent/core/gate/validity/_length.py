@@ -27,8 +27,7 @@ PAID_CORRELATION = 0.5
 EARNED_SHARE = 0.1
 """The least that the change of length earned, as a share of what success earns.
 
-Less is ignored: unfinished attempts are long, and a tenth of a point for a submission is no pay for
-haste.
+Less is ignored, since unfinished attempts are long: a little for a submission is no pay for haste.
 """
 
 

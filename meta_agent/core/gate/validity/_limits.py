@@ -58,8 +58,7 @@ def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
 def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
     """Returns the severity of a finding that compares the share `after` with the baseline's.
 
-    The severity is "veto" if the excess is surely above `limit`, "unproven" if it is likely above
-    `limit`, else "warn".
+    It is "veto" if the excess is surely above `limit`, "unproven" if likely above it, else "warn".
     """
     if excess(after, before).low > limit:
         return "veto"

@@ -40,10 +40,7 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Returns a finding if attempts with equal messages and endings got different rewards.
-
-    Returns [] if there are none. The arguments are those of `two_answers`.
-    """
+    """Returns a finding if attempts with equal messages and ends got different rewards, else []."""
     sides = (
         _Groups(
             (look for look in of if look.attempt),
@@ -108,8 +105,7 @@ def disagreeing(
 ) -> list[Finding]:
     """Grades stored attempts again. Returns a veto if outcomes now differ, or [] if none does.
 
-    The finding is only `unproven` if as many outcomes of the baseline differ: then the grader is
-    not repeatable.
+    The veto becomes `unproven` if as many of the baseline differ: the grader is not repeatable.
     """
     checked = _graded_again(stored, regrade)
     odd = sorted(

@@ -224,10 +224,7 @@ def _within(mixed: Sequence[tuple[list[float], list[float]]]) -> _Order:
 
 
 def mann_whitney_share(above: Sequence[float], below: Sequence[float]) -> float:
-    """Returns P(x > y) + P(x = y) / 2 (the AUC) for x drawn from `above` and y from `below`.
-
-    Neither sample may be empty.
-    """
+    """Returns the AUC, P(x > y) + P(x = y) / 2, for x in `above` and y in `below` (not empty)."""
     ordered = sorted(below)
     doubled = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in above)
     return doubled / (2 * len(above) * len(below))
@@ -255,7 +252,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Returns a warning if all rewards of the candidate moved by about one constant, else []."""
+    """Returns a warning if rewards differ from the baseline's by about one constant, else []."""
     shifts = []
     for is_clean in (True, False):
         sides = [

@@ -2,8 +2,7 @@
 
 Every comparison goes through the table, in this order. Benchmarks count by it what each detector
 found and what it reported by mistake. `codes` are those of the findings that a detector makes; a
-code that ends in a dot is a prefix. What a detector without a function looks for is found by
-another detector's function.
+code that ends in a dot is a prefix. A detector without a function relies on another's function.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class OneArm(NamedTuple):
 class Looked(NamedTuple):
     """The input of a check of rollout records: summaries of one side and of its baseline.
 
-    `regrade` grades a stored attempt again; at most `regrade_at_most` attempts are.
+    `regrade` grades a stored attempt again, for at most `regrade_at_most` attempts.
     """
 
     records: Seen

@@ -5,8 +5,7 @@ with the lines of evidence that it rests on. `find_all` returns what a candidate
 baseline, and the baseline's own findings: a candidate is not blamed for what the version that it
 started from does. `find_in_arm` checks one arm alone (an invalid baseline opens a repair).
 
-Not covered: conduct that the environment did not flag. The detectors count flags. They do not find
-new kinds of cheating.
+Not covered: conduct that the environment did not flag, since these detectors only count flags.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def find_all(
 ) -> tuple[Finding, ...]:
     """Returns the findings of all checks on the outcome rows of both arms, vetoes first.
 
-    `train_hashes` are the content hashes of the training tasks, which must not be evaluated.
+    `train_hashes` are the content hashes of the training tasks.
     """
     first, between = (
         [finding for look in looks if look for finding in look(baseline, candidate, limits)]
