@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
+from meta_agent.core.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p
 from meta_agent.core.gate.numbers.sequential import WITH_SIGNS
-from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, upper_anytime
+from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, upper_anytime, worst_case
 
 from ._rows import arm
 

@@ -22,7 +22,6 @@ from meta_agent.core.gate.numbers.statistics import (
     effect,
     pair,
     sign_flip_p,
-    worst_case,
 )
 from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
 from meta_agent.core.gate.validity._looks import DRAWN, Seen, merged, seen_of
@@ -71,5 +70,4 @@ __all__ = [
     "verdict_from_json",
     "verdict_to_json",
     "wilson",
-    "worst_case",
 ]

@@ -13,7 +13,7 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 
 from meta_agent.core.history._admission import AdmittedCommit
 from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
-from meta_agent.core.history._foreign import SKIPPED_FOLDERS, Foreign, read_foreign
+from meta_agent.core.history._foreign import SKIPPED_FOLDERS, read_foreign
 from meta_agent.core.history._git import EMAIL, NAME, OLDEST_GIT, git_version
 from meta_agent.core.history._limits import AdmissionLimits
 from meta_agent.core.history._message import (
@@ -35,7 +35,6 @@ __all__ = [
     "SKIPPED_FOLDERS",
     "AdmissionLimits",
     "AdmittedCommit",
-    "Foreign",
     "ForeignHistory",
     "HarnessRepo",
     "PastCommit",

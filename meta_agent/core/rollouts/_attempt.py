@@ -153,10 +153,9 @@ class Attempt:
     # --- model calls ---
 
     def ask(self, call: Call) -> GenerateRequest | None:
-        """Returns the request to send to the policy for a model call of the harness's code.
+        """Returns the request to the policy for a model call; None if the rollout ends here.
 
-        Returns None if the task is over or a limit is reached, which ends the rollout. Raises
-        SandboxError if the call is malformed.
+        Raises SandboxError if the call is malformed.
         """
         if self.done:
             self._stop("submitted")
@@ -316,10 +315,9 @@ class Attempt:
     # --- ending ---
 
     def end(self, call: Call) -> None:
-        """Ends and grades the rollout once the agent's code has returned.
+        """Ends and grades the rollout once the agent has returned; ungraded if `call` has an `err`.
 
-        If `call` holds the code's exception under `err`, the rollout fails ungraded. Raises
-        SandboxError if the call is malformed.
+        Raises SandboxError if the call is malformed.
         """
         err = call.get("err")
         if err is None:
@@ -338,10 +336,7 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the rollout ungraded, with outcome False for kind `policy`, else None.
-
-        Does nothing if the rollout is over.
-        """
+        """Ends the rollout ungraded, unless it is over; outcome False for `policy`, else None."""
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])

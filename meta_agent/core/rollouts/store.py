@@ -18,7 +18,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -92,9 +92,10 @@ class RolloutStore:
                 rows.add(to_line(rollout))
                 if rollout.tokens is not None:
                     tokens.add(_token_line(index, rollout.tokens))
-            rows_file = rows.keep(self.directory)
+            file = rows.keep(self.directory)
             tokens_file = tokens.keep(self.directory) if tokens.count else None
-        return self._publish(ShardRef(name, *astuple(rows_file), tokens=tokens_file))
+        ref = ShardRef(name, file.path, file.sha256, file.count, file.bytes, tokens_file)
+        return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
         """Moves the set of rollouts `name` into this store from `other`, on the same disk.

@@ -246,7 +246,10 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
 
 
 def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
-    """Returns the mean difference's upper bound, which holds after every pair of training runs."""
+    """Returns the mean difference's upper bound that holds after every pair of training runs.
+
+    Its error is `alpha`. Returns 1.0 with fewer than two training seeds or tasks.
+    """
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0

@@ -50,7 +50,7 @@ def _counts(arm: Arm) -> tuple[int, int]:
 
 
 def denominator(arm: Arm) -> list[Finding]:
-    """Returns a veto unless every training seed has each planned rollout exactly once, else []."""
+    """Returns a veto if a training seed lacks a planned rollout or has one twice, else []."""
     lines = []
     for seed in sorted(arm.seeds):
         keys = Counter(row.key for row in arm.seeds[seed])
@@ -76,7 +76,7 @@ def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
 
 
 def comparable(baseline: Arm, candidate: Arm) -> list[Finding]:
-    """Returns vetoes unless both sides have the same grader, tasks and training seeds."""
+    """Returns vetoes if the sides differ in grader, tasks or training seeds, else []."""
     findings = []
     hashes = [sorted({row.evaluator_hash for row in arm.rows()}) for arm in (baseline, candidate)]
     if hashes[0] != hashes[1] or len(hashes[0]) != 1:
