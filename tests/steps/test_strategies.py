@@ -37,7 +37,7 @@ def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in VerdictKind if kind is not VerdictKind.PROMOTE])
 def test_no_strategy_merges_what_the_gate_did_not_promote(kind: VerdictKind) -> None:
     untouched: Any = None
-    with pytest.raises(ConfigError, match=f"this harness has {kind.value}"):
+    with pytest.raises(ConfigError, match=f"is merged, not {kind.value}"):
         promote(untouched, untouched, untouched, Judged(Verdict(kind, ("words",))))
 
 
