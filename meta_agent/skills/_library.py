@@ -222,7 +222,7 @@ def _write_folder(folder: Path, draft: SkillDraft, name: str) -> None:
 def _require_valid(folder: Path) -> None:
     problems = validate(folder)
     if problems:
-        raise ValueError(f"the skill {folder.name} is not stored: {'; '.join(problems)}")
+        raise ValueError(f"correct the skill {folder.name}, then store it: {'; '.join(problems)}")
 
 
 def _move_into_place(built: Path, final: Path) -> None:

@@ -44,7 +44,7 @@ def _change(evidence: Evidence, base: Evidence, name: str) -> float:
 
 
 def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fires if over 30 % of groups have equal rewards, mostly as tasks are too easy or too hard."""
+    """Fires if over 30 % of groups have equal rewards, mostly on tasks too easy or too hard."""
     dead = _value(evidence, "signal.dead_group_ratio")
     solved = _value(evidence, "signal.dead_solved_ratio")
     unsolved = _value(evidence, "signal.dead_unsolved_ratio")

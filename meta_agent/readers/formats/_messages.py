@@ -64,7 +64,7 @@ def _message(item: JSON, place: str, count: Count) -> Message:
         message["is_error"] = item["is_error"]
     calls = item.get("tool_calls")
     if calls and not isinstance(calls, list):
-        raise RowError("tool_calls: expected a list", place)
+        raise RowError("field tool_calls: expected a list", place)
     if calls:
         message["tool_calls"] = [_call(call, place) for call in calls]
     return message

@@ -156,7 +156,7 @@ class Reading:
         left_out: list[str] = []
         try:
             if not isinstance(placed.value, dict):
-                raise RowError(f"expected an object, not a {type(placed.value).__name__}")
+                raise RowError(f"a row: expected an object, not a {type(placed.value).__name__}")
             row = Row(placed.value)
             draft = format_.read(row, left_out.append)
         except RowError as error:
