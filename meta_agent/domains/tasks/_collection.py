@@ -109,7 +109,8 @@ class Search:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise ConfigError(f"choose another --out than {out}: {problem}") from problem
+            why = f"--out {out}: its folder cannot be made: {problem}"
+            raise ConfigError(why, hint="choose another --out") from problem
         if out.is_dir():
             raise ConfigError(
                 f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}"
