@@ -121,7 +121,7 @@ def _agents() -> Modelled:
 def tasks_to_detect(plan: Plan, effect: float) -> int | None:
     """Returns how many confirm tasks suffice to detect a gain of `effect`, a share from 0 to 1.
 
-    Tries only sizes above the plan's own. Returns None if none of them is enough.
+    Tries only sizes above the plan's own. Returns None if none suffices or the policy is trained.
     """
     for tasks, more in plan.more().get("confirm tasks", ()):
         wider = replace(more, extra=0)
