@@ -20,7 +20,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import Arm, Finding, Severity, find_all
 from meta_agent.core.gate.validity import rows as validity
-from meta_agent.core.gate.validity.detectors import DETECTORS, Detector, OneArm
+from meta_agent.core.gate.validity.detectors import DETECTORS, ArmInput, Detector
 from meta_agent.core.harness.recipe import _KNOBS, parse_recipe
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.records import HandedOver, Version
@@ -41,7 +41,7 @@ from .gate._rows import arm
 
 
 def test_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lucky(of: OneArm) -> list[Finding]:
+    def lucky(of: ArmInput) -> list[Finding]:
         return [Finding("luck.seven", "warn", "seven of them", side=of.side)]
 
     row = Detector(name="luck", codes=("luck.",), looks_for="sevens", in_arm=lucky)
@@ -54,7 +54,7 @@ def test_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_findings_of_every_severity_come_gravest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def each(of: OneArm) -> list[Finding]:
+    def each(of: ArmInput) -> list[Finding]:
         return [Finding("luck.any", severity, "") for severity in reversed(get_args(Severity))]
 
     row = Detector(name="luck", codes=("luck.",), looks_for="any", in_arm=each)

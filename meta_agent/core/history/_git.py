@@ -305,7 +305,7 @@ def _start_git(
         )
     except TimeoutExpired as error:
         raise InfrastructureError(
-            f"git {' '.join(argv)[:200]} took over {_TIMEOUT_SEC:.0f} s and was stopped",
+            f"git took over {_TIMEOUT_SEC:.0f} s and was stopped: git {' '.join(argv)[-200:]}",
             hint="check the disk, then run the same command again: it resumes",
         ) from error
 

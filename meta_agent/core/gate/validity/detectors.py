@@ -39,7 +39,7 @@ from meta_agent.core.gate.validity._reward import (
 )
 
 
-class OneArm(NamedTuple):
+class ArmInput(NamedTuple):
     """The input of a check of one arm (side of a comparison). `beside` is its baseline, or None."""
 
     arm: Arm
@@ -49,7 +49,7 @@ class OneArm(NamedTuple):
     train_hashes: Collection[str]
 
 
-class Looked(NamedTuple):
+class RecordsInput(NamedTuple):
     """The input of a check of rollout records: summaries of one side and of its baseline.
 
     `regrade` grades a stored attempt again, for at most `regrade_at_most` attempts.
@@ -75,13 +75,13 @@ class Detector:
     looks_for: str
     first: Arms | None = None
     """Checks rows of both arms before all others: whether they can be compared."""
-    in_arm: Callable[[OneArm], Iterable[Finding]] | None = None
+    in_arm: Callable[[ArmInput], Iterable[Finding]] | None = None
     """Checks the rows of one arm. It is called for both arms."""
     between: Arms | None = None
     """Checks the rows of both arms together."""
     wider: Arms | None = None
     """Checks the rows of both arms for signs that may also have good reasons."""
-    in_looks: Callable[[Looked], Iterable[Finding]] | None = None
+    in_looks: Callable[[RecordsInput], Iterable[Finding]] | None = None
     """Checks the summaries of one arm's records: digests and counts, never their text."""
 
     def makes(self, code: str) -> bool:
@@ -92,12 +92,12 @@ class Detector:
         )
 
 
-def _flagged(of: OneArm, code: str, prefixes: tuple[str, ...]) -> list[Finding]:
+def _flagged(of: ArmInput, code: str, prefixes: tuple[str, ...]) -> list[Finding]:
     limit = of.limits.tamper_share if code == "tamper" else of.limits.leak_share
     return flagged(code, prefixes, limit, of.arm, of.beside, of.side)
 
 
-def _graded_otherwise(of: Looked) -> list[Finding]:
+def _graded_otherwise(of: RecordsInput) -> list[Finding]:
     if of.regrade is None:
         return []
     stored, before = (

@@ -25,7 +25,7 @@ from meta_agent.core.gate.validity._limits import (
 from meta_agent.core.gate.validity._looks import DRAWN, Seen
 from meta_agent.core.gate.validity._repeats import Regrade
 from meta_agent.core.gate.validity._reward import CEILING_STOPS
-from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
+from meta_agent.core.gate.validity.detectors import DETECTORS, RecordsInput
 
 
 def inspect_arms(
@@ -50,7 +50,7 @@ def inspect_seen(
     `records` and `baseline` are summaries (`seen_of`) of this side and of the baseline. `regrade`
     grades an attempt again, for up to `regrade_at_most` attempts of each.
     """
-    looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
+    looked = RecordsInput(records, baseline, limits, side, regrade, regrade_at_most)
     looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
     findings = [finding for look in looks for finding in look(looked)]
     return tuple(sorted(findings, key=lambda finding: finding.severity != "veto"))

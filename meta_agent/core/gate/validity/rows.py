@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 from meta_agent.core.gate._records import Arm, ArmSide, Finding, Severity
 from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
-from meta_agent.core.gate.validity.detectors import DETECTORS, OneArm
+from meta_agent.core.gate.validity.detectors import DETECTORS, ArmInput
 
 _GRAVEST_FIRST: Final = get_args(Severity)
 
@@ -56,5 +56,5 @@ def find_in_arm(
 
     `beside` is its baseline, with which flagged conduct and NaN rewards are compared; or None.
     """
-    question = OneArm(arm, limits, side, beside, train_hashes)
+    question = ArmInput(arm, limits, side, beside, train_hashes)
     return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))
