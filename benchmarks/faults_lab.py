@@ -203,18 +203,34 @@ class Bench:
     ) -> Reading:
         """Trains a harness and reads it twice, as the loop does."""
         with self._loaded(files, base_policy) as (session, tree):
-            before = self._roll_out(session, tree, seed, None, "search")
-            trained = self._train(session, tree, steps, out, base_policy, seed)
+            untrained, trained = self._start(session, tree, steps, out, base_policy, seed)
             after = self._roll_out(session, tree, seed, None, "search")
             judged = self._roll_out(session, tree, seed, None, "confirm")
-            first, last = (
-                of_steps(trained.rollouts, first=early, count=KEPT_STEPS) for early in (True, False)
-            )
-            return Reading(
-                self._evidence(session, before, first, None),
-                self._evidence(session, after, last, trained.metrics),
-                _clean(judged),
-            )
+            last = of_steps(trained.rollouts, first=False, count=KEPT_STEPS)
+            evidence = self._evidence(session, after, last, trained.metrics)
+            return Reading(untrained, evidence, _clean(judged))
+
+    def read_untrained(
+        self, files: Files, *, steps: int, out: Path, base_policy: str, seed: int = 0
+    ) -> Evidence:
+        """The first of the two readings of `read`; the trained policy is not sampled for it."""
+        with self._loaded(files, base_policy) as (session, tree):
+            return self._start(session, tree, steps, out, base_policy, seed)[0]
+
+    def _start(
+        self,
+        session: HarnessSession,
+        tree: HarnessTree,
+        steps: int,
+        out: Path,
+        base_policy: str,
+        seed: int,
+    ) -> tuple[Evidence, TrainResult]:
+        """The evidence before a training and of its first steps, and the training."""
+        before = self._roll_out(session, tree, seed, None, "search")
+        trained = self._train(session, tree, steps, out, base_policy, seed)
+        first = of_steps(trained.rollouts, first=True, count=KEPT_STEPS)
+        return self._evidence(session, before, first, None), trained
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None, *, base_policy: str

@@ -32,7 +32,7 @@ def child() -> Iterator[PolicyChild]:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_clean_harness_gets_no_idea_worth_trying(suite: str, child: PolicyChild) -> None:
-    evidence = reference.read(suite, FRESH, FIRST, child=child).untrained
+    evidence = reference.read_untrained(suite, FRESH, FIRST, child=child)
     assert reference_of(evidence.domain, trained=False).is_measured
     strong = [p for p in reference.ideas(suite, evidence) if p.strength > WORTH_TRYING]
     assert [(p.hypothesis.rule, p.strength) for p in strong] == []
@@ -41,10 +41,10 @@ def test_a_clean_harness_gets_no_idea_worth_trying(suite: str, child: PolicyChil
 @pytest.mark.parametrize("novel", NOVEL, ids=[f"{n.suite}-{n.fault.name}" for n in NOVEL])
 def test_a_fault_that_no_rule_names_is_undone(novel: Novel, child: PolicyChild) -> None:
     files = dict(novel.fault.apply(sources(novel.suite, "competent")))
-    evidence = reference.read(novel.suite, FRESH, FIRST, files, child=child).untrained
+    evidence = reference.read_untrained(novel.suite, FRESH, FIRST, files, child=child)
     found = [p for p in reference.ideas(novel.suite, evidence, files) if p.strength > WORTH_TRYING]
     first = next(p for p in found[:MOST] if p.hypothesis.factor == novel.fault.factor)
     files |= {path: text.encode() for path, text in first.edits.items()}
-    again = reference.read(novel.suite, FRESH, FIRST, files, child=child).untrained
+    again = reference.read_untrained(novel.suite, FRESH, FIRST, files, child=child)
     left = [p for p in reference.ideas(novel.suite, again, files) if p.strength > WORTH_TRYING]
     assert [(p.hypothesis.rule, p.strength) for p in left] == []
