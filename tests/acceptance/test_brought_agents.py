@@ -49,7 +49,7 @@ def test_an_edit_of_its_prompt_goes_through_the_loop(
         anthropic_server(Configurer(FILE, BEFORE, DEMAND), key=key, serial=False) as team,
     ):
         result = cli.evolve(
-            *("--tasks", str(few(tasks, search=2, confirm=8, vault=1))),
+            *("--tasks", str(few(tasks, search=2, confirm=6, vault=1))),
             *("--harness", str(source), "--generations", "1", "--candidates", "1"),
             *("--policy", "openai/solver", "--meta-model", "anthropic/team"),
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),

@@ -17,11 +17,8 @@ from tests.models import _bpe
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 SMALL = b"groups_per_step = 2\nnum_generations = 4\n"
-# Three here, one of them in Docker; `benchmarks/kill_resume.py` sweeps ten over a full run.
-KILLED = [
-    pytest.param(("after_work:train", "after_work:proposal"), "process"),
-    pytest.param(("before_work:verdict",), "docker", marks=pytest.mark.docker),
-]
+# `benchmarks/kill_resume.py` sweeps ten over a full run.
+POINTS = ("after_work:train", "after_work:proposal", "before_work:verdict")
 
 
 def comparable(result: Any) -> Any:
@@ -36,23 +33,19 @@ def comparable(result: Any) -> Any:
     }
 
 
-def end_like(finished: Any, cli: Cli, argv: tuple[str, ...], *points: str) -> None:
-    """Whether a run that is killed, each time taken up again, ends like the undisturbed one."""
-    if "docker" in argv and not (status := engine_status()).ready:
-        pytest.skip(f"docker: {status.problem} ({status.hint})")
-    for point in points:
+@pytest.mark.docker
+@pytest.mark.timeout(900)  # two runs, on a machine that may be busy
+def test_a_killed_run_ends_like_an_undisturbed_one_whatever_its_sandbox(
+    make_cli: Any, finished: tuple[Cli, Any]
+) -> None:
+    """The undisturbed run had process sandboxes; where there is no engine, this one has them too."""
+    sandbox = "docker" if engine_status().ready else "process"
+    argv = ("evolve", "--domain", "swe", *TINY, "--sandbox", sandbox)
+    cli: Cli = make_cli("killed")
+    for point in POINTS:
         killed = cli(*argv, env={"META_AGENT_CRASH_AT": point}, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert comparable(cli.json(*argv)) == comparable(finished)
-
-
-@pytest.mark.timeout(900)  # two runs, on a machine that may be busy
-@pytest.mark.parametrize(("points", "sandbox"), KILLED)
-def test_a_killed_run_ends_like_an_undisturbed_one_whatever_its_sandbox(
-    points: tuple[str, ...], sandbox: str, make_cli: Any, finished: tuple[Cli, Any]
-) -> None:
-    argv = ("evolve", "--domain", "swe", *TINY, "--sandbox", sandbox)
-    end_like(finished[1], make_cli("killed"), argv, *points)
+    assert comparable(cli.json(*argv)) == comparable(finished[1])
 
 
 @pytest.mark.timeout(1800)  # five starts, on a machine that may be busy

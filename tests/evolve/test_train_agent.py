@@ -53,10 +53,11 @@ def tasks(folder: Path) -> tuple[str, ...]:
     return (*files, "--policy", f"hf:{policy}")
 
 
-def small_recipe(agent: Path) -> None:
+def small_recipe(agent: Path, generations: int = 4) -> None:
     """What its owner would write into the folder that `init` makes."""
     (agent / "meta-agent-training").mkdir()
-    (agent / "meta-agent-training" / "recipe.toml").write_text(RECIPE)
+    recipe = RECIPE.replace("num_generations = 4", f"num_generations = {generations}")
+    (agent / "meta-agent-training" / "recipe.toml").write_text(recipe)
 
 
 def written(folder: Path, forget: str = "pass") -> Path:
@@ -113,7 +114,7 @@ def test_mini_swe_agent_unmodified_trains_a_tiny_model(tmp_path: Path) -> None:
     settings = (agent / "mini.yaml").read_text()
     takes_all = "model:\n  model_class: litellm_textbased\n  action_regex: '\\A(.*)\\Z'\n"
     (agent / "mini.yaml").write_text(settings.replace("model:\n", takes_all))
-    small_recipe(agent)
+    small_recipe(agent, generations=2)  # each attempt starts the agent in a container
     cli = Cli(tmp_path / "there")
     cli.folder.mkdir()
     argv = ("train", *tasks(tmp_path), "--harness", str(agent), "--train-steps", "3")
