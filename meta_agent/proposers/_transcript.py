@@ -55,7 +55,7 @@ def index_row(file: str, rollout: Rollout) -> str:
 
 def number(value: float) -> str:
     """Returns a number as text with four significant digits; whole numbers have no point."""
-    if value == int(value) and abs(value) < 1e9:
+    if abs(value) < 1e9 and value == int(value):
         return str(int(value))
     return f"{value:.4g}"
 

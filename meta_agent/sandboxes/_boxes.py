@@ -199,25 +199,24 @@ class Box:
                 for part in reply.iter_content(1 << 16):
                     archive += part
                     if len(archive) > limit_bytes:
-                        raise SandboxError(
-                            f"{path} in a task's container exceeds {limit_bytes} bytes, so the "
-                            "attempt's work is not read; the agent must leave smaller files there",
-                            kind="protocol",
-                        )
+                        raise _too_large(path, limit_bytes)
         return bytes(archive)
 
     def get(self, path: str, limit_bytes: int) -> bytes | None:
-        """Returns the first `limit_bytes` of a regular file; None if there is no such file.
+        """Returns the content of a regular file; None if there is no such file.
 
-        Raises SandboxError if the file is much longer than that.
+        Raises SandboxError if the file exceeds `limit_bytes`.
         """
-        archive = self.get_tar(path, limit_bytes + (16 << 10))
+        archive = self.get_tar(path, limit_bytes + (16 << 10))  # a tar is padded
         if archive is None:
             return None
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             first = tar.next()
             file = tar.extractfile(first) if first is not None and first.isfile() else None
-            return file.read(limit_bytes) if file else None
+            content = file.read() if file else None
+        if content is not None and len(content) > limit_bytes:
+            raise _too_large(path, limit_bytes)
+        return content
 
     def changed_paths(self) -> list[str]:
         """Returns the paths that were added, changed or removed since the container started."""
@@ -241,6 +240,14 @@ class Box:
         """Kills and removes the container; a second call does nothing."""
         with contextlib.suppress(SandboxError):
             self._engine.remove_container(self.id)
+
+
+def _too_large(path: str, limit_bytes: int) -> SandboxError:
+    return SandboxError(
+        f"{path} in a task's container exceeds {limit_bytes} bytes, so the attempt's work is not "
+        "read; the agent must leave smaller files there",
+        kind="protocol",
+    )
 
 
 def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:

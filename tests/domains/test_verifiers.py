@@ -5,6 +5,7 @@ The library lives in an environment of its own: META_AGENT_VERIFIERS_PYTHON name
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -235,3 +236,16 @@ def test_an_environment_of_the_older_form_is_a_domain(
     domain.close()
     assert right.success and right.detail["score"] == pytest.approx(1.0 + 0.25 / 2)
     assert not wrong.success and wrong.detail["score"] == pytest.approx(0.25 / 3)
+
+
+def test_code_in_subfolders_counts_by_its_path(tmp_path: Path, monkeypatch: Any) -> None:
+    """Two files of one name are two files: each belongs to what a run measures with."""
+    from meta_agent.domains.verifiers import verifiers_guest
+
+    for folder in ("", "easy", "hard"):
+        (tmp_path / "sums_apart" / folder).mkdir()
+        (tmp_path / "sums_apart" / folder / "__init__.py").write_text(f"PART = {folder!r}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code = verifiers_guest.code_of(importlib.import_module("sums_apart"))
+    assert sorted(code) == ["__init__.py", "easy/__init__.py", "hard/__init__.py"]
+    assert len(set(code.values())) == 3

@@ -38,7 +38,7 @@ def comparable(result: Any) -> Any:
 def test_a_killed_run_ends_like_an_undisturbed_one_whatever_its_sandbox(
     make_cli: Any, finished: tuple[Cli, Any]
 ) -> None:
-    """The undisturbed run had process sandboxes; where there is no engine, this one has them too."""
+    """The undisturbed run had process sandboxes. This one has them only without an engine."""
     sandbox = "docker" if engine_status().ready else "process"
     argv = ("evolve", "--domain", "swe", *TINY, "--sandbox", sandbox)
     cli: Cli = make_cli("killed")

@@ -219,3 +219,11 @@ def test_a_verdict_may_be_about_an_attempt_that_failed(tmp_path: Path) -> None:
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "preds.jsonl", prediction("a"))
     assert len(list(read_rollouts(tmp_path, path, path))) == 1
+
+
+def test_rows_whose_fields_are_mapped_are_read_beside_a_report(tmp_path: Path) -> None:
+    """The files are read twice there, by the same names."""
+    rows = write_jsonl(tmp_path / "rows.jsonl", {"name": "a", "text": "Mend a.", "patch": "diff"})
+    report = write(tmp_path / "report.json", REPORT)
+    mapped = read_rollouts(rows, report, fields="name=example_id,text=prompt,patch=completion")
+    assert [(one.task_key, one.outcome) for one in mapped] == [("rows/a", None)]

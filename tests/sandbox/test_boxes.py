@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import ExecResult
 from meta_agent.sandboxes import _engine
 from meta_agent.sandboxes._boxes import Box, BoxLimits, task_image
@@ -102,6 +103,8 @@ def test_files_travel_and_what_was_left_is_kept(image: str, engine: str) -> None
         box.put({"a/run": (b"#!/bin/sh\necho found\n", 0o755)}, "/job")
         assert box.get("/job/a/run", 100) == b"#!/bin/sh\necho found\n"
         assert box.get("/job/a", 100) is None and box.get("/job/b", 100) is None
+        with pytest.raises(SandboxError, match="exceeds 10 bytes"):
+            box.get("/job/a/run", 10)
         assert box.exec("/job/a/run > /job/said", timeout_sec=60).exit_code == 0
         late = box.exec("sleep 60", timeout_sec=1)
         assert (late.exit_code, late.timed_out) == (137, True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.errors import Interrupted
+from meta_agent.core.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop import spending
 from meta_agent.core.loop.plan import ALPHA
@@ -55,6 +55,19 @@ def test_a_claim_that_dies_before_it_is_recorded_has_spent_its_share(
         claim(bench.run, sides(bench), *more)
     assert spending.alpha_of(bench.run.ledger, "another") == ALPHA / 2
     assert spending.alpha_of(bench.run.ledger, "r") == ALPHA, "the same run goes on as declared"
+
+
+def test_a_start_that_cannot_be_measured_is_not_held_against_the_new_version(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise CandidateError("it crashed", reason="crash", hint="look at its log")
+
+    trained = bench.lab.untrained()
+    monkeypatch.setattr(bench.lab.__class__, "_evaluate", fails)
+    with pytest.raises(ConfigError, match="the harness v0 .*: it crashed") as caught:
+        prove_version(bench.run, sides(bench), (trained, trained))
+    assert caught.value.hint == "look at its log", "the ledger keeps it"
 
 
 def test_a_run_that_claims_nothing_spends_nothing(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from meta_agent.core.errors import CandidateError, ConfigError, GuestError, SandboxError
 from meta_agent.core.harness.contract import HarnessContract, parse_contract
-from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe
+from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, recipe_of
 from meta_agent.core.protocols import (
     JSON,
     CallServer,
@@ -134,7 +134,7 @@ class HarnessSession:
         paths = self._recipe_files
         if len(paths) != 1:
             raise no_recipe(self.contract.name, len(paths))
-        return parse_recipe(self.tree.files[paths[0]].decode("utf-8", "replace"), paths[0])
+        return recipe_of(self.tree)
 
     @property
     def _recipe_files(self) -> list[str]:

@@ -44,8 +44,11 @@ def fairly(work: Callable[[], T]) -> T:
 
 
 def or_refusal(work: Callable[[], JSON]) -> JSON:
-    """Returns the outcome of `work`, or `{"refused": {message, reason}}` if the harness failed."""
+    """Returns the outcome of `work`; if the harness failed, its message, reason and hint under
+    `refused`.
+    """
     try:
         return fairly(work)
     except CandidateError as error:
-        return {"refused": {"message": str(error)[:_MESSAGE_CHARS], "reason": error.reason}}
+        hint = {} if error.hint is None else {"hint": error.hint}
+        return {"refused": {"message": str(error)[:_MESSAGE_CHARS], "reason": error.reason, **hint}}

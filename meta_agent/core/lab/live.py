@@ -386,7 +386,9 @@ class Lab:
         key = f"{self.settings.run}/{name}"
         outcome = self.ledger.once(key, kind, intent, lambda: or_refusal(work))
         if refused := outcome.get("refused"):
-            raise CandidateError(refused["message"], reason=refused["reason"])
+            raise CandidateError(
+                refused["message"], reason=refused["reason"], hint=refused.get("hint")
+            )
         return outcome
 
     def _train(self, unit: TrainUnit, tree: HarnessTree) -> JSON:

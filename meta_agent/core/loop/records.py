@@ -165,7 +165,8 @@ def must_work(version: Version) -> Iterator[None]:
     except CandidateError as error:
         raise ConfigError(
             f"the harness {version.id} ({version.commit[:12]}) cannot be measured: {error}",
-            hint="repair it in harness_repo/, commit, and start a new run with another --seed",
+            hint=error.hint
+            or "repair it in harness_repo/, commit, and start a new run with another --seed",
         ) from error
 
 

@@ -91,13 +91,17 @@ def as_prompt(value: Any, system: str | None = None) -> list[dict[str, Any]]:
 
 
 def code_of(environment: Any) -> dict[str, str]:
-    """Returns the SHA-256 of each Python file of an environment's package, by file name."""
+    """Returns the SHA-256 of each Python file of an environment's package, by its path there."""
     module = sys.modules[environment.__module__] if isinstance(environment, type) else environment
     home = Path(str(module.__file__)).resolve()
     top = importlib.import_module(module.__name__.partition(".")[0])
     package = getattr(top, "__path__", None)
-    files = sorted(Path(next(iter(package))).rglob("*.py")) if package else [home]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    root = Path(next(iter(package))) if package else home.parent
+    files = sorted(root.rglob("*.py")) if package else [home]
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 class Tasksets:

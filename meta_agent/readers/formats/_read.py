@@ -87,7 +87,8 @@ class Reading:
         """Yields attempts with the outcomes that reports give them.
 
         It reads the files twice: first to find the tasks with a single attempt."""
-        first, verdicts_read = Reading((), self.format_, over=self.over), Reading(())
+        first = Reading((), self.format_, over=self.over, mapping=self.mapping)
+        verdicts_read = Reading(())
         attempts = without_repeats(first._files(others), first.tally)
         verdicts = verdicts_for(attempts, verdicts_read._files(reports), self.tally)
         self.tally.files += len(reports)

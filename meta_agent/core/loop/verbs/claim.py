@@ -82,14 +82,18 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
     if not pays_for(run, f"{CLAIM}/version", attempts=2 * limit):
         return Judged(_unpaid(run))
     begin_claim(run)
-    refs = []
+
+    def arm(name: str, tree: HarnessTree, trained: Trained) -> ArmRef:
+        evaluation = run.lab.evaluate(tree, trained, split=SPLIT, limit=limit)
+        return run.lab.arm_of(name, tree, {0: evaluation})
+
+    with must_work(sides.before):
+        before = arm("baseline", trees[0], weights[0])
     try:
-        for name, tree, trained in zip(("baseline", "found"), trees, weights, strict=True):
-            evaluation = run.lab.evaluate(tree, trained, split=SPLIT, limit=limit)
-            refs.append(run.lab.arm_of(name, tree, {0: evaluation}))
+        after = arm("found", trees[1], weights[1])
     except CandidateError as error:
         return stopped((failure(error),))
-    return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
+    return _judged(run, "version", (before, after), course=None, look=0, final=True)
 
 
 def examine(run: Run, sides: Sides) -> Judged:
