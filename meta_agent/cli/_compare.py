@@ -91,7 +91,7 @@ def compare(
     if html is not None:
         write_page(drawing.render_html(document), html)
     if csv is not None:
-        drawing.write_csv(document, csv)
+        write_page(drawing.render_csv(document), csv, "--csv")
     emit(as_json, lambda: document, lambda: drawing.table(document))
     if stopped:
         raise stopped[0]

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from rich.console import RenderableType
 
-from meta_agent.core.durable import write_whole
 from meta_agent.reports._format import dollars, duration, percent, points, share_text, value_text
 from meta_agent.reports.pages.html import rendered
 from meta_agent.reports.sections import (
@@ -72,15 +71,15 @@ def render_html(document: Document) -> str:
     return rendered(page)
 
 
-def write_csv(document: Document, path: Path) -> None:
-    """Writes the comparison as CSV, a row for each run, whole or not at all. Raises OSError."""
+def render_csv(document: Document) -> str:
+    """Returns the comparison as CSV text, a row for each run."""
     text = StringIO()
     rows = [_flat(run) for run in _in_order(document)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_whole(path, text.getvalue())
+    return text.getvalue()
 
 
 def _flat(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,13 +57,16 @@ def render_html(state: RunState, live: Live | None = None) -> str:
     return rendered(run_sections.page(state), live, word)
 
 
-def write_page(page: str, path: Path) -> None:
-    """Writes the HTML text `page`, whole or not at all. Raises ConfigError on failure."""
+def write_page(text: str, path: Path, flag: str = "--html") -> None:
+    """Writes text to the path that the user gave by `flag`, whole or not at all.
+
+    Raises ConfigError on failure.
+    """
     try:
-        write_whole(path, page)
+        write_whole(path, text)
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint="choose another path for --html"
+            f"cannot write {path}: {error.strerror}", hint=f"choose another path for {flag}"
         ) from error
 
 
