@@ -65,7 +65,7 @@ def test_a_start_that_cannot_be_measured_is_not_held_against_the_new_version(
 
     trained = bench.lab.untrained()
     monkeypatch.setattr(bench.lab.__class__, "_evaluate", fails)
-    with pytest.raises(ConfigError, match="the harness v0 .*: it crashed") as caught:
+    with pytest.raises(ConfigError, match=r"the harness v0 .*: it crashed") as caught:
         prove_version(bench.run, sides(bench), (trained, trained))
     assert caught.value.hint == "look at its log", "the ledger keeps it"
 
