@@ -38,7 +38,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.gate.numbers.results import interval
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.nano.sources import SUITES, sources
-from meta_agent.reports.pages.compare import render_html, write_csv
+from meta_agent.reports.pages.compare import render_csv, render_html
 from meta_agent.reports.pages.html import write_page
 from meta_agent.reports.terminal.display import beside
 from meta_agent.studies.conditions import HUMAN, Comparison, carry_out, declare
@@ -132,7 +132,7 @@ def write(out: Path, parts: list[Part]) -> None:
     for name in (part.name for part in parts if len(part.comparison.seeds) > 1):
         if any(arm["runs"] for arm in documents[name]["arms"].values()):
             write_page(render_html(documents[name]), out / f"{name}.html")
-            write_csv(documents[name], out / f"{name}.csv")
+            (out / f"{name}.csv").write_text(render_csv(documents[name]))
     (out / "ways.json").write_text(json.dumps(documents, indent=1))
     (out / "ways.md").write_text("\n".join(table(documents)) + "\n")
     (out / "ways.svg").write_text(figure(documents))

@@ -64,11 +64,12 @@ def test_a_run_is_graded_by_a_judge_that_was_tried(tmp_path: Path) -> None:
     result = run(tmp_path, fair)
     assert result.exit_reason == "done" and result.before is not None
     assert 0.5 < result.before < 1.0, "every fifth sum is wrong, and the judge says so"
-    (told,) = (text for _, text in result.state.notes if text.startswith("the judge"))
-    assert "agrees with itself on 100% of 16 answers" in told and "right on 100%" in told
     assert result.state.spend["judge"].calls > 32, "a purse of its own"
     with Ledger.open(tmp_path / "ws/ledger.sqlite", owner_lock=False) as ledger:
         assert ledger.spend(result.run)["policy"].calls > 0
+        texts = [str(event.payload["text"]) for event in ledger.events(result.run, "note")]
+    (told,) = (text for text in texts if text.startswith("the judge"))
+    assert "agrees with itself on 100% of 16 answers" in told and "right on 100%" in told
 
 
 class Coin:
