@@ -72,7 +72,7 @@ def compare(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare search strategies, two runs, or two result files. Resumes if repeated."""
+    """Compare search strategies, two runs, or two result files. The same command resumes."""
     if by is not None:
         _two_files(runs or [], by, as_json)
         return

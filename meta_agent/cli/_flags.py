@@ -272,7 +272,7 @@ def command_group(name: str, about: str) -> typer.Typer:
 
 
 class Paneled(TyperGroup):
-    """A group of commands whose help shows them under the headings of their panels."""
+    """A group of commands whose help lists them by topic, below a heading for each topic."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
@@ -355,7 +355,8 @@ def _by_role(field: str, words: Sequence[str]) -> dict[str, str] | None:
         role, entry = pair.groups() if pair else (ALL_ROLES, word)
         if not pair and field == "models":
             raise ConfigError(
-                f"{flag} {word}: expected ROLE=MODEL", hint="for all roles: --meta-model MODEL"
+                f"{flag} {word}: expected ROLE=MODEL",
+                hint=f"such as {flag} proposer=MODEL; for the whole team: --meta-model MODEL",
             )
         if role in table:
             raise ConfigError(

@@ -78,7 +78,7 @@ class Health:
 
 
 def examine(config: RunConfig, *, live: bool = False) -> Health:
-    """Returns a row for each thing a run with these settings needs; `live` asks servers too."""
+    """Checks what a run needs of this machine and, if `live`, of servers; returns the results."""
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),

@@ -275,7 +275,7 @@ def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, 
 
 
 def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
-    """Returns the results of a harness's contract tests and, if all pass, of its own check."""
+    """Tests a harness's interface and, if that passes, runs its `check`; returns the results."""
     contract = parse_contract(tree)
     rows = [CheckResult(CONTRACT_FILE, True)]
     with open_session(tree, opener) as session:

@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run would do: its settings, the sizes that follow from them, its estimated cost."""
+    """What a run would do: its settings, the sizes that they imply, and its estimated cost."""
 
     config: RunConfig
     plan: Plan

@@ -76,7 +76,7 @@ def _alone(config: RunConfig, gpus: list[Device] | None = None) -> TrainSettings
 
 
 def threads_of(config: RunConfig) -> int:
-    """Returns the CPU threads of one training, with its sampling process if that is separate."""
+    """Returns how many CPU threads one training uses, including a separate sampling process."""
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 

@@ -70,7 +70,7 @@ def refusal(config: RunConfig, *, contacts: bool) -> MetaAgentError | None:
 
 
 def require_supported(config: RunConfig) -> None:
-    """Raises ConfigError if a name is unknown, or if policy and tasks do not fit each other."""
+    """Raises ConfigError for an unknown domain or strategy, or settings that exclude each other."""
     kind_of(config.domain)
     STRATEGIES[config.strategy]
     if config.policy != "nano" and not config.own_tasks:

@@ -79,7 +79,7 @@ def policies_of(
     devices: Sequence[str] = (),
     engines: Engines | None = None,
 ) -> Policies:
-    """Returns what attempts a run's tasks. If it has child processes, they share `devices`."""
+    """Returns the opener of a run's policies; child processes that it starts share `devices`."""
     if config.policy_is_plugged:
         name, _, detail = config.policy.partition(":")
         return POLICIES[name](detail, config)

@@ -94,7 +94,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's call of a tool. The arguments fit its schema, but for `lenient_tools` requests."""
+    """A model's call of a tool. The arguments fit its schema, except after `lenient_tools=True`."""
 
     id: str
     name: str

@@ -21,7 +21,7 @@ LAYERS = ("score", "signal", "behaviour", "conversation", "version", "measured")
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A metric beyond its threshold, or a problem that a rule found. `source`: who defined it."""
+    """A metric beyond its threshold, or a problem found by a rule. `source` says who defined it."""
 
     metric: str  # full name, or "rule.NAME"
     value: float
@@ -69,7 +69,7 @@ class Evidence:
         return next((getattr(self, at)[name] for at in LAYERS if name in getattr(self, at)), None)
 
     def metrics(self) -> dict[str, float]:
-        """Returns all measured metrics by full name, `layer.name`, but no changes to a baseline."""
+        """Returns all metrics by full name, `layer.name`, without the changes from a baseline."""
         return {
             f"{layer}.{name}": value
             for layer in LAYERS

@@ -188,7 +188,7 @@ class HostServices(Protocol):
         ...
 
     def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
-        """Returns an experiment's report, and makes it only once. `trial` None: a training."""
+        """Makes an experiment once and returns its report; without `trial`, a short training."""
         ...
 
     def sample(
@@ -308,7 +308,7 @@ class Proposer(Protocol):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Makes candidate `index` again, after a person's feedback; by default, it is refused.
+        """Returns candidate `index` made anew after a person's feedback; by default, a refusal.
 
         `edits` is what the candidate changed, as content by path (None: removed). Proposers that
         are rules are not asked.

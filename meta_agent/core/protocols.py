@@ -256,7 +256,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class GenerateReply:
-    """A policy's reply. `finish_reason`: `stop`, `length`, `tool_calls` or `context` (no room)."""
+    """A policy's reply. `finish_reason` is `stop`, `length`, `tool_calls` or `context` (full)."""
 
     content: str
     finish_reason: str
@@ -312,7 +312,7 @@ Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
 
 
 class Answerer(Protocol):
-    """Sends answers to calls from a sandbox. `excused_sec` prolongs the request of the calls."""
+    """Sends answers to calls from a sandbox, whose request gets `excused_sec` more time."""
 
     def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
 
@@ -467,7 +467,7 @@ class Effect:
 
     @property
     def selected(self) -> str:
-        """Returns a text with the gain corrected for the winner's luck, "" if it is the same."""
+        """Returns a text with the gain corrected for selection by luck; "" if nothing changes."""
         measured, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
         same = self.shrunk is None or likelier == measured
         return "" if same else f" (selected; likelier {likelier})"

@@ -59,7 +59,7 @@ def load_entry_point(group: str, name: str) -> Any:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Extensions of one kind by name, built in or from packages. Others raise ConfigError."""
+    """Extensions of one kind by name, built in or from packages. Other names raise ConfigError."""
 
     def __init__(self, kind: str, group: str, rows: Mapping[str, T]) -> None:
         self.kind, self.group, self.rows = kind, group, dict(rows)

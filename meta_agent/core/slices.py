@@ -27,7 +27,7 @@ _NANO_ISSUES: Final = {
 
 
 def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, str]:
-    """Returns a task's labels, such as its level, by name. `columns`: those of the task's row."""
+    """Returns a task's labels, such as its level, by name; `columns` come from the task's row."""
     if reader := _BUILT_IN.get(task.key.partition("/")[0]):
         return reader(task.view)
     columns_and_view = {**(columns or {}), **task.view}
@@ -50,7 +50,7 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
-    """Returns each task's group (such as its repository) by key; empty without two groups."""
+    """Returns each task's group (such as its repository) by key; {} if fewer than two exist."""
     rows = Capabilities.of(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:

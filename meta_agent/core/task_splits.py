@@ -100,7 +100,7 @@ class Whole(Resplit):
 
 
 def pairs_of(text: str, form: str = _RENAMES) -> dict[str, str]:
-    """Parses `NAME=VALUE,...` into a dict. Raises ValueError, which quotes `form`, otherwise."""
+    """Parses `NAME=VALUE,...` into a dict. Raises ValueError, which quotes `form`, if it cannot."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if not pairs or not all(name.strip() and value.strip() for name, _, value in pairs):
         raise ValueError(f"expected {form}")

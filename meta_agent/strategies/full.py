@@ -39,10 +39,7 @@ from meta_agent.strategies.search import search
 
 
 class Proof(NamedTuple):
-    """The verdicts of a run's final tests: on the harness (by new trainings), and on the version.
-
-    The first is None if that test was not made.
-    """
+    """The verdicts of final tests: on the harness (None if not tested) and on the version."""
 
     harness: Judged | None
     version: Judged

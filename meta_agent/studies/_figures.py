@@ -74,7 +74,7 @@ class Result:
 
     @property
     def void(self) -> bool:
-        """Returns True if machines lost over 5 % of the attempts and two or more, or all."""
+        """Returns True if machines lost all attempts, or over 5 % of them and more than one."""
         tasks = len(self.clean)
         return self.lost > max(1, LOST_SHARE * tasks) or self.lost == tasks
 
@@ -90,7 +90,7 @@ class Result:
 
 
 def summary(results: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """Returns a condition's figures over its runs, and against `others`; of no runs, the count."""
+    """Returns a condition's figures and its differences from `others`; {"runs": 0} without runs."""
     if not results:
         return {"runs": 0}
     scores = _table([result.clean for result in results])

@@ -189,8 +189,8 @@ def carry_out(
 ) -> dict[str, MetaAgentError]:
     """Makes all runs of a comparison. Returns the errors of those that stopped, by run name.
 
-    `config.jobs` runs go side by side, or one at a time if the policy is frozen. Ctrl-C lets each
-    run finish its step, then raises Interrupted.
+    `config.jobs` runs go side by side, by default one per CPU core for nano; one with a frozen
+    policy. Ctrl-C lets each run finish its step, then raises Interrupted.
     """
     config = comparison.config
     _lend(comparison)

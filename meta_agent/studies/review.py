@@ -65,7 +65,7 @@ _SHORTEST: Final = 6
 
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
-    """Computes the run behind a commit's verdict again, and grades its stored attempts again.
+    """Returns how the run behind a commit's verdict differs if computed and graded again.
 
     Raises ConfigError if the commit has no verdict, or if the rollouts are not stored.
     """
@@ -102,7 +102,9 @@ def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
     for verdict in reversed(ledger.outcomes("verdict", Verdict)):
         if verdict["commit"].startswith(commit) or verdict["candidate"] in merged:
             return verdict
-    raise ConfigError(f"the commit {commit} has no verdict", hint="see them: meta-agent log")
+    raise ConfigError(
+        f"the commit {commit} has no verdict", hint="see which have one: meta-agent log --graph"
+    )
 
 
 def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[str]:
@@ -220,7 +222,7 @@ class Walk:
             self.verdicts[step.outcome_as(Verdict)["candidate"]] = outcome
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
-        """Calls `carried_out(run)`, and keeps what differs in ledger, git refs and git notes."""
+        """Calls `carried_out(run)`, and compares ledger, git refs and git notes with the record."""
         retraced = cast("RetracedLedger", run.ledger)
         self.lab = cast("RecordedLab", run.lab)
         try:

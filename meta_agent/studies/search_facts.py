@@ -31,7 +31,7 @@ _CHECKS: Final = ("static.", "contract.", "replay.", "factor.")
 def search_facts(ledger: Ledger, run: str, store: RolloutStore, spent: int) -> dict[str, JSON]:
     """Returns counts by name: a run's ideas by outcome (`FATES`), and predictions that came true.
 
-    `points_per_thousand` is the gain on the vault per thousand attempts `spent`, or None.
+    `points_per_thousand` is the gain on the vault per thousand attempts `spent`, None if unknown.
     """
     candidates, verdicts, cells, proposals = (
         _outcomes(ledger, run, kind) for kind in ("candidate", "verdict", "cell", "proposal")

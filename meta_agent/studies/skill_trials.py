@@ -82,9 +82,9 @@ def trial_of(
 
 
 def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """Returns the attempts that each run had made at its first proof, or None, by side and seed.
+    """Returns how many attempts each run, with and without the skill, had made at its first proof.
 
-    With two seeds or more, it adds the mean paired difference of `with` to `without` the skill.
+    A run without proof has None, and counts as the budget in `difference` (None for one seed).
     """
     of = {(attempts.arm, attempts.seed): attempts for attempts in results if not attempts.void}
     seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]

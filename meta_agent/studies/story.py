@@ -31,7 +31,7 @@ class Named(NamedTuple):
     base: str | None = None  # of a candidate, and of a version the one before it
 
     def before(self, repo: HarnessRepo) -> str:
-        """Returns the commit to compare with: the base, else the first parent, else itself."""
+        """Returns the commit to compare with: what this one builds on, its parent, or itself."""
         return self.base or repo.parent(self.commit) or self.commit
 
 

@@ -39,9 +39,9 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
 def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Returns the indices of the rollouts to make once more, because machines lost them.
 
-    If one engine answers all rollouts together (`whole`), these are all if too many are lost, else
-    none. Otherwise they are those lost outside the sandbox. They are all if too many are lost and a
-    sandbox failed, so that code in a sandbox cannot choose what is repeated.
+    These are the ones lost outside a sandbox. If over 5 % are lost, some of them in a sandbox, all
+    rollouts are repeated, so that code in a sandbox cannot choose which. With `whole`, for engines
+    that answer all rollouts together, all are repeated if over 5 % are lost, and else none.
     """
     missing = _lost(rollouts)
     outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]

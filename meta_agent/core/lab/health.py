@@ -55,16 +55,16 @@ class Ended(NamedTuple):
 
 
 def base_rows(metrics: Sequence[Row]) -> list[dict[str, JSON]]:
-    """Returns the first steps of a base training, with the metrics that the health rule reads."""
+    """Returns the first steps of the base's training, with only the metrics that `ended` reads."""
     names = (_CLEAN, *_NAMES)
     return [{name: row[name] for name in names if name in row} for row in metrics[:FIRST_STEPS]]
 
 
 def ended(metrics: Sequence[Row], base: Sequence[Row], in_a_row: int) -> Ended | None:
-    """Returns why and when the health rule ends a training, or None if the training goes on.
+    """Returns why and when an unhealthy training ends, or None if the training goes on.
 
     `metrics` has a row per step, `base` comes from `base_rows`. A training ends after `in_a_row`
-    bad steps in a row. 0 switches the rule off.
+    steps in a row that are far worse than the base's, and never if that number is 0.
     """
     if not base or not in_a_row or len(metrics) < in_a_row:
         return None

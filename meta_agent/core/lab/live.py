@@ -251,7 +251,7 @@ class Lab:
         keep_every: int = 0,
         onto: Trained | None = None,
     ) -> Trained:
-        """Trains a policy under a harness for `steps` steps, from the base policy or `onto`.
+        """Returns a policy trained under a harness for `steps` steps, from the base one or `onto`.
 
         With `keep_every`, a checkpoint is kept every so many steps. Training from `onto` begins
         with a fresh optimiser and curriculum history. Raises CandidateError if the harness fails.
@@ -325,7 +325,7 @@ class Lab:
         part: Part | None = None,
         again: str = "",
     ) -> Evaluated:
-        """Lets a policy attempt the first `limit` tasks of a split under a harness.
+        """Returns how a policy does under a harness on the first `limit` tasks of a split.
 
         `samples` are the numbers of the attempts at each task, `part` selects tasks (None: all).
         A repetition named `again` is recorded apart. Raises CandidateError if the harness fails.

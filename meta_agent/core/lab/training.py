@@ -93,7 +93,7 @@ class Trainer(Protocol):
         on_metrics: Callable[[dict[str, JSON]], None],
         stopping: Callable[[], bool],
     ) -> TrainResult:
-        """Trains the policy by a `recipe` from `accept`, and writes the checkpoint.
+        """Trains the policy by a `recipe` from `accept`, writes the checkpoint, returns the result.
 
         `on_metrics` receives each step's metrics. Raises CandidateError if the harness fails. Once
         `stopping` returns True, a training that saves its state saves it and raises Interrupted.

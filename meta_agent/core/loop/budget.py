@@ -133,8 +133,8 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
 def search_cap(run: Run, *, later: bool) -> int:
     """Returns how many attempts the run may have made in all when its search ends.
 
-    After the first bundle (`later`), it is more by half of what neither the search nor the final
-    test needs. With a frozen policy it is all but what the final test needs.
+    After the first bundle (`later`), half of the attempts that nothing else is to use are added.
+    With a frozen policy, only the final test and repeated attempts of the start are kept back.
     """
     cap, plan, tree = allowed(run), run.plan, first_tree(run)
     if plan.race:
@@ -246,7 +246,7 @@ def attempts_left(run: Run, name: str) -> int:
 
 
 def attempts_a_step(tree: HarnessTree) -> int:
-    """Returns the most attempts of one optimiser step, with those in place of dropped groups."""
+    """Returns the most attempts that one optimiser step makes, replaced groups included."""
     return recipe_of(tree).most_rows_per_step
 
 

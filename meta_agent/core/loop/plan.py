@@ -44,7 +44,7 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
-    """An interim analysis of a sequential test: after how many seeds, and if it ends the test."""
+    """An analysis of a sequential test: its number of training seeds, and if it is the last."""
 
     units: int
     """Training seeds."""
@@ -60,8 +60,8 @@ class Purchase(NamedTuple):
 def pairs_bought(plan: Plan, most: int) -> Iterator[Purchase]:
     """Yields the interim analyses of the sequential test over pairs of trainings.
 
-    The first is at three pairs, or at `most` if that is less. Those after `most` go up to the
-    plan's own maximum, and are meant for a gain that is nearly proven.
+    `most` pairs are planned. The first analysis is at three, or at `most` if that is less. Those
+    beyond `most`, up to the plan's own maximum, are meant for a gain that is nearly proven.
     """
     further = plan.looks[-1] if plan.rules > 1 and plan.looks[-1] > most else 0
     rule: Rule = "pairs_and_signs" if plan.rules > 1 else "training_pairs"
@@ -168,7 +168,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def training(self) -> str:
-        """Returns the words on training that begin a sentence, or "" for a frozen policy."""
+        """Returns how long a training is, in words to begin a sentence; "" for a frozen policy."""
         return f"{self.steps} training steps, "
 
     @property
@@ -205,7 +205,7 @@ class TrainedPlan(_Sizes):
         return Gate(tuple(looks), self.budget, self.min_effect)
 
     def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
-        """Returns larger plans by what they have more of, with its number, cheapest first."""
+        """Returns larger plans as (number, plan), by what the number counts; smaller ones first."""
         return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
 
 
@@ -272,7 +272,7 @@ def _times(size: int) -> list[int]:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """Returns a run's plan: how much it measures, by its profile and its number of tasks."""
+    """Returns a run's plan: how much it measures, by `config.profile` and the number of tasks."""
     if config.trainable:
         return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)

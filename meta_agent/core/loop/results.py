@@ -27,7 +27,7 @@ from meta_agent.core.protocols import JSON
 
 
 def vault_results(run: Run, first: Version, last: Version) -> None:
-    """Measures two versions on the vault, for each training seed they share, and records it."""
+    """Measures and records two versions on the vault, by shared training seed; needs two tasks."""
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)

@@ -141,7 +141,7 @@ def _note(diagnostic: Admitted, standing: Standing) -> str:
 
 
 def open_gap(run: Run) -> str:
-    """Returns a sentence on the newest change of clean success that no metric explains, or ""."""
+    """Returns a sentence on the last change of clean success that no metric explains yet, or ""."""
     sentence, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
         gap = step.outcome_as(Evidence).get("gap") if step.is_done else None
@@ -155,7 +155,7 @@ def open_gap(run: Run) -> str:
 
 
 def gap_terms(run: Run) -> Iterator[str]:
-    """Yields a request for a new diagnostic if no metric explains a change of clean success."""
+    """Yields a request to the authors of edits for a new metric, if `open_gap` has a sentence."""
     if sentence := open_gap(run):
         yield (
             f"A gap in what is measured: {sentence}. One hypothesis should be a diagnostic (factor "

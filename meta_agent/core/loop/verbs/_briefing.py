@@ -124,8 +124,8 @@ def tried(run: Run, base: str) -> list[TriedIdea]:
     """Returns every hypothesis that a run of this workspace judged, with its verdict.
 
     An INVALID that only machines or the base version caused counts as INCONCLUSIVE. These count as
-    REJECT: a merge that a person declined, and an idea that this run tried on a version in vain.
-    `base` is the commit that new ideas build on.
+    REJECT: a merge that a person declined, an idea that this run's bundle dropped, and in a search
+    by single ideas every idea of this run. `base` is the commit that new ideas build on.
     """
     ideas, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):

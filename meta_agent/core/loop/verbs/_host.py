@@ -40,7 +40,7 @@ class Host(Experiments):
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
-        """Reports how a draft does in static checks and, if it passes, on stored rollouts."""
+        """Reports what static checks and, after them, stored rollouts say of an edited harness."""
         findings = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in findings)
         text = _finding_lines(findings) or "Static checks and contract tests pass."

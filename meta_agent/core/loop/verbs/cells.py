@@ -84,7 +84,7 @@ class Share(NamedTuple):
 
 
 def mixed(run: Run, base: str, name: str, members: Sequence[Candidate]) -> Mix:
-    """Merges `members` in order onto the commit `base`. Raises CandidateError on a conflict."""
+    """Returns `members` merged onto `base` as mix `name`. Raises CandidateError on a conflict."""
     commit = base
     for candidate in members:
         commit = run.repo.merge_ahead(onto=commit, **merge_terms(run, candidate))
@@ -129,7 +129,7 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """Merges one more idea with `members`, whose own merges onto `first` end at the commit `tip`.
+    """Returns `idea` merged with `members`, whose own merges onto `first` end at the commit `tip`.
 
     If they conflict, the idea replaces the members that it conflicts with, and those that build on
     them. The others are merged anew onto `first`. Returns None if the idea conflicts with `first`.
@@ -146,7 +146,7 @@ def beside(
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges all members onto `base` and, if there are several, also all but each one of them."""
+    """Returns the mix of all members on `base` and, if there are several, each mix without one."""
     mixes = [mixed(run, base, ALL, members)]
     for left_out in members if len(members) > 1 else ():
         rest = [member for member in members if member is not left_out]
@@ -155,10 +155,10 @@ def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix
 
 
 def fraction(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:
-    """Merges subsets of 3 to 7 members, by a two-level fractional design of eight runs.
+    """Returns mixes of subsets of 3 to 7 members, by a two-level fractional design of eight runs.
 
-    Each member is in four subsets. The subsets with all members and with none are left out. Returns
-    [] for any other number of members.
+    The subsets with all members and with none are left out, so each member is in three mixes.
+    Returns [] for any other number of members.
     """
     if not 3 <= len(members) < RUNS:
         return []
@@ -290,7 +290,7 @@ def shares(run: Run, cells: Sequence[Cell]) -> list[Share]:
 
 
 def pruned(run: Run, base: str, cells: Sequence[Cell]) -> Mix | None:
-    """Merges the candidates without which no cell did better; returns None if that is no new set.
+    """Returns the merge of `kept_of(cells)` onto `base`; None if it is empty or measured already.
 
     `cells` are first the one with all candidates, then one without each.
     """
@@ -312,9 +312,9 @@ def kept_of(cells: Sequence[Cell]) -> list[Candidate]:
 
 
 def best(cells: Sequence[Cell], below: float = -1.0) -> Cell | None:
-    """Returns the set of merged candidates with the best clean success above `below`, or None.
+    """Returns the valid cell with the most clean success, better than `below`, or None.
 
-    Only valid sets count. Those without any veto come first; among equals, the smaller wins.
+    One without any veto goes before one that shares its base's vetoes; of equals, the smaller wins.
     """
     better = [cell for cell in cells if cell.valid and is_better(cell, below)]
 

@@ -73,8 +73,8 @@ def prove_harness(run: Run, sides: Sides) -> Judged:
 def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
     """Returns the verdict on whether the new version with its weights beats the first with its own.
 
-    `weights` are those of the first and of the new version. The test compares them task by task. It
-    is INCONCLUSIVE if the budget does not pay for it.
+    `weights` are those of the first and of the new version. The verdict is INCONCLUSIVE if the
+    budget does not pay for the test, and INVALID if a harness fails.
     """
     limit = run.plan.confirm
     trees = _trees(run, sides)
@@ -99,7 +99,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 def examine(run: Run, sides: Sides) -> Judged:
     """Returns the verdict on whether a frozen policy does better under the new version.
 
-    Both versions attempt the same confirm tasks. It is INVALID if a harness fails.
+    Both versions attempt the same confirm tasks. The verdict is INVALID if a harness fails.
     """
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")

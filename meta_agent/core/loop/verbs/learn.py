@@ -23,7 +23,7 @@ NOTE_RECORD: Final = "Record: "
 def conclude(
     run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
 ) -> None:
-    """Records the verdict on a candidate, and writes a skill if it tells something of the idea."""
+    """Records the verdict on a candidate, and writes a skill if a test of the idea led to it."""
     record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
@@ -56,7 +56,7 @@ def record(
 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
-    """Writes a skill (a lesson for later runs) if the verdict says something about the idea."""
+    """Writes a skill (a lesson for later runs) if a test of the idea itself led to the verdict."""
     if not _informative(candidate, verdict, reading):
         return
     diff = run.repo.diff(candidate.base, candidate.commit)

@@ -139,7 +139,7 @@ def _suspect(report: ReplayReport) -> Iterator[Finding]:
 
 
 def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
-    """Compares rewards and filters, of the version and of `after`, on stored training rollouts.
+    """Returns how the version's reward and filter differ from those of `after` on its rollouts.
 
     Raises CandidateError if the reward or the filter fails.
     """
