@@ -34,7 +34,7 @@ class FileTasks:
         return reference_of(self.capabilities, self.rows[task_key])
 
     def task(self, key: str) -> Task:
-        """Returns the task `key`, with only what the agent may see. Each domain defines this."""
+        """Returns the part of the task `key` that an agent may see. Each domain defines this."""
         raise NotImplementedError
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -68,12 +68,12 @@ class ReadTasks(FileTasks):
         )
 
     def close(self) -> None:
-        """Frees what the domain holds, such as a worker process."""
+        """Ends the processes and sandboxes of the domain. Each domain defines this."""
         raise NotImplementedError
 
 
 def reference_of(capabilities: Capabilities, row: Any) -> str | None:
-    """Returns a row's gold program or patch, worked solution or accepted reply; None without one.
+    """Returns a row's right program, patch, worked solution or graded reply; None if it has none.
 
     The bare answer of a math problem is not returned, since it shows no way to solve it.
     """

@@ -30,7 +30,7 @@ class NamedTasks(NamedTuple):
 
 
 def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTasks | None:
-    """Makes the task set that a value of `--tasks` names, and returns its file; None for a path.
+    """Makes the task set that a value of `--tasks` names. Returns None if that value is a path.
 
     `python`: an interpreter with reasoning-gym. Raises ConfigError for a name that no set has.
     """

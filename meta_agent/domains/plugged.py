@@ -26,7 +26,7 @@ _TYPES: Final = {"name": str, "evaluator_hash": str, "ceilings": Ceilings, "samp
 
 
 def open_domain(options: DomainOptions) -> Domain:
-    """Returns the domain that a user's factory (`module:Name`) makes, or raises ConfigError."""
+    """Calls a user's domain factory (`module:Name`). Raises ConfigError if it returns no domain."""
     factory = _factory(options.detail)
     offered = {
         "tasks": options.tasks,

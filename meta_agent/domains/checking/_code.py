@@ -63,7 +63,7 @@ CHEATS: Final[Mapping[str, Callable[[CodeRow], str]]] = {
 
 
 def subjects_of(domain: CodeDomain) -> Subjects:
-    """Returns the programs that a check grades at each problem: solutions, cheats, an empty one."""
+    """Returns what a check grades at each problem: solutions, cheats and an empty program."""
     rows = domain.rows.values()
     without = sum(not row.gold for row in rows)
     note = f"{without} tasks have no solution in the file: nothing shows that they can be solved"

@@ -14,7 +14,7 @@ _UNSOLVED = "there is no solution/solve.sh, so nothing shows that the task can b
 
 
 def subjects_of(domain: HarborDomain) -> Subjects:
-    """Returns the attempts that a check grades at each task: the solution twice, an empty one."""
+    """Returns what a check grades at each task: the solution, twice, and one empty attempt."""
 
     def outcome(key: str, solve: bool) -> Outcome:
         with contextlib.closing(domain.trial(key)) as trial:

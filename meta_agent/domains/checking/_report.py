@@ -103,7 +103,7 @@ class CheckReport:
 
     @property
     def totals(self) -> dict[str, Totals]:
-        """Returns the counts of trials over all tasks, by the trial's name (such as gold)."""
+        """Returns how often trials resolved their tasks, by the trial's name, such as gold."""
         totals = {}
         for name in self.columns:
             trials = [trial for task in self.tasks for trial in task.trials if trial.name == name]

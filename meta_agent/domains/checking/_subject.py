@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A task to check, with attempts to grade. Tasks that share a text of `marks` are the same."""
+    """A task to check, with attempts to grade. Tasks that share a mark count as the same task."""
 
     key: str
     split: str

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def open_domain(options: DomainOptions) -> CodeDomain:
-    """Returns the programming problems in the file `options.tasks` as a domain."""
+    """Opens the programming problems of a file. Raises ConfigError if none can be used."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     runner = code_runner(options.sandbox, run=options.run)
     return CodeDomain(options.tasks, runner, options.mapping)

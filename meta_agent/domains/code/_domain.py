@@ -64,7 +64,7 @@ class CodeDomain(ReadTasks):
         )
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
         row = self.rows[key]
         view = {
             "problem": row.prompt,
@@ -151,7 +151,7 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
-    """Returns a grader of programs. Its sandboxes, of backend `sandbox`, belong to run `run`."""
+    """Returns a grader of programs with sandboxes of the backend `sandbox`, labelled by `run`."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(memory_mb: int) -> Sandbox:

@@ -78,7 +78,7 @@ class CodeRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the idle sandboxes
 
     def run(self, row: CodeRow, source: str) -> Verdict:
-        """Returns the verdict of a problem's tests on a program, or raises SandboxError."""
+        """Returns the tests' verdict on a program. SandboxError if a sandbox fails on its own."""
         for last_try in (False, True):
             try:
                 return self._once(row, source)
@@ -88,7 +88,7 @@ class CodeRunner:
                 if last_try or problem.kind == "protocol":
                     total = len(row.cases)
                     return Verdict(f"killed_{problem.kind}", 0, total, str(problem)[:300])
-        raise AssertionError("internal error: the second try neither returned nor raised")
+        raise AssertionError("internal error, to be reported: the second try had no end")
 
     def close(self) -> None:
         """Ends all idle sandboxes."""

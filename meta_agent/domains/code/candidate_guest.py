@@ -44,7 +44,7 @@ _open: dict[str, Any] = {}
 
 
 def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
-    """Runs a program on each input and returns the results in order."""
+    """Runs the program `args["source"]` on each of `args["inputs"]`; returns results in order."""
     try:
         code = compile(args["source"], "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -93,7 +93,7 @@ def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any])
 
 
 def open_streams() -> Any:
-    """Opens the standard streams, also as `sys.__stdout__` and so on, and returns the output."""
+    """Opens the standard streams, `sys.__stdout__` and so on too, and returns the output stream."""
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
     out = open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
@@ -139,7 +139,7 @@ def exit_status(code: Any) -> int:
 
 
 def fence(limits: dict[str, Any]) -> None:
-    """Limits processor time, memory and stack of this child process, and turns `shield` off."""
+    """Limits this process's processor time, memory and stack. Ends the ban on attaching to it."""
     shield(on=False)
     cpu = limits["cpu_sec"]
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
@@ -165,7 +165,7 @@ def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
 def drain(
     out: int, err: int, limits: dict[str, Any], deadline: float, spent: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Reads a run's output until it ends or a limit is met. Returns the text and which limit."""
+    """Reads a run's output up to its end or a limit. Returns the text, and which limit was met."""
     text, tail, flooded = bytearray(), bytearray(), False
     waiter = select.poll()
     open_pipes = {out, err}
@@ -196,7 +196,7 @@ def drain(
 
 
 def end_family(pid: int, kill: bool, channel: Any) -> int:
-    """Kills all processes that a run left, and returns the status of its first process."""
+    """Awaits (or kills) a run's first process and returns its status; kills all its descendants."""
     if kill:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -230,7 +230,7 @@ def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, A
 
 
 def cases(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
-    """Calls a function on each list of arguments, in a process each, and returns the replies."""
+    """Calls a function with each of `args["cases"]`, each in a new process; returns the replies."""
     replies = []
     for case in args["cases"]:
         reply = open_candidate(args, channel)

@@ -23,7 +23,7 @@ class AttemptOverError(BaseException):
 
 
 def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
-    """Runs the test program. Returns `passed` if it ran to its end and called the candidate."""
+    """Runs the test program and returns how that ended, such as `passed` or `never_called`."""
     bridge = Bridge(channel)
     namespace: dict[str, Any] = {"__name__": "tests"}
     try:

@@ -30,7 +30,7 @@ def unpacked(text: str) -> list[JSON]:
     if value is None:
         value = _json(pickled_string(_inflated(text)))
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise PackedError("the text holds no list of tests (JSON objects)")
+        raise PackedError("the text must hold a list of tests (JSON objects)")
     return value
 
 
@@ -46,9 +46,9 @@ def pickled_string(data: bytes) -> str:
     except PackedError:
         raise
     except Exception as problem:  # genops raises whatever its readers raise
-        raise PackedError(f"the pickle is broken: {problem}") from problem
+        raise PackedError(f"the pickle is broken; download it again: {problem}") from problem
     if len(strings) != 1:
-        raise PackedError(f"the pickle holds {len(strings)} strings instead of one")
+        raise PackedError(f"the pickle must hold one string, not {len(strings)}")
     return strings[0]
 
 
@@ -58,7 +58,7 @@ def _inflated(text: str) -> bytes:
         machine = zlib.decompressobj()
         data = machine.decompress(raw, UNPACKED_LIMIT_BYTES)
     except (binascii.Error, zlib.error, ValueError) as problem:
-        raise PackedError(f"the text is neither JSON nor packed JSON: {problem}") from problem
+        raise PackedError(f"the text must be JSON or packed JSON: {problem}") from problem
     if machine.unconsumed_tail or not machine.eof:
         raise PackedError(f"the packed data is over {UNPACKED_LIMIT_BYTES >> 20} MiB, or cut off")
     return data

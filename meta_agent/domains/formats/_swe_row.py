@@ -71,7 +71,7 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """Returns ids of the grading tests: FAIL_TO_PASS and PASS_TO_PASS, else of `expected`."""
+        """Returns the grading tests: FAIL_TO_PASS and PASS_TO_PASS, or if empty, `expected`."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 

@@ -275,7 +275,7 @@ def _code_contests(fields: Fields) -> CodeRow:
             "public_tests, private_tests and generated_tests hold no test: add one"
         )
     if fields.row.get("input_file") or fields.row.get("output_file"):
-        raise RefusedRowError("the problem uses files, but only standard input and output are run")
+        raise RefusedRowError("leave it out: it uses files, but only stdin and stdout are run")
     limit, solutions = fields.row.get("memory_limit_bytes"), fields.row.get("solutions")
     gold: tuple[str, ...] = ()
     if isinstance(solutions, dict):  # language 3 is Python 3

@@ -52,7 +52,7 @@ class GradedRow:
 def read_graded(
     path: Path, mapping: Mapping[str, str], rows: Iterable[Fields] | None = None
 ) -> TaskFile[GradedRow]:
-    """Returns the tasks of `path` or, if given, of `rows`; `mapping` renames their fields.
+    """Returns the tasks in `rows` or, by default, in the file `path`; `mapping` renames fields.
 
     Raises `ConfigError` if there are no tasks, or if two tasks share a key.
     """

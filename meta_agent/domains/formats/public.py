@@ -30,9 +30,9 @@ _SUFFIXES: Final = (".parquet", ".jsonl", ".json", ".csv", ".gz", ".zst")
 
 
 class Part(NamedTuple):
-    """A published split of a data set: a glob (`pattern`) of its files, and splits for its rows.
+    """A published part of a data set: a glob (`pattern`) of its files, and our splits for its rows.
 
-    Rows get the `splits`, such as train, in turn. Without them, a hash of each row decides.
+    The rows get the names in `splits` in turn. If `splits` is empty, each row's hash decides.
     """
 
     name: str
@@ -132,7 +132,7 @@ def made_of(
     origin: str,
     sources: Sequence[Path] = (),
 ) -> TaskSet:
-    """Writes what `rows()` yields to the task file `stem` in the cache; returns path and origin.
+    """Writes what `rows()` yields to a task file in the cache, named `stem`. Returns that file.
 
     A record beside the file holds the `origin` in words, and hashes of the files `sources`.
     """

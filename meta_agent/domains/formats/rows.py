@@ -44,7 +44,7 @@ class Fields:
         return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
     def need(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
-        """Returns a ConfigError: the field `name` should be `wish` ("a string") and is not."""
+        """Returns a ConfigError that says: the field `name` is not `wish` (such as "a string")."""
         value = f"got {json_excerpt(self.row[name])}" if name in self.row else "it is missing"
         return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
 
@@ -53,7 +53,7 @@ class Fields:
         return ConfigError(f"{self.path}:{self.line}: {why}", hint=hint)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Returns a field's string; `default` if absent. Raises ConfigError for other values."""
+        """Returns a field's string or, if absent, `default`. ConfigError if neither is a string."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -62,7 +62,7 @@ class Fields:
         return value
 
     def optional_text(self, *names: str) -> str | None:
-        """Returns the first present field of `names`, or None. Raises ConfigError if not text."""
+        """Returns the first present field of `names`, or None. ConfigError if it is no string."""
         return next((self.text(name) for name in names if self.row.get(name) is not None), None)
 
     def label(self, *names: str) -> str | None:
@@ -71,7 +71,7 @@ class Fields:
         return next((str(value) for value in values if value is not None), None)
 
     def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Returns a list of strings, maybe in JSON, or `default`. Raises ConfigError for others."""
+        """Returns a field's strings, from a list or its JSON text. ConfigError for other values."""
         value = self.row.get(name)
         if value is None and default is not None:
             return default
@@ -82,7 +82,7 @@ class Fields:
         return tuple(value)
 
     def json(self, name: str, wish: str) -> JSON:
-        """Returns a value, parsed as JSON if it is text. Raises ConfigError: expected `wish`."""
+        """Returns a field, parsed if it is text. Bad JSON raises ConfigError: expected `wish`."""
         value = self.row.get(name)
         try:
             return document(value) if isinstance(value, str) else value
@@ -90,14 +90,14 @@ class Fields:
             raise self.need(name, wish) from problem
 
     def nested(self, name: str) -> Fields | None:
-        """Returns an object as `Fields`; None if absent. Raises ConfigError for other values."""
+        """Returns a field that holds an object, or None. Raises ConfigError for other values."""
         value = self.row.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.need(name, "an object")
         return None if value is None else Fields(self.path, self.line, value)
 
     def renamed(self, mapping: Mapping[str, str]) -> Fields:
-        """Returns the row with fields under new names. Raises ConfigError if a field is absent."""
+        """Returns the row with fields copied to new names. ConfigError if a field is absent."""
         ours = {our_name: self._at(name) for name, our_name in mapping.items()}
         return Fields(self.path, self.line, {**self.row, **ours}, frozenset(ours))
 
@@ -115,7 +115,7 @@ class Fields:
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
-    """Yields the rows of a task file, read one by one; `mapping` maps its field names to ours.
+    """Yields the rows of a task file, one by one; `mapping` is {name in the file: our name}.
 
     Raises `ConfigError` at the first row that is no JSON object. Only a JSON list is held whole.
     """

@@ -12,7 +12,7 @@ ATTEMPT_LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadlin
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a task file, or a grader's own `tasks()`. Raises ConfigError if there is no grader."""
+    """Opens tasks, from a file or the grader's `tasks()`. Raises ConfigError without a grader."""
     if options.grade is None:
         raise ConfigError(
             "--domain graded needs a grader", hint="add --grade FILE.py with grade(task, answer)"

@@ -113,7 +113,7 @@ class GradedDomain(ReadTasks):
             )
 
     def task(self, key: str) -> Task:
-        """Returns the task `key`, with only what the agent may see. Raises KeyError without one."""
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
         row, schemas = self.rows[key], self._schemas[key]
         names = [schema["function"]["name"] for schema in schemas]
         work = WORK_SCHEMAS if self.facts["files"] else ()
@@ -130,7 +130,7 @@ class GradedDomain(ReadTasks):
         return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Grades a stored attempt again, as `graded` does. Raises GraderError in the same cases."""
+        """Grades a stored attempt again. Raises GraderError if that fails or two grades differ."""
         return self.graded(dict(self.rows[task_key].row), verifier_inputs)
 
     @property
@@ -162,7 +162,7 @@ class GradedDomain(ReadTasks):
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 
     def judge_by(self, client: ModelClient) -> str:
-        """Makes a model the judge; returns how often it is right. Raises ConfigError under 90 %."""
+        """Makes a model the judge; returns how often it is right. ConfigError if under 90 %."""
         assert self.judge is not None
         judge = Judge(client, self.judge)
         cases = cases_of([row.row for row in self.rows.values()])

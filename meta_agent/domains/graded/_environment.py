@@ -128,7 +128,7 @@ class GradedEnvironment:
         return self._sandbox
 
     def start_files(self) -> Mapping[str, bytes]:
-        """Returns, by path, the files that a task starts with: the grader's `files(task)` or {}."""
+        """Returns the files that a task starts with, by path: the grader's `files(task)`, or {}."""
         if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
@@ -185,7 +185,7 @@ def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
 def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
     """Returns the regular files of a sandbox's `repo/` by path: the smallest ones, 4 MiB in all.
 
-    Values are those of `packed`. Returns {} if a file grows while it is read.
+    Values are as `packed` returns them. Returns {} if a file grows while it is read.
     """
     command = ["python3", "-I", "-c", _LIST, str(MAX_FILE_BYTES)]
     listed = sandbox.exec(command, cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 20)

@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
 
 def cases_of(rows: Sequence[Mapping[str, JSON]]) -> list[Case]:
-    """Returns test cases of up to eight tasks: an empty answer, the gold, another task's gold."""
+    """Returns test cases from up to eight tasks: no answer, the gold, and another task's gold."""
     tried = rows[:: max(1, len(rows) // TRIED)][:TRIED]
     cases = [Case(row, "", passes=False) for row in tried]
     golds = [(row, str(row["gold"])) for row in tried if row.get("gold") not in (None, "")]
@@ -117,7 +117,7 @@ class Judge:
 
 
 def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]) -> str:
-    """Returns how often a judge is right, in words. Raises ConfigError if under 90 %.
+    """Returns a sentence on how often a judge is right. Raises ConfigError if under 90 %.
 
     `rule_of` returns the rule by which a case is judged; a case without a rule is skipped.
     """

@@ -60,7 +60,7 @@ class Worker:
             raise
 
     def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
-        """Returns the reply to a request `op`. Raises GraderError if the grader fails or hangs."""
+        """Returns the reply to a request `op`. Raises GraderError on failure or after `seconds`."""
         line = json.dumps({"op": op, **arguments}) + "\n"
         try:
             with waiting(
@@ -109,7 +109,7 @@ class Worker:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """Kills the process. Further calls do nothing."""
+        """Kills the process. A second `close` does nothing."""
         self.alive = False
         self._process.kill()
         self._process.wait()
@@ -149,7 +149,7 @@ class Workers:
 
     @contextlib.contextmanager
     def leased(self) -> Iterator[Worker]:
-        """A context manager that leases a process and gives it back at its end."""
+        """A context manager that leases a process on entry and gives it back on exit."""
         worker = self.lease()
         try:
             yield worker

@@ -90,7 +90,7 @@ class Source:
         self.open_tools: dict[str, Any] = {}
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the module defines, its settings, and the hashes of its files."""
+        """Returns which functions the module defines, its settings, and its files' hashes."""
         has = {name: callable(getattr(self.module, name, None)) for name in OPTIONAL}
         limits = getattr(self.module, "LIMITS", None)
         return {

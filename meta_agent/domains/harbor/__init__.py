@@ -19,7 +19,7 @@ __all__ = [
 
 
 def open_domain(options: DomainOptions) -> HarborDomain:
-    """Returns the Harbor tasks in the folder `options.tasks` as a domain, or raises ConfigError."""
+    """Opens a folder of Harbor tasks. Raises ConfigError without containers or usable tasks."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     if options.sandbox not in CONTAINERS:
         raise ConfigError(

@@ -102,7 +102,7 @@ class HarborDomain(FileTasks):
         return tuple(notes)
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
         view = {
             "prompt": self.rows[key].instruction,
             "tools": list(HarborEnvironment.tools),
@@ -115,11 +115,11 @@ class HarborDomain(FileTasks):
         return HarborEnvironment(self.trial(task.key), self.threshold)
 
     def trial(self, key: str) -> HarborTrial:
-        """Returns a new attempt with access to its solution and verifier, for trusted code only."""
+        """Returns a new attempt that can run solution and verifier, for trusted code only."""
         return HarborTrial(self.rows[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        """Returns the outcome of the stored rewards. No container is stored to run again."""
+        """Returns the outcome of stored rewards (`verifier_inputs`); no verifier runs again."""
         del task_key
         return _graded(dict(verifier_inputs), self.threshold)
 
@@ -188,7 +188,7 @@ def make_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
-    """Finds or builds a folder's task images and returns their ids by task. `pull` downloads."""
+    """Finds, builds or (with `pull`) downloads all tasks' images. Returns one image id per task."""
     images = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
@@ -198,7 +198,7 @@ def make_images(
 
 
 def task_folders(path: Path) -> list[Path]:
-    """Returns `path` if it is a task folder, else those below it. ConfigError if there is none."""
+    """Returns `path`, or the task folders below it. ConfigError if none, or if two share a name."""
     if not path.is_dir():
         raise ConfigError(
             f"{path} is not a folder of Harbor tasks",

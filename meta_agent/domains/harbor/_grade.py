@@ -26,13 +26,13 @@ class VerifierError(MetaAgentError):
 
 
 def rewards_of(box: Box) -> dict[str, float]:
-    """Returns the rewards that a verifier wrote in its container. Raises VerifierError if none."""
+    """Returns the rewards that a verifier wrote. Raises VerifierError if there is no valid one."""
     try:
         return _rewards(box)
     except SandboxError as error:
         if error.kind != "protocol":
             raise
-        raise VerifierError(f"the reward file may have {MAX_BYTES} bytes: {error}") from error
+        raise VerifierError(f"a reward file may have {MAX_BYTES} bytes: {error}") from error
 
 
 def _rewards(box: Box) -> dict[str, float]:
@@ -41,7 +41,7 @@ def _rewards(box: Box) -> dict[str, float]:
         return _numbers(content)
     text = box.get(f"{FOLDER}/reward.txt", MAX_BYTES)
     if text is None:
-        raise VerifierError(f"tests/test.sh wrote no {FOLDER}/reward.json and no reward.txt")
+        raise VerifierError(f"tests/test.sh must write reward.json or reward.txt in {FOLDER}")
     return {"reward": _number(text.decode("utf-8", "replace").strip())}
 
 

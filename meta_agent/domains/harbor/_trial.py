@@ -64,7 +64,7 @@ class HarborTrial:
         return time.monotonic() - self._began > self.task.agent.timeout_sec
 
     def exec(self, command: str, timeout_sec: float) -> ExecResult:
-        """Runs a shell command as the agent, in a container that the first command starts."""
+        """Runs a shell command of the agent. The first command starts the agent's container."""
         seconds = self.task.agent.timeout_sec - (time.monotonic() - self._began)
         return self._opened().exec(
             command,
@@ -194,7 +194,7 @@ class HarborTrial:
 
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
-    """Returns the id of the image of a container that a task declares, and builds it if needed."""
+    """Finds, builds or (with `pull`) downloads a container's image. Returns the id of the image."""
     image = place.image if place.folder is None or _here(place.image, engine) else None
     return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 
@@ -248,7 +248,7 @@ def _check_members(path: str, archive: bytes) -> None:
             is_link = (member.issym() and stays and inside != top) or member.islnk()
             if not (member.isfile() or member.isdir() or is_link):
                 raise ArtifactError(
-                    f"artifact {path}: {member.name} is no file, folder or inner link"
+                    f"artifact {path} may hold files, folders and inner links, not {member.name}"
                 )
 
 

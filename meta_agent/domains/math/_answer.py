@@ -165,7 +165,7 @@ def exact(value: str) -> str | None:
 def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
     """Splits an answer into value and unit. Returns None if the words after the value are no unit.
 
-    Words in `nouns` (singular) count as units. A word of `letters`, the gold's variables, does not.
+    Words in `nouns` (singular) count as units; variables of the gold answer (`letters`) do not.
     """
     money = _MONEY.match(text)
     text = money[1] + text[money.end() :] if money else text

@@ -73,13 +73,13 @@ class MathDomain(ReadTasks):
         self.evaluator_hash = self._hash()
 
     def task(self, key: str) -> Task:
-        """Returns the task `key`, with only what the agent may see. Raises KeyError without one."""
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
         return Task(self.name, key, row.split, row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Returns a new attempt's environment. A sandbox starts when the agent first uses it."""
+        """Returns a new attempt's environment. Its tool `python` starts a sandbox when called."""
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:

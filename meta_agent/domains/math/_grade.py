@@ -65,7 +65,7 @@ class Golds:
 
 
 def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
-    """Sorts gold answers into usable and refused ones. LaTeX must equal itself by `verifier`."""
+    """Sorts gold answers into usable ones and those that `verifier` cannot compare (refused)."""
     golds = {row.key: Gold(row.gold, _kind(row.gold), row.problem) for row in rows}
     hard = [row for row in rows if golds[row.key].kind == "expression"]
     questions = [
@@ -102,7 +102,7 @@ def _refusal(is_question: bool, check: Comparison) -> str:
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
-    """Grades a reply by its final answer. Values that stand after it must be right too."""
+    """Grades a reply by its final answer. Other values after the final answer must be right too."""
     reply = read_reply(text)
     if reply.answer is None:
         return Outcome(False, {"verdict": "no_answer"})

@@ -32,7 +32,7 @@ Question = Mapping[str, JSON]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An answer compared with the gold one. `end` is `timeout` or `died` if comparing failed."""
+    """An answer compared with the gold one. `end` is `ok`, or `timeout` or `died` on a failure."""
 
     end: str
     equal: bool = False
@@ -122,7 +122,7 @@ def require_library() -> None:
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Returns the versions of math-verify and its packages. Raises PreflightError without them."""
+    """Returns versions of math-verify and its packages. PreflightError if these are missing."""
     require_library()
     return {name: metadata.version(name) for name in PACKAGES}
 

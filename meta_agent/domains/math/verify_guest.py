@@ -32,7 +32,7 @@ WARMING = (
 
 
 def warm(args: dict[str, Any], channel: Any) -> dict[str, str]:
-    """Imports the libraries, makes their comparisons exact, and returns sympy's version by name."""
+    """Imports the libraries, makes their comparisons exact, and returns the version of sympy."""
     sys.path.extend(path for path in args["paths"] if path not in sys.path)
     import logging
 
@@ -71,14 +71,14 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_complex(text: str) -> bool:
-    """Returns whether `i` in a LaTeX text stands for the imaginary unit."""
+    """Returns whether a LaTeX text contains `i` as the imaginary unit."""
     from math_verify.grader import should_treat_as_complex
 
     return bool(should_treat_as_complex(re.sub(r"(?<=\d)i(?![A-Za-z])", " i", text)))
 
 
 def parse(text: str, is_real: bool) -> Any:
-    """Returns LaTeX as a sympy tree, not evaluated, with real symbols if `is_real`, or raises."""
+    """Returns LaTeX as an unevaluated sympy tree. Raises an exception if that cannot be parsed."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
@@ -115,7 +115,7 @@ def same_relation(gold: Any, answer: Any, *_: Any) -> bool:
 
 
 def is_rounded(trees: list[Any], places: int, digits: int) -> bool:
-    """Returns whether the answer is the irrational gold, rounded to `MIN_DIGITS` digits or more."""
+    """Returns whether an answer of 6 digits or more is the irrational gold, rounded to `places`."""
     import sympy
 
     gold, answer = (tree.rhs if isinstance(tree, sympy.Eq) else tree for tree in trees)
@@ -126,7 +126,7 @@ def is_rounded(trees: list[Any], places: int, digits: int) -> bool:
 
 
 def has_form(trees: list[Any], form: str) -> bool:
-    """Returns whether the answer is as factored or expanded (`form`) as the gold; for "", True."""
+    """Returns whether the answer is as far factored or expanded (`form`; "": any) as the gold."""
     gold, answer = trees
     if form == "factored":
         return factors(answer) >= factors(gold)
@@ -151,7 +151,7 @@ def products(tree: Any) -> int:
 
 
 def in_a_child(work: Callable[[], Any], wall_sec: float) -> dict[str, Any]:
-    """Runs `work` in a fork; returns its verdict, or {"end": "timeout"} or {"end": "died"}."""
+    """Returns what `work` returns in a child process, or {"end": "timeout"} or {"end": "died"}."""
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:

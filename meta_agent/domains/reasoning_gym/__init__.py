@@ -99,7 +99,7 @@ class ReasoningGymDomain(GradedDomain):
 
 
 def open_domain(options: DomainOptions) -> GradedDomain:
-    """Opens a file of tasks that reasoning-gym made. The same library grades the answers."""
+    """Opens a file of tasks that reasoning-gym generated. The library also grades the answers."""
     return ReasoningGymDomain(load_rows(options.tasks, {}), options.threshold, options.python)
 
 

@@ -31,7 +31,7 @@ Refusal = getattr(sys.modules["__main__"], "Refusal", ValueError)
 
 
 def setup(generators: list[dict[str, Any]] | None = None, listed: bool = False) -> None:
-    """Imports reasoning-gym, keeps `generators` for `tasks`, and lists all if `listed`."""
+    """Imports reasoning-gym and sets the generators of `tasks`. Raises Refusal if it is missing."""
     try:
         import reasoning_gym
     except ImportError as error:
@@ -259,7 +259,7 @@ _armed = False
 
 @contextmanager
 def only_formulas() -> Iterator[None]:
-    """A context in which the library may evaluate only formulas; others raise PermissionError."""
+    """A context in which evaluating anything but a formula raises PermissionError."""
     global _armed
     _armed = True
     try:
@@ -297,7 +297,7 @@ def is_formula(source: Any) -> bool:
 
 
 def is_of_sympy(function: ast.expr) -> bool:
-    """Returns True if a call's function names a class of sympy, such as `sin`, or `sqrt`."""
+    """Returns True if a call's function is `sqrt` or a class of sympy, such as `sin`."""
     import sympy
 
     if isinstance(function, ast.Call):  # Function("f")(x)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def open_domain(options: DomainOptions) -> RealSwe:
-    """Returns the repository tasks in `options.tasks` as a domain, or raises ConfigError."""
+    """Opens a file of repository tasks as a domain. Raises ConfigError if a row is unusable."""
     assert options.tasks is not None, "a domain that needs a file is not opened without one"
     return load_tasks_domain(
         options.tasks,

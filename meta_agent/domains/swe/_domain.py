@@ -112,7 +112,7 @@ class RealSwe(FileTasks):
         )
 
     def task(self, key: str) -> Task:
-        """Returns the task with the key `key`, holding only what the agent may see."""
+        """Returns the part of the task `key` that an agent may see. Raises KeyError if unknown."""
         row = self.rows[key]
         view = {
             "repo": row.repo,
@@ -237,7 +237,7 @@ def fetch_images(
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Fetched:
-    """Returns which container images of a task file are here; `pull` downloads missing ones."""
+    """Finds a task file's container images on this machine. `pull` downloads missing ones."""
     from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)

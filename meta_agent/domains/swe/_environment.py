@@ -40,7 +40,7 @@ class SweEnvironment:
         return grade_patch(self._files, self._captured().patch, self._factory)
 
     def verifier_inputs(self) -> dict[str, JSON]:
-        """Returns the agent's whole diff, test edits included, and the paths that are not in it."""
+        """Returns the agent's diff as `patch`, and as `left_out` changed paths that it lacks."""
         submission = self._captured()
         return {"patch": submission.patch, "left_out": dict(submission.left_out)}
 
@@ -54,7 +54,7 @@ class SweEnvironment:
         return self._files.visible
 
     def collect(self, sandbox: Sandbox) -> bool:
-        """Takes over the diff of `repo/` in another sandbox. Returns False if it is empty."""
+        """Submits what changed in the `repo/` of `sandbox`. Returns False for an empty diff."""
         self._submission = capture(sandbox, self._files.visible, "python3")
         return bool(self._submission.patch)
 

@@ -29,7 +29,7 @@ class PatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """A run of lines that a patch replaces: `before`, at line `start` (from 0), by `after`."""
+    """A change to consecutive lines: from `before`, which begin at line `start`, to `after`."""
 
     start: int  # index of the first line of `before`, from 0
     before: tuple[str, ...]
@@ -73,7 +73,7 @@ def parse(text: str) -> list[FilePatch]:
 
 
 def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
-    """Returns new content by path (None: deleted), or raises PatchError if a patch does not fit."""
+    """Returns changed files by path (None: deleted). Raises PatchError if a patch does not fit."""
     changes: Changes = {}
     for patch in patches:
         before = _content(tree, changes, patch.old)
@@ -89,11 +89,11 @@ def _encoded(text: str, path: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as problem:  # half a surrogate pair
-        raise PatchError(f"the patch makes {path} a file that is not UTF-8 text") from problem
+        raise PatchError(f"the new text of {path} cannot be UTF-8: correct the patch") from problem
 
 
 def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """Returns a unified diff. `after` has only the changed text files, None for deleted ones."""
+    """Returns the unified diff from `before` to `after`, the changed text files (None: deleted)."""
     return "".join(_file_diff(path, before.get(path), after[path]) for path in sorted(after))
 
 
@@ -110,7 +110,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def is_inside(path: str) -> bool:
-    """Returns whether a path is relative, normalised, printable and inside its folder."""
+    """Returns whether a path is relative, normalised, printable and without a `..` part."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
     bad |= any(len(part.encode("utf-8", "replace")) > _MAX_NAME_BYTES for part in parts)
@@ -120,7 +120,7 @@ def is_inside(path: str) -> bool:
 
 def _note_header(line: str, header: dict[str, str]) -> None:
     if line.startswith(("GIT binary patch", "Binary files ")):
-        raise PatchError(f"the patch may change text alone, no binary file: {line[:80]!r}")
+        raise PatchError(f"leave the binary file out of the patch: {line[:80]!r}")
     for name in ("rename from ", "rename to ", "new file mode ", "deleted file mode "):
         if line.startswith(name):
             header[name.strip()] = line[len(name) :]
@@ -145,7 +145,7 @@ def _git_path(line: str) -> str:
 
 def _line(lines: list[str], at: int) -> str:
     if at >= len(lines):
-        raise PatchError(f"the patch is cut off after line {at}, in the middle of a hunk")
+        raise PatchError(f"the patch ends at line {at}, in the middle of a hunk: complete it")
     return lines[at]
 
 
@@ -153,14 +153,14 @@ def _file(lines: list[str], at: int) -> tuple[FilePatch, int]:
     """Returns the change to one file, and where the next lines are."""
     old, new = _side(lines, at, "--- ", "a/"), _side(lines, at + 1, "+++ ", "b/")
     if old is None and new is None:
-        raise PatchError("the patch names /dev/null as both the old and the new file")
+        raise PatchError("name a path: /dev/null is both the old and the new file of the patch")
     at += 2
     hunks = []
     while at < len(lines) and lines[at].startswith("@@ "):
         hunk, at = _hunk(lines, at)
         hunks.append(hunk)
     if not hunks:
-        raise PatchError(f"line {at} of the patch: {new or old} has no hunk (a line @@ ... @@)")
+        raise PatchError(f"line {at} of the patch: {new or old} has no hunk; add one (@@ ... @@)")
     return FilePatch(old, new, tuple(hunks)), at
 
 
@@ -207,7 +207,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
             raise PatchError(f"a line of a hunk must begin with a blank, + or -: {line[:80]!r}")
         at += 1
     if (len(before), len(after)) != (old_count, new_count):
-        raise PatchError(f"the hunk {head[:60]!r} has more or fewer lines than its header says")
+        raise PatchError(f"correct the line counts of {head[:60]!r}: its hunk has other numbers")
     # With no old lines the header names the line *before* the insertion.
     start = old_start - 1 if old_count else old_start
     return Hunk(max(start, 0), tuple(before), tuple(after)), at
@@ -218,11 +218,11 @@ def _content(tree: Mapping[str, bytes], changes: Changes, path: str | None) -> s
         return ""
     content = changes[path] if path in changes else tree.get(path)
     if content is None:
-        raise PatchError(f"the patch changes {path}, which is not in the tree")
+        raise PatchError(f"the patch changes {path}, which is not in the tree: correct the path")
     try:
         return content.decode()
     except UnicodeDecodeError as problem:
-        raise PatchError(f"the patch changes {path}, which is not UTF-8 text") from problem
+        raise PatchError(f"leave {path} out of the patch: it is not UTF-8 text") from problem
 
 
 def _patched(before: str, patch: FilePatch) -> str:
@@ -235,7 +235,7 @@ def _patched(before: str, patch: FilePatch) -> str:
         lines[at : at + len(hunk.before)] = hunk.after
         shift = at - hunk.start + len(hunk.after) - len(hunk.before)
     if patch.new is None and lines:
-        raise PatchError(f"the patch deletes {patch.old} but leaves lines in it")
+        raise PatchError(f"the patch deletes {patch.old}, so it must remove all its lines")
     return "".join(lines)
 
 

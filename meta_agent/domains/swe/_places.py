@@ -41,7 +41,7 @@ class Base(NamedTuple):
 
 
 class Places:
-    """Finds the source files and the container image of a file's tasks, and reads each once."""
+    """Finds the source files and the container image of a task, and reads each archive once."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Places:
         self._lock = threading.Lock()  # what is read is read once
 
     def base(self, row: SweRow) -> Base:
-        """Returns a task's source files and image. Raises ConfigError if the row has no source."""
+        """Returns a task's source files and image. Raises ConfigError if these cannot be read."""
         source = row.source
         if source is None:
             raise ConfigError(

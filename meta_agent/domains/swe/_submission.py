@@ -20,14 +20,14 @@ _MAX_PATCH_CHARS = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The diff of one attempt, and `left_out`: reasons by changed path that is not in the diff."""
+    """The diff of one attempt. `left_out` maps changed paths that the diff lacks to the reasons."""
 
     patch: str
     left_out: dict[str, str]
 
 
 def capture(sandbox: Sandbox, base: Tree, python: str) -> Submission:
-    """Returns the diff from `base` to the sandbox's `repo/`, or none and a reason in `left_out`."""
+    """Returns the diff from `base` to the sandbox's `repo/`. It is empty if listing files fails."""
     try:
         listed = list_files(sandbox, "repo", python)
     except ListingError as problem:

@@ -65,7 +65,7 @@ mkdir image_tree && tar -C "$from" -chf - "$@" . | tar -C image_tree -xf - && cd
 
 
 class Listed(NamedTuple):
-    """A file below a folder. `digest`: its SHA-256, empty from 16 MiB; `plain`: it is regular."""
+    """A file or link. `plain`: it is a regular file. `digest`: its SHA-256; "" from 16 MiB on."""
 
     path: str
     size: int
@@ -103,7 +103,7 @@ def read_archive(path: Path, sha256: str) -> Tree:
 
 
 def without_history(tree: Tree) -> Tree:
-    """Returns the files of `tree` without git or other history, which may hold the fix."""
+    """Returns the files of `tree` without version history (`.git`, ...), which may hold a fix."""
     roots = {str(PurePosixPath(path).parent) for path in tree if _heads_a_store(path, tree)}
     return {path: content for path, content in tree.items() if not _past(path, content, roots)}
 
@@ -148,7 +148,7 @@ def _check_member(path: Path, member: tarfile.TarInfo, budget_bytes: int) -> Non
     if not member.isreg():
         raise ConfigError(f"{path} holds {member.name}, no regular file; leave it out")
     if not is_inside(_below_top(member.name)):
-        raise ConfigError(f"{path} holds {member.name!r}, a path outside its top folder")
+        raise ConfigError(f"{path} holds {member.name!r}, outside its top folder; leave it out")
     if member.size > _MAX_FILE_BYTES or budget_bytes < 0:
         raise ConfigError(
             f"{path} is too large at {member.name}: a file may have {_MAX_FILE_BYTES} bytes, "
@@ -161,7 +161,7 @@ def _below_top(name: str) -> str:
 
 
 def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
-    """Returns `tree` after the row's `setup_patch`, if any. Raises ConfigError if that misfits."""
+    """Returns `tree` with `source.setup_patch` applied. Raises ConfigError if it does not fit."""
     if not source.setup_patch:
         return tree
     try:
@@ -174,7 +174,7 @@ def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
 
 
 def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
-    """Returns all files below a sandbox's folder but history and caches, or raises ListingError."""
+    """Lists a sandbox's files, without `.git` and caches. Raises ListingError if that fails."""
     skip = json.dumps(sorted(IGNORED_DIRECTORIES))
     result = sandbox.exec(
         [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20

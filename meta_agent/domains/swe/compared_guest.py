@@ -93,7 +93,7 @@ class Compared:
         return spec
 
     def strangers(self, sources: frozenset[str], visible_pairs: list[list[str]]) -> list[str]:
-        """Returns methods that compare noted values, except C code and `visible_pairs`."""
+        """Returns methods that compare the tests' values, except those in C or `visible_pairs`."""
         visible = {(kind, name) for kind, name in visible_pairs}
         lines = set() if self._budget[0] > 0 else {f"more than {_MOST} parts of values"}
         for kind, is_container in list(self._kinds.values()):
@@ -112,7 +112,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     marks: dict[str, Any]
 
     def get_code(self, fullname: str) -> Any:
-        """Returns a test file's code with calls that note compared values. Raises SyntaxError."""
+        """Compiles a test file, with calls that note compared values. SyntaxError if invalid."""
         path = self.get_filename(fullname)
         text = self.get_data(path)
         with warnings.catch_warnings():

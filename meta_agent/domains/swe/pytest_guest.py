@@ -53,7 +53,7 @@ _WRITE, _EXIT = os.write, os._exit
 
 
 def main() -> None:
-    """Reads the order (JSON) from stdin, runs pytest, writes a JSON report and ends the process."""
+    """Reads the host's request (JSON) from stdin, runs pytest, writes a report, and exits."""
     order = json.loads(sys.stdin.buffer.readline())
     report_fd = _private_stdout()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -150,7 +150,7 @@ class Plugins:
         }
         plugins = {_plain(name) for name in names}
         if missing := plugins - {owner for owner, _ in entries.values()}:
-            raise LookupError(f"the image lacks the pytest plugins {sorted(missing)}")
+            raise LookupError(f"install pytest plugins in the image: {sorted(missing)}")
         chosen = {name: entry for name, (owner, entry) in entries.items() if owner in plugins}
         self._loaded = {name: entry.load() for name, entry in chosen.items()}
         self.modules = tuple(entry.value.split(":")[0] for entry in chosen.values())

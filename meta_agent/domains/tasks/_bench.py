@@ -94,7 +94,7 @@ class Bench:
     in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """Returns a copy that knows which modules of the package the image holds too.
+        """Returns a copy that knows which modules of the package the image contains as well.
 
         Raises `ConfigError` if the image lacks pytest or a plugin, or if pytest needs the package.
         """
@@ -129,7 +129,7 @@ class Bench:
 
     @property
     def warning(self) -> str:
-        """Returns a warning if the image contains the package too, else an empty text."""
+        """Returns a warning if the container image contains the package as well, else ""."""
         if not self.in_image:
             return ""
         names = ", ".join(self.in_image)

@@ -149,7 +149,7 @@ class Search:
         self._progress(f"{label} refused: {reason} {why}".rstrip())
 
     def decide(self, label: str, measured: Measured, draft: Callable[[], Draft]) -> bool:
-        """Accepts a measured candidate, which `draft` turns into a task, or returns False."""
+        """Adds the task that `draft` returns. Returns False if the candidate is refused."""
         self.tried += 1
         self.flaky.update(measured.get("flaky", ()))
         reason = measured.get("refused", "")
@@ -180,7 +180,7 @@ class Search:
         return ""
 
     def write(self, method: Mapping[str, JSON]) -> Made:
-        """Writes the task file, archives and manifest. Raises `ConfigError` if no task is there."""
+        """Writes task file, archives and manifest. Raises ConfigError if no task is accepted."""
         for module, count in self._missing.most_common(1):
             self.advice = self.hint = (
                 f"{count} candidates lack the module {module}; build an image with it (meta-agent "

@@ -44,9 +44,9 @@ _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\
 def issue_text(
     package: Package, tree: Tree, failures: Mapping[str, Failure], *, every: bool = False
 ) -> str:
-    """Returns an issue text with the failing test that is shortest to show; empty if none can be.
+    """Returns an issue text that shows the shortest failing test; empty if none can be shown.
 
-    With `every`, it shows one failure of each test function that can be shown.
+    With `every`, the text shows one failure of each test function that can be shown.
     """
     by_function: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for test, failure in failures.items():

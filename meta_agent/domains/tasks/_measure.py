@@ -84,7 +84,7 @@ class Comparison:
     def issue(
         self, failures: Mapping[str, Failure], fixed_lines: Sequence[str], *, every: bool = False
     ) -> Measured:
-        """Returns an `issue` text with one failure (or `every` one), or why it is `refused`."""
+        """Returns an `issue` text on one failure (on all, with `every`) or a reason (`refused`)."""
         text = issue_text(self.bench.package, self.sound, failures, every=every)
         if not text:
             return {"refused": "no failing test can be shown"}

@@ -59,7 +59,7 @@ class Package:
     """Patterns of test files and of sources, if a user gave some."""
 
     def at(self, tree: Tree, commit: str) -> Package:
-        """Returns the package at another commit. Raises ConfigError if `tree` lacks tests."""
+        """Returns the package at another commit. ConfigError if `tree` lacks tests or sources."""
         return package_of(tree, self.name, commit, *self.patterns)
 
     @property
@@ -76,7 +76,7 @@ class Package:
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """Returns the top-level modules and packages that tests import."""
+        """Returns the names of the top-level modules and packages among the sources."""
         paths = (PurePosixPath(path).relative_to(self.root) for path in self.sources)
         return frozenset(path.parts[0].removesuffix(".py") for path in paths)
 
@@ -84,9 +84,9 @@ class Package:
 def read_package(
     path: Path, *, tests: Sequence[str] = (), sources: Sequence[str] = (), mined: bool = False
 ) -> Package:
-    """Reads a package from a git repository, a folder or an archive, with path patterns if given.
+    """Reads a package from a git repository (required if `mined`), a folder or an archive.
 
-    Raises `ConfigError` if there is none, or if `mined` and `path` is no git repository.
+    `tests` and `sources` are path patterns. Raises ConfigError if no package with tests is found.
     """
     label = path.resolve().name
     if mined or (path / ".git").exists():
@@ -143,7 +143,7 @@ def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tupl
 def built_files(
     tree: Mapping[str, bytes], sources: Sequence[str], root: str, name: str, version: str
 ) -> dict[str, bytes]:
-    """Returns, by path, version modules and metadata that a build adds; imports start at `root`."""
+    """Returns the version modules and metadata, by path, that a build of the package would add."""
     version = version or "0"
     settings = b"\n".join(tree.get(path, b"") for path in _SETTINGS).decode("utf-8", "replace")
     packages = {str(PurePosixPath(path).parent) for path in sources} - {root}

@@ -90,12 +90,12 @@ def plain_name(test: str) -> tuple[str, str]:
 
 
 def find_test(module: ast.Module, name: str) -> Def:
-    """Returns the test function `name` (or `Class::name`). Raises `UnreachableError` if missing."""
+    """Returns the test function `name` or `Class::name`. Raises UnreachableError if not found."""
     return _find(module, name)[0]
 
 
 def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
-    """Returns the test files by path, with `tests` cut out. A missing test: UnreachableError."""
+    """Returns the test files with `tests` cut out. Raises UnreachableError if a test is missing."""
     by_file: dict[str, set[str]] = {}
     for test in tests:
         path, name = plain_name(test)
@@ -116,13 +116,13 @@ def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
         if isinstance(nodes[0], Def):
             return nodes[0], block
         block = nodes[0].body
-    raise UnreachableError(f"{name} is a class, not a test function")
+    raise UnreachableError(f"{name} is a class: name one of its test functions")
 
 
 def _without(source: bytes, path: str, names: set[str]) -> bytes:
     module = parsed(source)
     if module is None:
-        raise UnreachableError(f"{path} is not valid Python")
+        raise UnreachableError(f"correct {path}: it is not valid Python")
     lines = source.split(b"\n")
     places = [_find(module, name) for name in sorted(names)]
     removed = {id(function) for function, _ in places}

@@ -22,7 +22,7 @@ _VALUE_CHARS = 300
 
 
 def main() -> None:
-    """Reads the order (JSON) from standard input, runs pytest and writes a JSON report."""
+    """Reads the host's request (JSON) from stdin, runs pytest and writes a JSON report."""
     order = json.loads(sys.stdin.buffer.readline())
     runner: Any = types.ModuleType("runner")
     exec(order["runner"], vars(runner))  # noqa: S102 - the grader's runner, sent by the host
@@ -56,7 +56,7 @@ class Watcher:
         self._collect_errors: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Drops the tests that the order does not name. An order without names keeps all."""
+        """Drops the tests that the host's request does not name. Without names all stay."""
         if self._only is not None:
             items[:] = [item for item in items if item.nodeid in self._only]
 

@@ -31,7 +31,7 @@ class Unsupported(Exception):  # noqa: N818 - said as a sentence
 
 
 def setup(name: str) -> None:
-    """Loads the environment `name` for the functions below. Raises Unsupported if it cannot."""
+    """Loads the environment for `tasks`, `tools` and `grade`. Raises Unsupported if that fails."""
     sys.path.insert(0, ".")
     if importlib.util.find_spec("verifiers") is None:
         raise Unsupported(
@@ -59,7 +59,7 @@ def tasks() -> list[dict[str, Any]]:
 
 
 def tools(task: dict[str, Any]) -> dict[str, Any]:
-    """Returns the tools of one attempt by name; the attempt has a state of its own for them."""
+    """Returns new tools for one attempt, by name. Attempts do not share the state of tools."""
     tool_map: dict[str, Any] = _KEPT[0].tools(task["index"])
     return tool_map
 

@@ -36,7 +36,7 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run of a task's official tests: statuses by test, and a verdict, `complete` if valid."""
+    """One run of a task's tests: the status of each, and whether the run is valid (`complete`)."""
 
     verdict: str  # "complete", or why there is nothing to believe
     results: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def run_command(row: SweRow, sandbox: Sandbox, *, cpu_sec: int, wall_sec: float)
     The limits are seconds of processor and elapsed time. Raises ValueError if there is no command.
     """
     if row.run is None:
-        raise ValueError(f"the row {row.instance_id} has no test command (`run`) to run")
+        raise ValueError(f"the row {row.instance_id} has no test command: add the field `run`")
     result = sandbox.exec(
         ["bash", "-c", script(row)],
         cwd="repo",
@@ -89,7 +89,7 @@ def ended_by_limit(result: ExecResult, cpu_sec: int, wall_sec: float) -> Report 
 def script(row: SweRow) -> str:
     """Returns the shell script that runs a row's test command. Raises ValueError if it has none."""
     if row.run is None or row.source is None:
-        raise ValueError(f"the row {row.instance_id} lacks a test command (`run`) or a `source`")
+        raise ValueError(f"the row {row.instance_id} needs the fields `run` and `source`: add them")
     lines = ["exec 2>&1", 'work="$PWD"', row.run.prelude]
     if row.source.archive is not None:  # nothing of it is installed
         paths = ":".join(f"$work/{path}" for path in row.source.pythonpath)
@@ -108,7 +108,7 @@ def _believed(row: SweRow, log: str, exit_code: int) -> Report:
 
 
 def unmet(row: SweRow, results: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Returns the tests of FAIL_TO_PASS and those of PASS_TO_PASS that have no valid status.
+    """Returns the tests of FAIL_TO_PASS, and those of PASS_TO_PASS, that did not end as required.
 
     By SWE-bench's rule the former must pass or xfail; the latter may be skipped as well.
     """

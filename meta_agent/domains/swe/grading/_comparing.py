@@ -34,9 +34,9 @@ ComparingPlace = tuple[str, str]
 
 
 def brings_comparisons(before: str, after: str, gold: str) -> bool:
-    """Returns whether `after` adds a comparison method, as `__eq__`, to `before` and `gold`.
+    """Returns whether `after` has a comparison method (as `__eq__`) that `before` and `gold` lack.
 
-    They are texts of one file. Raises the parser's error (as SyntaxError) if one is no Python.
+    The texts are versions of one file. Raises SyntaxError or ValueError if one is not Python.
     """
     base, reference = comparing_places(before), comparing_places(gold)
     accepted = {
@@ -53,7 +53,7 @@ def brings_comparisons(before: str, after: str, gold: str) -> bool:
 
 
 def comparing_places(source: str) -> dict[ComparingPlace, set[str]]:
-    """Returns, by (class, name), the code of a file that decides how values compare."""
+    """Returns the code of a file's comparison methods, such as `__eq__`, by (class, method)."""
     places: dict[ComparingPlace, set[str]] = defaultdict(set)
     waiting: list[tuple[ast.AST, str, frozenset[str]]] = [(parse_python(source), "", _METHODS)]
     while waiting:

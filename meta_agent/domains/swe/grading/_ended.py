@@ -30,21 +30,21 @@ _BAD: Final = ("FAILED", "ERROR")
 
 
 class Doubt(NamedTuple):
-    """Why a test log is not believed. `verdict`: no_results, cut_short, contradicts or forged."""
+    """Why a test log cannot be trusted: one word (`verdict`, such as cut_short) and a sentence."""
 
     verdict: str
     why: str
 
 
 def disagreement(family: str, log: str, exit_code: int, results: Mapping[str, str]) -> Doubt | None:
-    """Returns how a log's results, summary and exit code disagree, or None if they agree."""
+    """Returns how log, exit code and `results` disagree, or None. `family` names the runner."""
     if not results:
         return Doubt("no_results", f"no test in the log (exit {exit_code})")
     return _RULES[family](_COLOURS.sub("", log), exit_code, Counter(results.values()))
 
 
 def corrected(family: str, log: str, results: Mapping[str, str]) -> dict[str, str]:
-    """Returns `results`, with each test as failed that the log calls passed first and failed later.
+    """Returns `results`, in which tests count as failed if the log first says passed, then failed.
 
     unittest prints `ok` before it lists such a failure; pytest passes a test whose subtest failed.
     """

@@ -64,7 +64,7 @@ def guest_source() -> str:
 
 
 def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
-    """Returns the outcome of a task's official tests on a patch, or raises SandboxError."""
+    """Runs a task's tests on a patch. Raises SandboxError if a sandbox fails on its own."""
     sifted = sift(files, patch)
     if sifted.problem:
         return _outcome(
@@ -128,10 +128,10 @@ def run_tests(
     sources: tuple[str, ...] = (),
     wait: Callable[[], object] = lambda: None,
 ) -> Report:
-    """Runs test files of a tree in a fresh sandbox; by default those of the expected tests.
+    """Runs the test files `paths` of a tree in a fresh sandbox; None: those that grade the task.
 
     `sources` are changed files, which are watched for cheating. `wait` is called before the run.
-    Raises SandboxError unless the code under test is what broke the sandbox.
+    Raises SandboxError if the sandbox fails and the code under test is not the cause.
     """
     run = _Run(row, tree, factory, paths or _test_files(row), sources)
     for last_try in (False, True):
@@ -142,7 +142,7 @@ def run_tests(
                 raise
             if last_try or problem.kind == "protocol":
                 return Report(f"killed_{problem.kind}", evidence=(str(problem)[:300],))
-    raise AssertionError("internal error: the second try neither returned nor raised")
+    raise AssertionError("internal error, to be reported: the second try had no end")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _OPTION = re.compile(r"(.*?)\[(.*)\]")
 
 
 class LogParser(NamedTuple):
-    """A function that parses a test log, and the family of runners (as pytest) that print it."""
+    """A function that parses a test log, and the kind of runner that prints it, such as pytest."""
 
     parse: Parser
     family: str
@@ -154,7 +154,7 @@ _INTERRUPTED: Final = tuple(
 
 
 def django(log: str) -> Statuses:
-    """Returns statuses by test from Django's runner: lines `test ... status`, even if broken up."""
+    """Returns statuses by test from Django's lines `test ... status`, also if output splits one."""
     statuses: Statuses = {}
     open_test: str | None = None
     for line in map(str.strip, log.split("\n")):

@@ -41,7 +41,7 @@ _DEFINED = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The part of a patch that may be graded, reasons by file left out, and misconduct flags."""
+    """The part of a patch that may be graded, why other files are dropped, and misconduct flags."""
 
     changes: Changes
     dropped: dict[str, str]  # path -> why
@@ -77,12 +77,12 @@ class TaskFiles:
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """Returns the names at the top of the repository, without `.py`."""
+        """Returns the names of the files and folders at the repository's top, without `.py`."""
         return frozenset(PurePosixPath(path).parts[0].removesuffix(".py") for path in self.visible)
 
 
 def sift(files: TaskFiles, patch: str) -> Sifted:
-    """Returns what of a patch may be graded, with misconduct flags, or why it does not apply."""
+    """Returns the part of a patch that may be graded, with misconduct flags; or why it misfits."""
     try:
         changes = apply(files.visible, parse(patch)) if patch.strip() else {}
     except PatchError as problem:
@@ -95,7 +95,7 @@ def sift(files: TaskFiles, patch: str) -> Sifted:
 
 
 def is_test_path(path: str) -> bool:
-    """Returns whether a path looks like part of a test suite."""
+    """Returns whether a path belongs to a test suite, by its name or a folder such as `tests`."""
     parts = PurePosixPath(path).parts
     return bool(_TEST_DIRECTORIES.intersection(parts[:-1])) or bool(_TEST_NAME.fullmatch(parts[-1]))
 

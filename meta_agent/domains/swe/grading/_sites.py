@@ -51,7 +51,7 @@ _WORDS: Final = ("other", "value", "name", "first")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A piece of test source (byte offsets) that states an expectation, and how to alter it."""
+    """A piece of test source that states what the test expects, and a function that alters it."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ class Text:
         return self.source[start:end].decode()
 
     def literal(self, node: ast.expr, sure: bool) -> Site:
-        """Returns a literal as a site (source to alter); `sure`: the test surely reaches it."""
+        """Returns a literal as a place to alter. `sure` says that the test always reaches it."""
         token = self.of(node)
         return Site(*self.span(node), lambda: another(token), VALUE, sure)
 

@@ -39,8 +39,8 @@ class Twin:
 def twin_of(tree: Tree, tests: Iterable[str], *, only_sure: bool, anywhere: bool = False) -> Twin:
     """Returns a copy of `tree` in which as many of these tests as possible expect wrong values.
 
-    With `only_sure`, only source is altered that surely makes a test fail. Of unsure pieces the
-    first is altered, or a random one if `anywhere` is set.
+    With `only_sure`, only pieces of source are altered that must make a test fail. Of other pieces
+    the first is altered, or a random one if `anywhere` is set.
     """
     by_path: dict[str, dict[str, _Names]] = {}
     for test in tests:
