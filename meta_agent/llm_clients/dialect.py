@@ -45,7 +45,7 @@ class Dialect:
         return request
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """Returns a dialect that also omits the part that `refusal` names; None if it has none."""
+        """Returns a dialect that also omits the part named in `refusal`; None if it names none."""
         text = refusal.lower()
         for name, part in _PARTS.items():
             if any(word in text for word in part.words) and _can_omit(name, request):

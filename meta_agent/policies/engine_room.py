@@ -33,7 +33,7 @@ _CPU_CACHE_VARIABLE: Final = "VLLM_CPU_KVCACHE_SPACE"
 
 
 class Seats(NamedTuple):
-    """The GPUs of a run's engines (vLLM servers) and of its trainings; empty means the CPU."""
+    """Which GPUs a run's engines (vLLM servers) and its trainings use; an empty tuple: the CPU."""
 
     devices: tuple[str, ...] = ()  # one value of CUDA_VISIBLE_DEVICES for each engine
     for_trainings: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> E
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Returns how a run divides its GPUs: the last for engines (vLLM servers), others for training.
+    """Returns which GPUs a run's engines (vLLM servers) use, the last ones, and which train.
 
     A single GPU serves one engine and the trainings. Raises ConfigError if there are too few GPUs.
     """

@@ -109,10 +109,7 @@ class ChildPolicies:
 
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
-        """Yields an idle child process, or a new one if all are busy.
-
-        If the `with` block raises, the child is ended.
-        """
+        """Yields an idle or a new child process, which is ended if the `with` block raises."""
         try:
             child = self._idle.get_nowait()
         except Empty:
@@ -132,10 +129,10 @@ class ChildPolicies:
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """Yields the gateway that samples a training's rollouts, and what hands new weights to it.
+        """Yields the gateway that samples a training's rollouts, and its weight publisher or None.
 
-        The gateway is `child` itself (and no publisher), unless rollouts are made ahead: then it is
-        a second child process, to which a publisher hands the weights.
+        These are `child` and None or, if rollouts are made ahead, a second child process and the
+        publisher that hands it each new version of the weights.
         """
         if not child.settings.max_staleness:
             yield child, None

@@ -36,9 +36,10 @@ def require_trackers(names: Sequence[str]) -> None:
 def listening(
     place: Place, names: Sequence[str], url: str | None, warn: Callable[[str], None]
 ) -> Iterator[_Tell]:
-    """Starts the named trackers, and yields a function that sends an event to each and to `url`.
+    """Starts the named trackers, and yields a function that sends each of them an event.
 
-    At the end it waits up to a minute for slow ones. `warn` receives their errors as text.
+    `url` gets the run's end and its waits for a person. At the end, slow listeners have a minute.
+    `warn` receives the errors of trackers and `url` as text.
     """
     posts = [_Post(f"--log {name}", partial(_Tracked.opened, name, place), warn) for name in names]
     if url:

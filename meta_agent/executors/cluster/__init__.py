@@ -32,9 +32,9 @@ def open_cluster(
     node. Raises PreflightError if there is no such cluster or if no node has room.
 
     Args:
-        cpus: processors that a unit takes of its node.
-        gpus: GPUs that a unit takes, if the cluster has any.
+        cpus, gpus: what a unit takes of its node; no GPU if the cluster has none.
         build: `module:function` that makes what runs units on a node, from `settings`.
+        domain: the tasks and their grader, which must be the same on all nodes.
         shared: a folder that all nodes see at this path.
         tell: receives messages about nodes.
         stopping: once it returns True, trainings that can save their state save it and end.
@@ -61,7 +61,7 @@ def open_cluster(
 
 
 def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
-    """Returns how many trainings fit on each node, by its id. Raises PreflightError without Ray."""
+    """Returns by node id how many trainings fit. Raises PreflightError without a Ray cluster."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
         return cluster.room(needs)

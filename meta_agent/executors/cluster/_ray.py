@@ -34,7 +34,7 @@ class Needs(NamedTuple):
 
 
 class Place:
-    """An actor on a node of the cluster, which runs one training or evaluation at a time."""
+    """An actor on a node, for one training or evaluation at a time. Calls may raise PlaceLost."""
 
     def __init__(self, ray: Any, actor: Any, node: str) -> None:
         self._ray, self._actor, self.node = ray, actor, node
@@ -80,7 +80,7 @@ def _lost(ray: Any) -> Iterator[None]:
 
 
 class Cluster:
-    """The nodes at a Ray address; "" makes this machine one. Raises PreflightError without Ray."""
+    """A Ray cluster at an address ("": this machine). Raises PreflightError if there is none."""
 
     def __init__(self, address: str) -> None:
         if find_spec("ray") is None:

@@ -120,7 +120,7 @@ class ClusterExecutor:
         """Runs a training or evaluation of the harness `tree` on a node and returns its outcome.
 
         Its files go to `outputs`, its metrics to `report`. Raises the error that the work raised,
-        or InfrastructureError if the shared folder is gone.
+        or InfrastructureError if the shared folder or every node is gone.
         """
         try:
             return self._run(unit, tree, outputs, report)

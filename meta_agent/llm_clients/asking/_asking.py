@@ -46,7 +46,8 @@ class Live:
     ) -> ChatReply:
         """Sends a request to the model of its role, records and pays the reply, and returns it.
 
-        `turn` is the request's number in its conversation. Raises ProviderError, which is recorded.
+        `turn` is the request's number in its conversation. Raises BudgetError if a cap leaves too
+        little, and ProviderError if no complete reply comes, which is recorded too.
         """
         try:
             return self._ask(request, question, conversation, turn)

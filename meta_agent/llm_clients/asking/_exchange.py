@@ -79,7 +79,7 @@ class Failure:
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """Returns a turn as a JSON line, which leaves out all that the turn `before` it already has."""
+    """Returns a turn as a JSON line without what it repeats of the earlier turn `before`."""
     question = exchange.question
     messages = _plain(question.messages)
     base = _shared(before.dialogue, messages) if before else 0
@@ -108,13 +108,16 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
     """
     dialogue = before.dialogue if before else []
     if not 0 <= line["base"] <= len(dialogue):
-        raise ValueError(f"it repeats {line['base']} messages, but only {len(dialogue)} precede it")
+        raise ValueError(
+            f"the line repeats {line['base']} messages, but only {len(dialogue)} precede it; "
+            "restore the file"
+        )
     messages = [*dialogue[: line["base"]], *line["new"]]
     parameters, tools = (_latest(line, name, before) for name in ("parameters", "tools"))
     question = Question(parameters, messages, tools)
     if question.digest != line["digest"]:
         raise ValueError(
-            f"its content was changed: its digest is {question.digest}, not {line['digest']}"
+            f"its digest is {question.digest}, not {line['digest']}: restore the changed file"
         )
     return Exchange(
         conversation,

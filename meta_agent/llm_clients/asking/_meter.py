@@ -123,7 +123,7 @@ class Meter:
             self.keep(reservation)
 
     def keep(self, reservation: int) -> None:
-        """Leaves the reserved or settled amounts as they are; wakes calls that wait for money."""
+        """Ends a reservation and leaves its amounts unchanged; wakes calls that wait for money."""
         with self._changed:
             self._under_way.discard(reservation)
             self._changed.notify_all()

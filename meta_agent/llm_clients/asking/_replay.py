@@ -48,7 +48,7 @@ class Recording:
     """Facts for people: which kind of model it was, and how it was reached."""
 
     def model_of(self, role: Role) -> str:
-        """Returns a role's model in the recorded run. Raises IntegrityError if it asked none."""
+        """Returns a role's recorded model. Raises IntegrityError if the role asked none."""
         if role not in self.models:
             raise IntegrityError(
                 f"the recorded run {self.run_id} asked no model in the role {role}",
@@ -147,7 +147,7 @@ class Replay:
     ) -> ChatReply:
         """Returns the reply recorded for a turn, or raises the ProviderError recorded for it.
 
-        Raises IntegrityError if none is recorded, or in exact mode if the request differs.
+        Raises IntegrityError if no reply is recorded, or the request differs and `exact` was set.
         """
         try:
             recorded = self._find(request, conversation, turn, question)

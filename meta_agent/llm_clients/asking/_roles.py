@@ -39,7 +39,7 @@ _PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A model server that the run started itself, asked in place of the model of the settings."""
+    """A model server that the run started itself; it replaces the model that the settings name."""
 
     model: str  # `openai/NAME`, as it is served
     base_url: str

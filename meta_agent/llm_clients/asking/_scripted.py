@@ -68,7 +68,10 @@ def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
         pattern, reply = value["conversation"], value["reply"]
         unknown = {*value} - {"conversation", "reply"} | {*reply} - _FIELDS
         if unknown or not isinstance(pattern, str):
-            raise ValueError(f"unknown field or pattern: {', '.join(sorted(unknown)) or pattern!r}")
+            raise ValueError(
+                "remove or mend the unknown field or pattern: "
+                f"{', '.join(sorted(unknown)) or pattern!r}"
+            )
         _reply(reply, "", 0)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
@@ -85,7 +88,7 @@ def _reply(value: Mapping[str, Any], question: str, turn: int) -> ChatReply:
     )
     stop = value.get("stop", "tool_calls" if calls else "stop")
     if stop not in ("stop", "tool_calls", "length", "refusal"):
-        raise ValueError(f"stop is {stop!r}")
+        raise ValueError(f"stop is {stop!r}; use stop, tool_calls, length or refusal")
     counted = {"input_tokens": _tokens(question), "output_tokens": _tokens(canonical(value))}
     return ChatReply(
         content=str(value.get("content", "")),

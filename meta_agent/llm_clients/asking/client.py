@@ -62,9 +62,10 @@ class Client:
     _locks: dict[str, threading.Lock] = field(default_factory=dict, init=False)
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Returns the reply to a request: the recorded one if there is one, else a new one.
+        """Returns the reply of the role's model: the recorded one if there is one, else a new one.
 
-        The model is that of the request's role. `turn` is the request's number in the conversation.
+        `turn` is the request's number in the conversation. Raises ProviderError if no reply comes,
+        BudgetError if a cap leaves too little, and IntegrityError if a replay has no such reply.
         """
         request = replace(request, model=self.model_of(request.role))
         question = self._question(request)

@@ -42,7 +42,7 @@ def conversations_of(
 ) -> dict[Role, list[Taken]]:
     """Returns calls, tokens and cost of recorded conversations by role, from transcripts in `root`.
 
-    A conversation counts if its role asked the model `model_of(role)`, up to 64 of a kind in a run.
+    A conversation counts if its role asked `model_of(role)`, up to 64 with like names in a run.
     Roles with fewer than three conversations are left out.
     """
     taken: dict[Role, list[Taken]] = {role: [] for role in prices}

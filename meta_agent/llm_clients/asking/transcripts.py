@@ -79,7 +79,7 @@ class Transcripts:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """Returns a turn's first failed request (with the hash `digest`, if set), or None."""
+        """Returns the first failed request of a turn, or None. `digest` selects it by its hash."""
         for failure in self.failures(conversation):
             if failure.turn == turn and digest in (None, failure.digest):
                 return failure
@@ -189,7 +189,7 @@ class _Conversation:
 
     def _check_header(self, header: Mapping[str, JSON]) -> None:
         if header["schema_version"] != SCHEMA_VERSION or header["conversation"] != self._name:
-            raise ValueError(f"it is not the header of the record of {self._name}: {header}")
+            raise ValueError(f"restore the file: this is no header for {self._name}: {header}")
 
     def _read(self, line: Mapping[str, JSON]) -> None:
         if "failure" in line:

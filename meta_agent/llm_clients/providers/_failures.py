@@ -45,7 +45,7 @@ Kind = tuple[str, Literal["no", "unknown"]]
 
 
 def scrub(text: str, secrets: Sequence[str]) -> str:
-    """Returns a text without `secrets` and anything like an API key, cut to 400 characters."""
+    """Returns a text cut to 400 characters, with `[key]` for `secrets` and for likely keys."""
     text = text[:_READ_CHARS]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
@@ -144,7 +144,7 @@ def our_error(error: BaseException) -> ProviderError | None:
 
 
 def is_transport(error: BaseException) -> bool:
-    """Returns True if an error or one of its causes is a failed connection, by its class's name."""
+    """Returns True if an error or one of its causes is an SDK's error of a failed connection."""
     classes = (kind for cause in causes(error) for kind in type(cause).__mro__)
     return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
 

@@ -92,7 +92,7 @@ class Chunks:
         self._logprobs: list[float] = []
 
     def finish(self) -> RawReply:
-        """Returns the collected reply. Raises ProviderError if chunks came without a choice."""
+        """Returns the collected reply. Raises ProviderError if no chunk had `choices`."""
         if self._has_choices is False:
             raise malformed("the model's reply has no choices")
         reply, refusal = self._reply, "".join(self._refusal)

@@ -55,7 +55,7 @@ class Decoder:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Switches gradients off in the `with` block, and autocasts if `bfloat16` was set."""
+        """Switches gradients off in the `with` block, and autocasts if built with `bfloat16`."""
         with (
             torch.no_grad(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16),
@@ -63,7 +63,7 @@ class Decoder:
             yield
 
     def prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Any]:
-        """Runs the model on one context (token ids) per row; a prefix of all is computed once.
+        """Runs the model on one context (token ids) per row; their common prefix is computed once.
 
         Returns next-token logits `[rows, vocabulary]`, padding mask `[rows, tokens]` and KV cache.
         """
@@ -91,7 +91,10 @@ class Decoder:
         return length, cache
 
     def step(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Adds one token per row to `cache`; returns next-token logits `[rows, vocabulary]`."""
+        """Adds one token per row to the KV cache; returns next-token logits `[rows, vocabulary]`.
+
+        `mask` is the padding mask over all tokens in the cache, the new ones included.
+        """
         return self._forward(ids[:, None], mask, cache)[0]
 
     def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
@@ -108,7 +111,7 @@ class Decoder:
 
 
 def spread(cache: Any, rows: Tensor) -> None:
-    """Makes row `i` of the cache a copy of its context `rows[i]`, with room for further tokens."""
+    """Makes row `i` of the KV cache a copy of its row `rows[i]`, with room for further tokens."""
     for at, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:
             cache.layers[at] = RoomyLayer(layer.keys[rows], layer.values[rows])

@@ -28,7 +28,7 @@ class _Layer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Packed new tokens: `counts[i]` for row `i`, which follow its `starts[i]` cached tokens."""
+    """The new tokens of all rows: row `i` adds `counts[i]` to its `starts[i]` cached ones."""
 
     ids: Tensor  # int64 [tokens]
     slots: Tensor  # int64 [rows], where each row's cache lies
@@ -86,7 +86,7 @@ def supports(config: Any) -> bool:
 
 
 class NanoNet:
-    """Runs a transformers Qwen3 model by its own parameters. Raises ValueError for other models."""
+    """Runs the weights of a transformers Qwen3 model faster. Raises ValueError for other models."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -216,7 +216,7 @@ class _Plan:
         return window.unflatten(2, (kv_heads, -1)).transpose(1, 2)
 
     def mask(self, share: int) -> Tensor:
-        """Returns the causal mask to add to scores; `share` is the query heads per KV head."""
+        """Returns the causal mask to add to scores; `share` query heads use one key-value head."""
         if self._masks is None:
             batch = self._batch
             reach = batch.starts[:, None] + torch.arange(self.widest)

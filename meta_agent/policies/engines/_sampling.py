@@ -124,7 +124,7 @@ class Draws:
 
 
 def stream_keys(requests: Sequence[GenerateRequest]) -> NDArray[np.uint64]:
-    """Returns the 64-bit key of each request's random stream, from its seed, task and turn."""
+    """Returns the 64-bit key of each request's random stream: its seed, task, attempt, turn."""
     names = (f"{r.seed}\0{r.sample_idx}\0{r.turn}\0{r.task_key}" for r in requests)
     digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)

@@ -50,9 +50,9 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Returns a conversation as text; if `prompt` is True, it ends in the next reply's header.
+        """Returns a conversation as text; `prompt` says whether the generation prompt ends it.
 
-        Raises ConfigError if the template takes too much time or memory, ValueError if it fails.
+        Raises ConfigError if that takes too much time or memory, ValueError if the template fails.
         """
         try:
             arguments = [list(messages), list(tools or ()) or None, prompt]

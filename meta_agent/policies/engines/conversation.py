@@ -85,10 +85,7 @@ class Rendering:
 
     @cached_property
     def _parser(self) -> Any:
-        """The tokenizer that parses replies.
-
-        It is made at the first reply, since importing TRL is slow.
-        """
+        """The tokenizer that parses replies; made at the first reply, since TRL imports slowly."""
         return _parser_of(self._tokenizer)
 
     def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
@@ -108,7 +105,9 @@ class Rendering:
     def ids_after_reply(
         self, stop: int | None, called: str, news: Sequence[Message], tools: Tools
     ) -> list[int]:
-        """Returns the ids after a reply: the end of its turn, the new messages and the next header.
+        """Returns ids after a reply: its turn's end, the messages `news`, the generation prompt.
+
+        Raises ValueError if the chat template cannot write the messages after a reply.
 
         Args:
             stop: the id that ended the reply; None if the reply was cut at the token limit.

@@ -43,7 +43,7 @@ class Talks(Protocol):
     """The token ids that end a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the context to sample from, or an empty reply if it is full or invalid."""
+        """Returns a context to sample from; an empty reply if messages are too long or invalid."""
         ...
 
     def settle(
@@ -64,7 +64,7 @@ class Imitates(Talks, Protocol):
     """Conversations that can also give the token ids of a reply that the policy did not write."""
 
     def reply_ids(self, request: GenerateRequest, reply: Message) -> list[int]:
-        """Returns a given reply's ids with the stop token. Raises ValueError if it has none."""
+        """Returns a given reply's token ids. Raises ValueError if they would have no stop token."""
         ...
 
 
@@ -190,7 +190,7 @@ class HfTalks:
 
 
 def server_seed(request: GenerateRequest) -> int:
-    """Returns the seed by which a server samples a call, whatever the order of calls."""
+    """Returns a model call's seed for a server: a hash of its seed, task, attempt and turn."""
     name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 

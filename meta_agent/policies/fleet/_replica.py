@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """Time limits of an engine (vLLM server) in seconds, and how many losses in a row end a run."""
+    """Time limits of a vLLM server in seconds; `tries` lost engines in a row end a run."""
 
     poll_sec: float = 0.5
     stall_sec: float = 300.0  # without progress, before an engine is replaced
@@ -111,12 +111,12 @@ class Replica:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Returns how many model calls are in progress, and how many may be at the same time."""
+        """Returns how many model calls the engine runs now, and how many it may run at once."""
         with self._changed:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Waits until the engine serves. Raises the engine's last error if none replaces it."""
+        """Waits until the engine serves. Raises its last error if it is gone and not replaced."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()

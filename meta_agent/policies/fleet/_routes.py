@@ -57,7 +57,7 @@ class Drawn(NamedTuple):
 
 
 class Load(NamedTuple):
-    """An engine's running and waiting calls, its cache use, and token counts since it started."""
+    """An engine's calls now, its cache use, and its preemptions and tokens since it started."""
 
     running: float
     waiting: float
@@ -127,10 +127,7 @@ class Routes:
         return Load(**loads)
 
     def take_weights(self, folder: Path, timeout_sec: float) -> None:
-        """Makes the engine load the weights of a folder in place of its current ones.
-
-        Raises ProviderError on failure.
-        """
+        """Replaces the engine's weights by those in `folder`. Raises ProviderError on failure."""
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)

@@ -116,7 +116,7 @@ class Fleet:
 
     @property
     def replaced(self) -> int:
-        """Returns how many engines were replaced so far."""
+        """Returns how many engines failed and were replaced so far."""
         return sum(replica.replaced for replica in self.replicas)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
 
 
 def starter_gone() -> bool:
-    """Waits up to 0.2 seconds; returns True if the guard's starter died or closed its stdin."""
+    """Waits up to 0.2 seconds; returns True if the process that started this guard is gone."""
     readable, _, _ = select.select([0], [], [], POLL_SEC)
     return bool(readable) and not os.read(0, 64)
 

@@ -48,7 +48,7 @@ class FrameChannel:
             except BlockingIOError:
                 _wait(self._write_fd, select.POLLOUT, deadline)
             except BrokenPipeError as error:
-                raise EOFError("the other process closed the connection") from error
+                raise EOFError("the other process is gone; run the same command again") from error
 
     def receive(self, timeout_sec: float | None = None) -> JSON:
         """Reads one frame and returns its JSON value.
@@ -60,14 +60,14 @@ class FrameChannel:
         if length > FRAME_LIMIT_BYTES:
             raise FrameError(
                 f"the other process sent a message of {length} bytes, over the limit of "
-                f"{FRAME_LIMIT_BYTES}, so the training process is ended"
+                f"{FRAME_LIMIT_BYTES}; use fewer or shorter rollouts in a step"
             )
         try:
             return json.loads(self._read(length, deadline))
         except ValueError as error:
             raise FrameError(
-                f"the other process sent {length} bytes that are not JSON, and the training "
-                f"process is ended: {error}"
+                f"the other process sent {length} bytes that are not JSON; this is a bug to "
+                f"report: {error}"
             ) from error
 
     def has_input(self) -> bool:
@@ -90,7 +90,7 @@ class FrameChannel:
                 _wait(self._read_fd, select.POLLIN, deadline)
                 continue
             if not part:
-                raise EOFError("the other process closed the connection")
+                raise EOFError("the other process is gone; run the same command again")
             parts += part
         return bytes(parts)
 
@@ -105,4 +105,4 @@ def _wait(fd: int, event: int, deadline: float | None) -> None:
     poll.register(fd, event)
     left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
     if not poll.poll(left_ms):
-        raise TimeoutError("the other process did not read or write within the time limit")
+        raise TimeoutError("the other process did not answer in time; run the same command again")

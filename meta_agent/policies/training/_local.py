@@ -85,7 +85,8 @@ class LocalPolicy(NamedTuple):
 def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     """Loads a policy's weights and tokenizer, and checks its files against its manifest.
 
-    `foreign` allows a folder without a manifest. Raises ConfigError or IntegrityError on failure.
+    `foreign` allows a folder without a manifest. Raises IntegrityError if files differ from it,
+    ConfigError if they cannot be loaded, and InfrastructureError if memory runs out.
     """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
@@ -121,7 +122,7 @@ class Speaking(NamedTuple):
 def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
     """Loads a policy's tokenizer and chat template alone, and checks its files.
 
-    Raises ConfigError if it cannot be loaded, and IntegrityError if files differ from its manifest.
+    Raises ConfigError without a chat template, and IntegrityError if files differ from a manifest.
     """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
@@ -199,7 +200,7 @@ def train(
 ) -> tuple[str, Path]:
     """Trains the loaded policy and writes a checkpoint; returns the checkpoint's name and folder.
 
-    `ask` gets rollouts from the host, `emit` sends it metrics. All ranks (processes that train
+    `ask` gets rollouts from the host, `emit` sends metrics to it. All ranks (processes that train
     together) call this; the name is empty on all but rank 0. Load the policy anew afterwards.
     """
     ranks = ranks or Ranks()
@@ -227,7 +228,7 @@ def train(
 
 @contextmanager
 def naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
-    """Raises InfrastructureError if the `with` block lacks memory; `doing()` says what it did."""
+    """Turns a `with` block's memory errors into InfrastructureError; `doing()` names the work."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
@@ -255,13 +256,13 @@ class _Saves(NamedTuple):
             self.save(model, self.job.kept_at(step), step)
 
     def save(self, model: Any, path: Path, step: int) -> Checkpoint | None:
-        """Writes a checkpoint on rank 0. All ranks call this together."""
+        """Writes and returns a checkpoint on rank 0, else None. All ranks call this together."""
         if self.shards is not None:
             self.shards.gather(model)
         return self.write(model, path, step) if self.ranks.first else None
 
     def write(self, model: Any, path: Path, step: int) -> Checkpoint:
-        """Writes a checkpoint; sharded weights are those that were last copied to rank 0."""
+        """Writes and returns a checkpoint; sharded weights are those last copied to rank 0."""
         whole = model if self.shards is None else self.shards.whole
         return save_trained(self.policy, whole, self.job, self.plan, path, step)
 
@@ -338,7 +339,7 @@ def _trainer(
 def save_trained(
     policy: LocalPolicy, model: Any, job: TrainJob, plan: TrainingPlan, path: Path, steps: int
 ) -> Checkpoint:
-    """Writes the checkpoint of a model that was trained for `steps` steps from `policy`."""
+    """Writes and returns the checkpoint of a model trained for `steps` steps from `policy`."""
 
     def write(directory: Path) -> None:
         whole = model

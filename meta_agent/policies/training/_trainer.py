@@ -131,10 +131,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self.vllm_generation = SimpleNamespace(sync_weights=publish)
 
     def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
-        """Returns the rows of an event to TRL's rollout hook.
-
-        Prompts are placeholders, one per row.
-        """
+        """Returns an event's rows to TRL's rollout hook. Prompts are placeholders, one per row."""
         started = time.perf_counter()
         rows = self._rows_of_all()
         if len(rows) != len(prompts):
@@ -186,7 +183,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
-        """Saves the trainer's state after the last step, while the trainer waits for rollouts."""
+        """Saves the trainer's state as of its latest step; for use while it waits for rollouts."""
         self._ranks.broadcast(_SEAL)
         self._seal()
 

@@ -122,7 +122,7 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Advantages:
-    """The advantages that TRL computed for the rows of one rollout event, in their order.
+    """The advantages that TRL computed for the rows of one request for rollouts, in their order.
 
     They are already multiplied by the group weights.
     """
@@ -140,7 +140,7 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
         return parser(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrameError(
-            f"the other process sent a malformed {what}: {type(error).__name__}: {error}"
+            f"the other process sent a malformed {what}; report this bug: {error!r}"
         ) from error
 
 

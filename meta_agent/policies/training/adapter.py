@@ -124,7 +124,7 @@ class _Part(NamedTuple):
         return int(self.settings["r"])
 
     def of(self, name: str, like: Any) -> Any:
-        """Returns the matrix `name`, B times alpha / r; zeros that fit `like` if there is none."""
+        """Returns the matrix `name` (B scaled by alpha / r); zeros sized for `like` if missing."""
         import torch
 
         matrix, down = self.tensors.get(name), _DOWN in name

@@ -58,7 +58,7 @@ def write_checkpoint(
     notes: Mapping[str, JSON] | None = None,
     trained: OpenedPolicy | None = None,
 ) -> Checkpoint:
-    """Writes a checkpoint: `write_files` fills a fresh directory, which then moves to `path`.
+    """Writes and returns a checkpoint; `write_files` fills a fresh directory, which becomes `path`.
 
     `notes` go into its manifest. `trained` is the policy that the training started from; its hashes
     are reused for an adapter's base model. Raises IntegrityError if `path` exists.
@@ -107,7 +107,7 @@ def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -
 
     `foreign` allows a directory without a manifest. With `alone`, an adapter's base model is not
     read: its identity comes from the manifest. Raises ConfigError if `path` is no directory, and
-    IntegrityError if the contents do not match the manifest.
+    IntegrityError if the manifest is missing or does not match the contents.
     """
     if not path.is_dir():
         raise ConfigError(
@@ -156,15 +156,15 @@ def _read_manifest(path: Path) -> dict[str, JSON]:
     try:
         manifest = document((path / MANIFEST).read_bytes())
         if not isinstance(manifest, dict):
-            raise TypeError(f"{manifest!r:.100} is not a JSON object")
+            raise TypeError(f"{manifest!r:.100} is not a JSON object; restore the file")
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version is {manifest['schema_version']}, but this version of meta-agent "
-                f"reads {SCHEMA_VERSION}"
+                f"reads {SCHEMA_VERSION}; use the version that wrote it"
             )
         for name in ("steps", "seed"):
             if type(manifest[name]) is not int:
-                raise ValueError(f"{name} is {manifest[name]!r:.40}, and must be an integer")
+                raise ValueError(f"{name} is {manifest[name]!r:.40}, not an integer: restore it")
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(
             f"{path / MANIFEST} is not a manifest: {error}",

@@ -24,7 +24,7 @@ _CONFIG: Final = "config.json"
 
 
 def hf_place(name: str) -> Path:
-    """Returns a model's folder and fetches it first if it is on the Hugging Face hub.
+    """Returns a model's folder; a model of the Hugging Face hub is downloaded first.
 
     `name` is a folder, ORG/NAME[@REVISION], or a name that `meta-agent models get` takes. Raises
     ConfigError if there is no such model.
@@ -47,7 +47,7 @@ def hf_place(name: str) -> Path:
 
 
 def base_place(folder: Path) -> Path:
-    """Returns the folder of the model under an adapter. Raises ConfigError if it is missing."""
+    """Returns the folder of an adapter's base model. Raises ConfigError if it has no usable one."""
     name = base_name(folder)
     if is_adapter(Path(name).expanduser()):
         raise ConfigError(

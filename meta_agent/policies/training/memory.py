@@ -110,10 +110,10 @@ def _layer(shape: Shape) -> int:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """Returns the peak memory of a training on one device; a rollout has at most `row` tokens.
+    """Returns the peak memory on one device of a training, or of sampling if nothing is trained.
 
-    If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
-    says that the weights come from an earlier training, so that they are in float32.
+    A rollout has at most `row` tokens. `trained` says that the weights come from an earlier
+    training, so that they are in float32. Sharded weights count twice on rank 0: part and whole.
     """
     tokens = max(settings.tokens_per_pass, row)
     short = _short(settings)
@@ -152,9 +152,9 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
 def require_fit(
     what: str, shape: Shape, settings: TrainSettings, *, row: int, trained: bool, available: int
 ) -> Memory:
-    """Returns the predicted memory of a training. `what` names the model in errors.
+    """Returns the predicted peak memory of a training. `what` names the model in errors.
 
-    Raises ConfigError if it exceeds `available` bytes; the error names a setting that fits.
+    Raises ConfigError if that exceeds `available` bytes; the error names a setting that fits.
     """
     needed = predict(shape, settings, row=row, trained=trained)
     if needed.total <= available:
@@ -218,7 +218,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yields each tensor's name and sizes, from the headers of the weights."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ValueError("the folder has no .safetensors file")
+        raise ValueError("the folder has no .safetensors file; save the model in that form")
     for path in files:
         with path.open("rb") as stream:
             header = header_of(stream)

@@ -372,7 +372,7 @@ def _parts(rows: Sequence[T]) -> list[list[T]]:
 def place_of(policy: str | Path) -> tuple[Path, bool]:
     """Returns the folder of a policy string, and whether the folder may lack a manifest.
 
-    Raises ConfigError for an empty or a `vllm:` string, PreflightError without nano's files.
+    Raises ConfigError if it names no model to load here, PreflightError without nano's files.
     """
     text = str(policy)
     if text == "nano" or text.startswith("nano:"):

@@ -83,9 +83,9 @@ class Seals:
     def _open(self, step: int) -> Sealed:
         whole = document(self._host(step).read_bytes())
         if whole["facts"] != self._facts:
-            raise IntegrityError("the saved state is of another training")
+            raise IntegrityError("the saved state is of another training; nothing is to be done")
         if whole["files"] != self._hashes(step):
-            raise IntegrityError("its files have changed since they were saved")
+            raise IntegrityError("the saved files have changed; the training repeats those steps")
         rollouts = list(RolloutStore(self._rollouts(step)).iter(_ROLLOUTS, tokens=True))
         return Sealed(step, whole["state"], rollouts)
 

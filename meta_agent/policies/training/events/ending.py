@@ -20,7 +20,7 @@ from meta_agent.policies.training.policy import PolicyChild
 
 
 class HealthRule(NamedTuple):
-    """Step metrics to compare with, and how many unhealthy steps in a row end a training."""
+    """A training ends after `in_a_row` steps whose metrics are unhealthy beside those in `base`."""
 
     base: Sequence[Row] = ()  # of the first steps of the run's first training
     in_a_row: int = 1
@@ -50,7 +50,7 @@ class HealthWatch:
                 shutil.rmtree(self._folder / str(step))
 
     def look(self, step: int, metrics: Sequence[Row], resumes_at: int) -> None:
-        """Saves the weights every few steps. Raises UnhealthyError if `metrics` end the training.
+        """Saves the weights every few steps. Raises UnhealthyError if the last steps are unhealthy.
 
         Older weights are removed unless a training resumed at step `resumes_at` may need them.
         """
@@ -67,7 +67,7 @@ class HealthWatch:
                 shutil.rmtree(self._folder / str(saved))
 
     def settle(self, end: Ended) -> Checkpoint:
-        """Makes the last healthy weights the training's checkpoint, and loads it into the child."""
+        """Makes the last healthy weights the training's checkpoint; loads and returns it."""
         (self._folder / str(end.steps)).rename(self._job.output)
         policy = self._child.load(self._job.output)
         return Checkpoint(self._job.output, policy, end.steps, self._job.seed)

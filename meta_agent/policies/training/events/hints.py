@@ -70,7 +70,7 @@ def _needs_hint(task_key: str, last: LastGroups) -> bool:
 def with_groups(
     last: LastGroups, groups: Sequence[Sequence[Rollout]]
 ) -> dict[str, Mapping[str, bool]]:
-    """Returns a copy of `last` with new groups added, except groups without any outcome."""
+    """Returns a copy of `last` where new groups with an outcome replace their tasks' last ones."""
     graded = [group for group in groups if any(r.outcome is not None for r in group)]
     return {**last} | {
         group[0].task_key: {

@@ -34,10 +34,7 @@ _FOREVER: Final = timedelta(days=30)
 
 
 class Ranks:
-    """This process's rank among the `count` processes that train together, and what they exchange.
-
-    A single rank needs no process group.
-    """
+    """This process's rank among the `count` processes that train together, and what they send."""
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank, self.count = rank, count
@@ -98,7 +95,7 @@ class Ranks:
 
     @contextmanager
     def draws(self, seed: int, at: int) -> Iterator[None]:
-        """Seeds torch from `seed` and `at` in the `with` block, alike on all ranks."""
+        """With several ranks, seeds torch in the `with` block by step `seed` and the index `at`."""
         if self.count == 1:
             yield
             return
@@ -112,7 +109,7 @@ class Ranks:
 
     @staticmethod
     def accumulating(model: Any, *, more: bool) -> AbstractContextManager[None]:
-        """Returns a context that adds gradients up on this rank if `more` passes follow."""
+        """Returns a context in which ranks do not exchange gradients if `more` passes follow."""
         if more and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

@@ -87,7 +87,7 @@ class EnginePublisher:
         """Writes the current weights, makes every engine serve them, and returns their name.
 
         If an engine refuses them, the name is that of the weights served before. Raises
-        InfrastructureError after three refusals in a row.
+        InfrastructureError if a training's first weights are refused, or three in a row.
         """
         began = time.monotonic()
         path = self._folder / str(step)
@@ -121,7 +121,7 @@ class EnginePublisher:
             raise InfrastructureError(
                 f"the engines refused the weights {name} {self._failed} times in a row: they "
                 f"serve {served_name}",
-                hint="read the engines' logs, then run the same command again: it resumes",
+                hint="read their logs (engine-N.log), then run the same command again: it resumes",
             )
 
     def _tidy(self) -> None:

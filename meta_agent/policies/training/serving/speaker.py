@@ -34,7 +34,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """Returns the context to sample from, or an empty reply if it is full or invalid."""
+        """Returns a context to sample from; an empty reply if messages are too long or invalid."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
