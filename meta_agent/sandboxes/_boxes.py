@@ -225,7 +225,7 @@ class Box:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
-        """Kills the container; yields the id of an image of its files, removed after `with`."""
+        """Kills the container; yields the id of an image of its files, then removes the image."""
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])

@@ -110,7 +110,7 @@ def _send_order(service: str, order: dict[str, Any]) -> tuple[socket.socket, dic
         line = b""
         while not line.endswith(b"\n"):  # the bridge says no more until it is asked more
             if not (chunk := connection.recv(1 << 16)):
-                raise OSError("the process that talks to Harbor ended")
+                raise OSError("the process that talks to Harbor ended; run the command again")
             line += chunk
         return connection, json.loads(line)
     except OSError as error:

@@ -79,8 +79,8 @@ def guard_slices(
 ) -> tuple[Finding, ...]:
     """Returns what the gate reports on a candidate's gains and losses by labelled group of tasks.
 
-    The first finding is a table of all groups. One of harm follows for each group on which the
-    loss is proven to exceed `terms.margin`. Returns nothing if no group is large enough.
+    The first finding is a table of all groups. A `harm` finding follows for each group in which a
+    loss above `terms.margin` is proven. Returns () if no group is large enough.
     """
     effects = slice_effects(baseline, candidate, labels, terms)
     if not effects:

@@ -74,7 +74,7 @@ class OutcomeRow:
 
 
 def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
-    """Returns the fields of a rollout that the gate reads, with the policy's training seed."""
+    """Returns the outcome row of a rollout; `training_seed` is the policy's, or 0 if untrained."""
     return OutcomeRow(
         task_key=rollout.task_key,
         task_hash=rollout.task_hash,

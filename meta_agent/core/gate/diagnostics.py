@@ -56,7 +56,7 @@ def judge_diagnostics(
     Each sequence holds one metric value per version. The metric's author knew the first two sets
     of versions, not the `heldout` ones. At `threshold` or beyond the metric raises an alarm.
     Returns PROMOTE if it separates good from bad in both sets with few false alarms, REJECT with
-    reasons if not, or INCONCLUSIVE if there are too few versions. `alpha` is a test's level.
+    reasons if not, or INCONCLUSIVE if there are too few versions. `alpha` is the rank test's level.
     """
     sign = 1.0 if higher_is_bad else -1.0
     sets = {

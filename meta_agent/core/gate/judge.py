@@ -114,7 +114,7 @@ class _Case(NamedTuple):
 
     @property
     def collapse(self) -> Collapse | None:
-        """Returns the rate at which training runs collapse, or None without a sequential test."""
+        """Returns how often training runs lose everything; None without a sequential test."""
         course = self.inputs.course
         if course is None:
             return None
@@ -122,7 +122,7 @@ class _Case(NamedTuple):
 
     @property
     def grouped(self) -> Grouped | None:
-        """Returns the bound with groups of tasks as units, or None if tasks name no groups."""
+        """Returns the gain's lower bound with groups of tasks as units; None without groups."""
         if not self.inputs.clusters:
             return None
         return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
@@ -173,8 +173,7 @@ def judge_live(
 
     `look` numbers the interim analysis, from 0; after a `final_look` no data is added. A candidate
     with fewer than `min_seeds` training seeds on either side is never promoted. `findings` come
-    from the validity checks. With a `course` (a sequential test) each pair of training runs is
-    followed by a call.
+    from the validity checks. `course` is a sequential test: call this after each of its pairs.
 
     `elsewhere` holds differences that the candidate showed on the search split, one per training
     seed; they only say how often its training fails. `clusters` maps tasks to groups, such as
@@ -215,7 +214,8 @@ def kind_of_pairs(
     """Returns the verdict on paired differences alone, and whether the test asks for more data.
 
     No validity check takes part. `look` numbers the interim analysis, from 0; after a `final_look`
-    no data is added. `course` is a sequential test, and `ties` a salt that breaks ties.
+    no data is added. `course` is a sequential test, `clusters` maps tasks to groups, and `ties` is
+    a salt that breaks ties of the exact test over tasks.
     """
     inputs = _Inputs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,

@@ -43,7 +43,7 @@ BLOCK: Final = 8
 class Terms:
     """The settings of a race, which spreads attempts over edits of the harness.
 
-    The defaults were tuned by simulation. An edit's chance: how probable it is worth having.
+    Simulation tuned the defaults. An edit's chance is the probability of a gain above `worth`.
     """
 
     worth: float = 0.02
@@ -245,7 +245,7 @@ class _Tree:
     def step(
         self, inverse: Matrix, off_a: Matrix, off_b: Matrix, a: Matrix, b: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """Returns the Newton step of a and b from their residuals `off_a` and `off_b`."""
+        """Returns the Newton step of `a` (tasks) and `b` (versions) from their residuals."""
         pull = self._edits * (b - b[self._parent])
         grad_b = off_b - pull + np.bincount(self._parent, pull, minlength=b.size)
         grad_b[0] = 0.0
@@ -341,7 +341,7 @@ class Race:
         return number
 
     def next(self) -> Buy | None:
-        """Returns the attempts to make next; None if a new edit is needed or none are left."""
+        """Returns the next block of attempts; None if an edit is missing or the budget is spent."""
         if self.over:
             return None
         if not self.settled:
@@ -438,7 +438,7 @@ def racing(attempts: int) -> int:
 def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
     """Returns (passes, extra) for the final comparison of the best version with the first.
 
-    Each version gets `passes` attempts at every task of it, and one more at `extra` tasks.
+    Each of the two gets `passes` attempts at every task, and one more at `extra` of the tasks.
     `attempts` is the budget of race and comparison. Returns (0, 0) if `tasks` is 0.
     """
     return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

@@ -110,9 +110,9 @@ class Gate:
         return self._kind(MIN_TRAINING_SEEDS, look, Pairs(cells, cells.size, 0, 1, level=level))
 
     def least(self, source: Modelled) -> float | None:
-        """Returns the least gain that is promoted with a probability of 80 %, or None if none is.
+        """Returns the least gain that is promoted with probability 80 %, or None if no gain is.
 
-        The gain is computed, not simulated, for a test of training pairs that uses all its pairs.
+        The gain is computed from `source`, without simulation, as if the test used all its pairs.
         """
         last, mean = self.looks[-1], float(source.rates.mean())
         luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
@@ -138,7 +138,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Exam(Gate):
-    """The rule for a frozen policy. Tasks are the units: each has its mean over its attempts."""
+    """The promotion rule for a frozen policy. Its units are tasks, each with its attempts' mean."""
 
     def judge_look(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         means = cells[: look.repeats].mean(axis=0, keepdims=True)

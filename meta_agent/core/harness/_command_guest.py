@@ -39,7 +39,7 @@ KEY_NAMES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 class Tail:
-    """A pipe that a thread reads to its end, keeping the last 16 KiB; others write to `sink`."""
+    """A pipe whose last 16 KiB a thread keeps; a process writes to the descriptor `sink`."""
 
     def __init__(self) -> None:
         source, self.sink = os.pipe()

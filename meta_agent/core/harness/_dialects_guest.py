@@ -139,7 +139,7 @@ def openai_head(answer: Reply, kind: str) -> Json:
 
 
 def openai_stop(answer: Reply) -> str:
-    """Returns a reply's `finish_reason` in OpenAI's words: `tool_calls` if it has any."""
+    """Returns a reply's `finish_reason` in OpenAI's words: `tool_calls` if it calls tools."""
     return "tool_calls" if answer.tool_calls else answer.finish_reason
 
 

@@ -97,7 +97,7 @@ def check_groups(samples: list[Json]) -> None:
 
 
 def check_keep() -> None:
-    """Raises HarnessFault unless the filter's keep() returns a weight from 0 for each group."""
+    """Raises HarnessFault unless the filter's keep() gives each group a weight of 0 or more."""
     function = HARNESS.function("filter", "keep")
     if HARNESS.filter_state is None:
         takes(function, 1, "keep(groups)")
@@ -139,7 +139,7 @@ def check_diagnostic(path: str, samples: list[Json]) -> None:
 
 
 def floats(values: Json, what: str) -> dict[str, float]:
-    """Returns `values`; raises HarnessFault, naming `what`, unless a dict of finite numbers."""
+    """Returns `values`, a dict of finite floats. Raises HarnessFault, naming `what`, for others."""
     if not isinstance(values, dict):
         raise code.HarnessFault(f"{what} must be a dict of floats, not {values!r:.200}")
     return {name: number(value, f"{what}[{name!r}]") for name, value in values.items()}

@@ -121,7 +121,7 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
-    """Returns function `name` of a module; raises HarnessFault, naming `path`, without it."""
+    """Returns function `name` of a module. Raises HarnessFault, naming `path`, if it is missing."""
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise HarnessFault(f"{path} has no function {name}(), which a harness needs; add it")
@@ -174,7 +174,7 @@ def declaration(module: ModuleType) -> Json:
 
 
 def stage(args: Args, channel: object) -> int:
-    """Stores the rollouts of a request for a later `measure`; returns how many it has in all."""
+    """Stores a request's rollouts for a later `measure`; returns how many are stored in all."""
     if args["first"]:
         HARNESS.staged = []
     HARNESS.staged += records(args)
@@ -284,7 +284,7 @@ def first_state() -> Json:
 
 
 def filter_state(args: Args, channel: object) -> Json:
-    """Returns the filter's state. A `state` in `args` replaces it first (None: with STATE)."""
+    """Returns the filter's state; first sets it to `args["state"]`, if given, or STATE if None."""
     if "state" in args:
         HARNESS.filter_state = first_state() if args["state"] is None else args["state"]
     return HARNESS.filter_state

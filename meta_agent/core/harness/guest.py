@@ -277,7 +277,7 @@ def as_json(value: Json, what: str) -> Json:
 def number(text: str) -> int:
     """Returns the integer that JSON text holds. Raises ValueError if it has too many digits."""
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number has {len(text)} digits; send more than {MAX_DIGITS} as text")
+        raise ValueError(f"a number has {len(text)} digits; send it as text if over {MAX_DIGITS}")
     return int(text)
 
 

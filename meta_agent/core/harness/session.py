@@ -218,7 +218,7 @@ class HarnessSession:
             self._ask("harness.filter_state", {"state": state})
 
     def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
-        """Starts the filter on groups of rollouts. Returns a function that waits for weights."""
+        """Starts the filter on rollout groups. Returns a function that waits for their weights."""
         count = len(groups)
         if not self.has("filter"):
             return lambda: [1.0] * count
@@ -259,10 +259,7 @@ class HarnessSession:
     def check(
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
-        """Returns the results of tests of the harness on sample rollouts and tasks.
-
-        A task is `{"key", "view"}`.
-        """
+        """Returns the results of tests of the harness on rollouts and tasks (`{"key", "view"}`)."""
         lines = [to_line(sample) for sample in samples]
         rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]
@@ -425,7 +422,7 @@ def _group_weights(answer: JSON, count: int) -> list[float]:
 
 
 def named_floats(value: JSON, what: str) -> dict[str, float]:
-    """Returns `value`; raises CandidateError, naming `what`, unless a dict of finite floats."""
+    """Returns `value`, a dict of finite floats. Raises CandidateError naming `what` for others."""
     if not isinstance(value, dict):
         raise _must_return(what, value, "a dict of floats")
     if len(value) > MAX_REWARD_NAMES:

@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """The commits that the agent's owner got: their number, first parent, last commit and place."""
+    """The commits given to the owner: their number, the first one's parent, the last, and where."""
 
     commits: int
     base: str
@@ -58,7 +58,7 @@ class Adopted(NamedTuple):
 def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
     """Writes the changes merged into `main` to the owner's clone, as commits on a new branch.
 
-    Raises ConfigError without changes, if the branch exists or the clone lacks the imported commit.
+    Raises ConfigError if nothing was merged, `branch` exists or the imported commit is missing.
     """
     theirs = _their_git(clone)
     ref = f"refs/heads/{_branch_name(branch)}"

@@ -31,7 +31,7 @@ def busy(git_dir: Path) -> Iterator[None]:
 
 
 def clear_locks(git_dir: Path) -> None:
-    """Removes git's lock files if a killed meta-agent left them. Raises ConfigError for others."""
+    """Removes git's lock files that a killed meta-agent left. Any other lock raises ConfigError."""
     locks = _wait_for_none(git_dir)
     marker = git_dir / _MARKER
     if locks and not _ours(marker):

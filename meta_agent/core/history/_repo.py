@@ -311,7 +311,7 @@ class HarnessRepo:
     def revert(self, commit: str, *, message: str) -> str:
         """Undoes what a commit on `main` changed, by a new commit on top; returns the new id.
 
-        Raises CandidateError if later changes conflict with that, or if the change is undone.
+        Raises CandidateError if later changes conflict with that, or if nothing is left to undo.
         """
         head = self.head()
         with self._writing():

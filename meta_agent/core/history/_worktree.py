@@ -26,7 +26,7 @@ def on_main(git: Git) -> bool:
 def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
     """Raises ConfigError if a checked-out file was edited: it differs from index and target commit.
 
-    An untracked file at a path of the target commit is one too. Only the branch `main` is checked.
+    An untracked file in the target's way counts as edited. Only the branch `main` is checked.
     """
     if not on_main(git):
         return

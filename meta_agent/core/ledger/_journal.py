@@ -74,7 +74,7 @@ class Journal:
         names_here = {name for name, _ in MIGRATIONS}
         if newer := sorted(applied - names_here):
             raise ConfigError(
-                f"{self.path} was written by a newer meta-agent (its schema has {newer[0]})",
+                f"{self.path} was written by a newer meta-agent (it has table change {newer[0]})",
                 hint=f"upgrade with: {install()} --upgrade",
             )
         if not upgrade and names_here - applied - LATER:
@@ -105,7 +105,7 @@ class Journal:
                 raise
 
     def rows(self, query: str, arguments: Sequence[Cell] = ()) -> list[tuple[Cell, ...]]:
-        """Returns all rows of an SQL query. Raises an error in plain words if SQLite fails."""
+        """Returns all rows of an SQL query. Raises a MetaAgentError if SQLite fails."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
 

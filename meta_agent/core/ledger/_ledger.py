@@ -195,7 +195,7 @@ class Ledger(Purse):
         return [*(str(key) for (key,) in before if key not in in_chain), *chained]
 
     def heads(self) -> frozenset[str]:
-        """Returns the hash after each finished step (`head`); empty for an old ledger."""
+        """Returns the hash after each finished step (`head`); empty if the ledger stores none."""
         if not self._journal.has("chain"):
             return frozenset()
         return frozenset(

@@ -44,7 +44,7 @@ class RetracedLedger(Ledger):
     def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """Does a step's work again, compares it with the record, and returns the recorded outcome.
 
-        Steps of the kinds `taken` are only read. Raises UnrecordedError if no outcome is stored.
+        Work that cannot be repeated is skipped. Raises UnrecordedError if no outcome is stored.
         """
         step = super().step(key)
         if step is None or not step.is_done:

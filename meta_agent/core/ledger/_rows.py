@@ -46,7 +46,7 @@ class Step:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the step in a row that `QUERY` has read."""
+        """Returns the step in `row`, a row of the result of the SQL query `QUERY`."""
         return cls(*_decoded(row, 4, 9))
 
     @property
@@ -80,7 +80,7 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the event in a row that `QUERY` has read."""
+        """Returns the event in `row`, a row of the result of the SQL query `QUERY`."""
         return cls(*_decoded(row, 4))
 
     @property
@@ -107,7 +107,7 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Returns the run in a row that `QUERY` has read."""
+        """Returns the run in `row`, a row of the result of the SQL query `QUERY`."""
         return cls(*_decoded(row, 2))
 
 

@@ -251,7 +251,7 @@ class Clock(TypedDict):
 
 
 class Drift(TypedDict):
-    """Whether the served model changed during a run, by measuring the start version twice.
+    """The check whether the served model changed during a run, by two measurements of the start.
 
     `before` and `after` are the shares of solved attempts early in the run and before its final
     comparison; `p` is the p-value of their difference.

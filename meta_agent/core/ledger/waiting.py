@@ -83,7 +83,7 @@ class Wait:
 
     @classmethod
     def parse(cls, row: JSON) -> Self:
-        """Returns the wait in a JSON object. Raises ValueError, TypeError or KeyError if wrong."""
+        """Returns the wait in `row`. Raises ValueError, TypeError or KeyError for a bad field."""
         usual = row["usual_sec"]
         return cls(
             kind=str(row["kind"]),
@@ -176,7 +176,7 @@ def moved(progress: str = "") -> None:
 
 
 def owe(wait: Wait, answers: int) -> None:
-    """Adds `answers` to the answers that this process owes to the other side of a wait.
+    """Adds `answers` to the number of answers that the other side of a wait still expects.
 
     A negative number subtracts. While answers are owed, the wait is not called stalled.
     """

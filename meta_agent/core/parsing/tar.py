@@ -28,12 +28,14 @@ class _InPieces(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self._at_once:
-            raise tarfile.ReadError(f"a tar header has {size} bytes; the limit is {self._at_once}")
+            raise tarfile.ReadError(
+                f"a tar header has {size} bytes, over {self._at_once}; remake the tar"
+            )
         return self._source.read(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         if offset > self._unpacked:
-            raise tarfile.ReadError(f"the archive unpacks to more than {self._unpacked} bytes")
+            raise tarfile.ReadError(f"the archive unpacks to over {self._unpacked} bytes; split it")
         return self._source.seek(offset, whence)
 
     def tell(self) -> int:

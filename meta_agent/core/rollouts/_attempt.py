@@ -336,7 +336,7 @@ class Attempt:
         return "length" if self._finish_reason == "length" else "returned"
 
     def fail(self, kind: ErrorKind, detail: str) -> None:
-        """Ends the rollout ungraded, unless it is over; outcome False for `policy`, else None."""
+        """Ends the rollout ungraded, unless over. The outcome is False for `policy`, else None."""
         if self.over:
             return
         self.row.error = RolloutFailure(kind, detail[:MAX_DETAIL_CHARS])

@@ -287,7 +287,7 @@ def _ref_from_json(record: JSON, path: Path) -> ShardRef:
     try:
         if record.pop("schema_version") != SCHEMA_VERSION:
             raise IntegrityError(
-                f"{path} has another schema_version than {SCHEMA_VERSION}, which is read here; "
+                f"{path} does not have the schema_version {SCHEMA_VERSION} that is read here; "
                 "open it with the version of meta-agent that wrote it"
             )
         tokens = record.pop("tokens")

@@ -71,7 +71,7 @@ class Link:
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
         """Sends a message, followed by the raw bytes `attached`.
 
-        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError if all is too large.
+        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError above 64 MiB.
         """
         line = json.dumps(message, separators=(",", ":")).encode()
         self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
@@ -79,7 +79,7 @@ class Link:
     def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
         """Sends `parts`, joined, as one message.
 
-        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError if all is too large.
+        Raises LinkTimeout after `deadline` (monotonic seconds), ValueError above 64 MiB.
         """
         size = sum(map(len, parts))
         if size > FRAME_LIMIT_BYTES:

@@ -210,7 +210,7 @@ class WorkerSandbox:
         """Sends a request and returns at once, with a function that waits for the result.
 
         `timeout_sec` counts from the wait. The `attached` bytes arrive joined, as
-        `args["attached"]`. The function raises what `request` raises; calls are refused.
+        `args["attached"]`. The function raises as `request` does; calls to the host are refused.
         """
         with self._taking_turns(op, timeout_sec):
             sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())

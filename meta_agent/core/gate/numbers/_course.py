@@ -82,7 +82,7 @@ class Course:
             )
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the fields as a JSON object. `further` is left out if it is 0."""
+        """Returns the fields as a JSON object, without the field `further` if it is 0."""
         fields: dict[str, JSON] = asdict(self)
         return fields if self.further else {k: v for k, v in fields.items() if k != "further"}
 
@@ -119,7 +119,7 @@ class Collapse(NamedTuple):
         return (1 - self.rate) * low - self.rate * self.level
 
     def needs(self, least: float) -> float:
-        """Returns the mean gain that the other runs need so that the mean over all is `least`."""
+        """Returns the mean gain that runs without collapse need for a mean of `least` over all."""
         return (least + self.rate * self.level) / (1 - self.rate)
 
 
@@ -154,9 +154,9 @@ def task_order(keys: Iterable[str], salt: str) -> list[str]:
 
 
 def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
-    """Returns the estimated gain with bounds at error `alpha` that hold at one moment.
+    """Returns the estimated gain with bounds at error `alpha` for one interim analysis.
 
-    The moment has to be planned. `futility` is the error of the bound for giving up early.
+    The analysis has to be planned. `futility` is the error of the bound for giving up early.
     """
     return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
 

@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The number of hits among `n` attempts, which are worth `worth` independent attempts."""
+    """The number of hits among `n` attempts, which tell as much as `worth` independent ones."""
 
     hits: int
     n: int
@@ -61,7 +61,7 @@ def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
 def excess(after: Counted, before: Counted) -> Interval:
     """Returns the 95 % interval of the share `after` minus the share `before`, the baseline's.
 
-    Without attempts in `before` it is that of `after` alone (Newcombe 1998, method 10).
+    Without attempts in `before`, returns the interval of `after` (Newcombe 1998, method 10).
     """
     after_interval = after.interval
     if not before.n:

@@ -39,7 +39,7 @@ QUARTER: Final = 0.25
 
 
 class Statistic(Protocol):
-    """A function from an array of scores to one figure over its last axis, the runs."""
+    """A function that reduces an array of scores over its last axis, the runs, to one figure."""
 
     def __call__(self, scores: Matrix, /) -> Matrix: ...
 
@@ -168,7 +168,7 @@ class _Draws:
         return np.asarray(drawn / tasks)
 
     def runs(self, matrix: Matrix, weights: Matrix) -> Matrix:
-        """Returns a [resample, run] matrix of scores: runs with replacement, tasks by weight."""
+        """Returns a [resample, run] matrix of scores; draws runs with replacement, weighs tasks."""
         chosen = self._rng.integers(0, len(matrix), (self.count, len(matrix)))
         return np.asarray(np.take_along_axis(weights @ matrix.T, chosen, axis=1))
 

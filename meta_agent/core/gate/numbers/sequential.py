@@ -85,7 +85,7 @@ class Wealth:
     def reach(self, units: int, level: float) -> float:
         """Returns how many standard errors a mean of `units` values is from its one-sided bound.
 
-        `level` is the bound's error. Bets on signs are left out, which can only widen it.
+        `level` is the bound's error. The bet on signs is left out; it could only narrow the bound.
         """
         return t_reach(units, level * (1 - self.signs), self.weights)
 
@@ -142,8 +142,8 @@ def _scaled(reach: float, error: float) -> float:
 def t_reach(units: int, level: float, weights: Weights) -> float:
     """Returns how many standard errors a mean of `units` values is from its one-sided bound.
 
-    The bound's error is `level`, whenever one stops. `weights` are the shares of the bets on
-    `STANDARD_EFFECTS`. Returns infinity if so few values cannot rule out anything.
+    The bound holds at error `level` whenever the test stops. `weights` are the shares bet on each
+    of `STANDARD_EFFECTS`. Returns infinity if so few values cannot rule out anything.
     """
     bar, most = -math.log(level), math.sqrt(units) * (1 - 1e-12)
     if units < 2 or _log_mixture(units, most, weights) < bar:

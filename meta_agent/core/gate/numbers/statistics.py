@@ -150,7 +150,7 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
 
 
 def merge_equal_tasks(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
-    """Returns the pairs with one column, the mean, in place of those of tasks with equal content.
+    """Returns the pairs with the columns of tasks of equal content replaced by their mean.
 
     `contents` maps task keys to content hashes.
     """
@@ -257,7 +257,7 @@ def upper_anytime(pairs: Pairs, *, alpha: float, wealth: Wealth) -> float:
 
 
 def standard_error(pairs: Pairs) -> float:
-    """Returns the standard error of the mean difference in clean success; 0 below two tasks."""
+    """Returns the standard error of the mean difference; 0 if there are fewer than two tasks."""
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2:
         return 0.0
@@ -364,7 +364,7 @@ class SignFlip:
     def randomised_p(self, tie: float) -> float:
         """Returns the p-value of the randomised test, whose level is exact.
 
-        `tie` is a number drawn evenly from [0, 1): the part of `tied` that the p-value includes.
+        `tie`, drawn evenly from [0, 1), is the share of the ties (`tied`) that the p-value counts.
         """
         return self.p - (1 - tie) * self.tied
 
@@ -393,7 +393,7 @@ def tie_of(salt: str, pairs: Pairs) -> float:
     """Returns a number in [0, 1) that breaks ties of the exact test (`SignFlip.randomised_p`).
 
     It is a hash of a salt, declared beforehand, and of the differences without their signs. So
-    nobody can choose it, and without an effect both signs stay equally likely.
+    nobody can choose it, and it favours neither side of the comparison.
     """
     distances = [round(abs(float(difference)), 9) for difference in pairs.cells[0]]
     text = json.dumps([salt, list(pairs.tasks), distances]).encode()

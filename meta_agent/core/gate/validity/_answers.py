@@ -22,8 +22,8 @@ def conduct(
     """Yields findings on copied, forged and special-cased answers among solved attempts.
 
     `looks` summarises the attempts of one side of a comparison, and `baseline` those of its
-    baseline. `numbers["counted"]` of a finding is how many such answers would count as clean
-    success, beyond the baseline's share of them.
+    baseline. `numbers["counted"]` of a finding is how many such answers still count as clean
+    success, less those expected at the baseline's rate.
     """
     solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
     for code in sorted({code for look in solved for code, _ in look.conduct}):

@@ -36,8 +36,8 @@ def flagged(
 ) -> list[Finding]:
     """Returns a finding if rollouts of `arm` have flags that begin with one of `prefixes`, else [].
 
-    `arm` is one side of a comparison, and `beside` its baseline. The finding is a veto if the share
-    of flagged rollouts surely exceeds the baseline's by more than `limit`.
+    `beside` is the baseline of `arm`. The finding, named `conduct.` + `code`, is a veto if the
+    share of flagged rollouts surely exceeds the baseline's by more than `limit`.
     """
     among = "rollouts" if code == "tamper" else "solved rollouts"
     sides = [

@@ -46,7 +46,7 @@ DEFAULT_LIMITS = ValidityLimits()
 
 
 def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
-    """Returns a line on each of the first five attempts, by seed and task: its flags or its end."""
+    """Returns a line for each of the first five attempts by seed and task: flags or stop reason."""
     ordered = sorted(rows, key=lambda row: (row.training_seed, row.key))[:LINES_SHOWN]
     return tuple(
         f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}: "
@@ -69,7 +69,7 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
 def share_sentence(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
     """Returns the message of a finding that compares the share `after` with the baseline's.
 
-    `among` names what was counted, such as "solved rollouts".
+    `code` begins the message. `among` names what was counted, such as "solved rollouts".
     """
     low, high = excess(after, before)
     beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""

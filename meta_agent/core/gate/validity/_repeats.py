@@ -40,7 +40,7 @@ def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) 
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
-    """Returns a finding if attempts with equal messages and ends got different rewards, else []."""
+    """Returns a finding if attempts with equal records got different rewards, else []."""
     sides = (
         _Groups(
             (look for look in of if look.attempt),
@@ -77,7 +77,7 @@ class _Groups:
         return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
 
     def line(self, group: Sequence[Look]) -> str:
-        """Returns a line of text that names two attempts of a group and their values."""
+        """Returns a line of text that names two attempts of a group and their different values."""
         first, value = group[0], self.value
         other = next(look for look in group if value(look) != value(first))
         return f"{first.name}: {value(first)}; {other.name}: {value(other)}"

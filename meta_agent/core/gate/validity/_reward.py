@@ -180,7 +180,7 @@ class _Order(NamedTuple):
         return self.share - limits.divergence_z * self.error
 
     def above(self, other: _Order, limits: ValidityLimits) -> bool:
-        """Returns True if this order is surely worse than `other`, or if `other` is acceptable."""
+        """Returns True if `share` surely exceeds the other's, or the other's is within limits."""
         error = limits.divergence_z * math.hypot(self.error, other.error)
         right = other.share <= limits.inversion_share
         return right or self.share - other.share > error

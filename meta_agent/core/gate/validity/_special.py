@@ -34,7 +34,7 @@ def special_cases(source: str, conversation: str) -> tuple[Pair, ...]:
     """Returns the (input, answer) pairs that submitted code copies from examples it was shown.
 
     `source` is the code and `conversation` the text that the agent was shown. Returns the pairs of
-    the function with most, or () if none has three such pairs or the source cannot be parsed.
+    the function that copies most; () if none copies three or the source cannot be parsed.
     """
     if len(source) > MAX_SOURCE_CHARS:
         return ()

@@ -31,7 +31,7 @@ from meta_agent.core.gate.validity.detectors import DETECTORS, RecordsInput
 def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
-    """Returns signs of gaming, or of broken formats, that show when both sides are compared."""
+    """Returns findings on gaming and broken formats that show when both sides are compared."""
     looks = [detector.wider for detector in DETECTORS if detector.wider]
     return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 

@@ -117,7 +117,7 @@ def enter_namespaces(stranger: int | None) -> None:
 
 
 def map_users(pid: int, stranger: int | None, entered: int) -> None:
-    """Gives the namespace of process `pid` its users, once `entered` is readable; then exits."""
+    """Waits for a byte on the pipe `entered`, gives the namespace of `pid` its users, and exits."""
     try:
         if os.read(entered, 1):
             alone = stranger is None
@@ -205,7 +205,7 @@ def system_folders(root: str) -> list[str]:
 
 
 def with_links_last(folders: list[str]) -> list[str]:
-    """Returns the folders and the targets of links among them: a link needs its target first."""
+    """Returns the folders and the targets of the links among them, sorted with the links last."""
     paths = {*folders, *map(os.path.realpath, folders)}
     return sorted(paths, key=lambda path: (path != os.path.realpath(path), path))
 
