@@ -55,7 +55,7 @@ def report_on_files(
 ) -> None:
     """Prints what is wrong with the rollouts in files; with `page`, writes it there as HTML.
 
-    `solved_at` is the least reward that means solved, `fields` a `--map`, such as `score=reward`.
+    `solved_at` is the least reward that means solved. `fields` renames columns: `score=reward`.
     """
     import shlex
 

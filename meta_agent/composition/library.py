@@ -167,7 +167,7 @@ def optimize(
 
 
 async def optimize_async(**arguments: Any) -> Result:
-    """Runs `optimize` with the same arguments in async code.
+    """Runs `optimize` with the same arguments in async code, and returns its result.
 
     If cancelled, the run stops after its current step.
     """

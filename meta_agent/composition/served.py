@@ -39,7 +39,7 @@ built-in policies.
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises PreflightError if vLLM is missing and needed, ConfigError for a bad scripted:FILE."""
+    """Raises PreflightError if a needed vLLM is missing, ConfigError for a bad file of replies."""
     require_scripts(config)
     if _paths(config) or config.engines:
         require_vllm()
@@ -55,7 +55,7 @@ def open_models(
     started_at: int,
     tell: Callable[[str], None],
 ) -> Iterator[Client | None]:
-    """Starts a run's model servers and yields the client for its models; None if it calls none."""
+    """Starts a run's model servers and yields the client for its models, or None without models."""
     if not asks_models(config):
         yield None
         return

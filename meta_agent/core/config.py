@@ -327,7 +327,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_models(cls, value: dict[Role, str]) -> dict[Role, str]:
         if "policy" in value:
-            raise ValueError("--policy sets the policy's model; leave it out of the models by role")
+            raise ValueError("--policy sets the policy's model; leave policy=... out of --model")
         for model in value.values():
             _model_string(model, set(), {"scripted", "vllm"}, _ROLE_MODEL_FORMS)
         return value

@@ -346,7 +346,7 @@ class Sandbox(Protocol):
         ...
 
     def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
-        """Returns content by path of those `paths` that are regular files, `limit_bytes` in all."""
+        """Returns the regular files of `paths`. Raises GuestError if they exceed `limit_bytes`."""
         ...
 
     def install(self, name: str, source: str) -> None:

@@ -124,5 +124,5 @@ class SkillLibrary(Protocol):
         ...
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson and returns it as a skill, new or equal. Raises ValueError if invalid."""
+        """Stores a lesson; returns its skill or an equal older one. Raises ValueError if bad."""
         ...

@@ -47,7 +47,7 @@ class Proof(NamedTuple):
 
     @property
     def teaches(self) -> bool:
-        """Returns True if skills may be written: the harness, or a frozen version, is proven."""
+        """Returns True if skills are due: the harness, or a frozen policy's version, is proven."""
         judged = self.harness if self.trains else self.version
         return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 

@@ -70,7 +70,7 @@ Shows = Callable[[Reading], Reading]
 
 
 class Tip(NamedTuple):
-    """What the next generation starts from: a version, its evidence, and candidates that wait."""
+    """What the next generation starts from: a version, its evidence, and ideas to try later."""
 
     version: Version
     members: tuple[Candidate, ...] = ()

@@ -136,7 +136,7 @@ class _Sizes:
 
     @property
     def ties(self) -> str:
-        """Returns the salt for random tie-breaks in a frozen policy's test, or "" without one."""
+        """Returns the salt for random tie-breaks in the final test, or "" if it breaks no ties."""
         return f"ties/{self.order}" if self.race else ""
 
     @property
@@ -193,7 +193,7 @@ class TrainedPlan(_Sizes):
 
     @property
     def finer(self) -> str:
-        """Returns, in words, what besides tasks to measure more of to detect smaller gains."""
+        """Returns what besides more tasks detects smaller gains, such as "more training seeds"."""
         return "more training seeds"
 
     def gate(self) -> Gate:

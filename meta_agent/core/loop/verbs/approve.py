@@ -61,8 +61,8 @@ def to_test(
 ) -> list[Candidate]:
     """Returns the candidates that may be tested: all, or those that a person has approved.
 
-    With `--approve each` a person decides about each, and about what its author made of a rejected
-    one (`revise`). Raises Parked if nobody answers, and Aborted if a person ends the run.
+    With `--approve each` a person decides about each. For one sent back, `revise` returns a new one
+    or None. Raises Parked if nobody answers, and Aborted if a person ends the run.
     """
     if run.config.approve != "each":
         return list(candidates)
@@ -201,7 +201,7 @@ def _decline(
 def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
     """Records one reply to several open questions of a run; returns the decisions.
 
-    Raises ConfigError if one of the questions is not open. The caller must own the ledger.
+    Raises ConfigError if one of the questions is not open. The ledger has to be open for writing.
     """
     steps = [_open_step(ledger, run, subject) for subject in subjects]
     for step in steps:

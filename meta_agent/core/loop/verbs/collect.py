@@ -22,7 +22,7 @@ from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 
 
 def collect(run: Run, version: Version) -> Collected:
-    """Trains a version with seed 0, and evaluates it and the base policy on the search split.
+    """Trains a version (seed 0); returns its and the base policy's results on the search split.
 
     With a frozen policy there is one evaluation. Raises ConfigError if the harness fails.
     """
@@ -48,7 +48,7 @@ def measured(run: Run, version: Version) -> Collected:
 
 
 def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
-    """Evaluates the base policy on the search split. Raises CandidateError if the harness fails."""
+    """Returns the base policy's results on search tasks. A harness error raises CandidateError."""
     return run.lab.evaluate(tree, run.lab.untrained(), split="search", limit=run.plan.search)
 
 

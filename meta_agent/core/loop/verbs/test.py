@@ -82,7 +82,7 @@ def factor_veto(run: Run, factor: Factor) -> Finding:
 
 
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """Returns a veto for each function of a harness that breaks its interface on rollouts."""
+    """Returns a veto for each harness function that breaks its interface on stored rollouts."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     domain = run.lab.domain
     few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
