@@ -68,7 +68,7 @@ def calibration_page(past: Sequence[PastAttempt]) -> str:
 
 
 def calibration_line(past: Sequence[PastAttempt]) -> str:
-    """Returns one or two sentences on how well hypotheses predicted the measured changes."""
+    """Returns sentences that compare predicted with measured changes, or say there are none."""
     pairs = [(hypothesis, realised) for _, hypothesis, realised in _scored(past)]
     if not pairs:
         return "No prediction has been scored yet."

@@ -54,7 +54,7 @@ def index_row(file: str, rollout: Rollout) -> str:
 
 
 def number(value: float) -> str:
-    """Returns a number as text with four significant digits; whole numbers have no point."""
+    """Returns a number as text: a whole one in full, others with four significant digits."""
     if abs(value) < 1e9 and value == int(value):
         return str(int(value))
     return f"{value:.4g}"

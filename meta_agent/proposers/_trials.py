@@ -41,8 +41,7 @@ Clean = Mapping[str, bool]  # by task
 class Result(NamedTuple):
     """The result of trying one edit (`mutant`) and the current harness on the same search tasks.
 
-    `wins` counts tasks that only the edited harness solved cleanly, `losses` those that only the
-    current one did.
+    `wins` counts tasks that only the edited harness solves cleanly, `losses` the opposite.
     """
 
     mutant: Mutant
@@ -69,7 +68,7 @@ Sample = Callable[[Sequence[HarnessTree], int | None], Sequence[Clean | None]]
 def small_edits(
     tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[TriedIdea] = ()
 ) -> list[Proposal]:
-    """Returns edits of the scaffold in `tree` that solve significantly more tasks, best first.
+    """Returns at most two edits of the scaffold that solve significantly more tasks, best first.
 
     `sample` returns which tasks the untrained policy solves cleanly with each harness. Ideas in
     `tried` are skipped. Returns [] if no edit is better, or `attempts` is too low for the trials.

@@ -64,7 +64,7 @@ Edits = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The result of a coding agent's session: edits (None: file removed), hypothesis, ending."""
+    """What a coding agent's session left: edits (None: file removed), hypothesis, why it ended."""
 
     edits: Edits
     hypothesis: str | None
@@ -130,7 +130,7 @@ class CodingAgent(Proposer):
         self._environment = os.environ if environment is None else environment
 
     def propose(self, brief: Brief) -> Proposed:
-        """Runs one session per candidate, told of earlier ones; returns drafts and refusals."""
+        """Runs one or two sessions for each of `brief.k` ideas; returns commits and refusals."""
         case = Case(brief)
         attempts: list[Draft | Refused] = []
         for index in range(brief.k):
@@ -148,9 +148,9 @@ class CodingAgent(Proposer):
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Has the agent revise candidate `index`; returns the new draft, or why there is none.
+        """Has the agent revise candidate `index`; returns the new commit, or why there is none.
 
-        `edits` are those of the candidate: path to content (None: removed).
+        `edits` maps the candidate's paths to contents (None: removed). `feedback` is a person's.
         """
         work = _Work(Case(brief), index, (), dict(edits), hypothesis, feedback)
         try:
@@ -382,7 +382,7 @@ def _hypothesis(work: _Work, text: str) -> tuple[Hypothesis, str]:
     try:
         row = document(text, object_hook=_plain_path)
         if not isinstance(row, dict):
-            raise ToolError("the file must hold one JSON object")
+            raise ToolError("the file must hold one JSON object; write it anew")
         if not work.case.brief.invalid and row.get("nothing_to_try"):
             raise _NothingToTry(visible(line_of(row, "nothing_to_try", 500)))
         idea = idea_of(work.case, row)

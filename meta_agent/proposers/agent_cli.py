@@ -40,7 +40,7 @@ Ending = Literal["by itself", "time_limit", "turn_limit", "output_limit"]
 
 @dataclass(frozen=True, slots=True)
 class AgentCli:
-    """A coding agent's command-line program: its command, login and oldest usable version.
+    """A coding agent's command-line program: command, login, and the oldest version that works.
 
     For a command that the user gave, only `name` and `argv` are set.
     """
@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program that `agent:NAME` or `agent:COMMAND` names, or raises ConfigError."""
+    """Returns the program of `agent:NAME` or `agent:COMMAND`. Raises ConfigError if it has none."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]

@@ -49,7 +49,7 @@ class Proposal:
 
     @property
     def proven_before(self) -> bool:
-        """Returns True if a skill (past lesson) supports a proposal that is worth trying anyway."""
+        """Returns True if a skill (past lesson) supports an idea worth trying without it."""
         return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
@@ -65,7 +65,7 @@ def propose(
     """Returns the edits that the rules suggest for a version's evidence, best first.
 
     `skills` (past lessons) change the order. With `repair`, only rules that restore a valid score
-    are asked. Ideas are left out that `history` has as INVALID, or as rejected on this commit.
+    are asked. Ideas are left out that `history` has as INVALID, or as rejected on `tree.commit`.
     """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
@@ -89,7 +89,7 @@ def place(proposal: Proposal) -> tuple[bool, float, str]:
 def best(proposals: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
     """Returns the first `k` proposals that are strong enough to try.
 
-    If a skill (past lesson) warns of a stronger proposal, the one in its place cites the skill.
+    A proposal that moved up because a skill (past lesson) warns of a better one cites the skill.
     """
     first = [proposal for proposal in proposals if proposal.strength >= WORTH_TRYING][:k]
     unaided = [proposal for proposal in proposals if proposal.unaided >= WORTH_TRYING]

@@ -33,7 +33,7 @@ _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "
 def open_workbench(
     host: HostServices, index: int, evidence: Mapping[str, bytes]
 ) -> Iterator[Workbench]:
-    """Opens candidate `index`'s sandbox, with a clone of the harness and the `evidence` files."""
+    """Opens candidate `index`'s sandbox, with harness clone and `evidence`, for a `with` block."""
     with host.sandbox(index) as source:
         sandbox, repo, base, when = source
         yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
@@ -47,7 +47,10 @@ def committed(
     edits: Mapping[str, bytes | str | None],
     spend: Mapping[str, JSON] | None = None,
 ) -> Draft:
-    """Commits `edits` (path to content; None: removed) in a new sandbox; returns the draft."""
+    """Commits `edits` (path to content; None: removed) in a new sandbox; returns the commit.
+
+    `spend` is what the edits cost. Raises CandidateError if they change no file.
+    """
     message = host.message(index, hypothesis, subject)
     with open_workbench(host, index, {}) as bench:
         bench.apply(edits)

@@ -80,7 +80,7 @@ def measured_text(measured: Measured | None) -> str:
 
 
 def vault_text(measured: Measured | None) -> str:
-    """Returns a caption for figures on the vault; `measured` adds past reads and what was new."""
+    """Returns a caption for figures on the vault split: how often it was read, what was new."""
     words = "clean success on the vault split, 95 % interval"
     if measured is None:
         return words
@@ -107,7 +107,7 @@ def effect_text(effect: Effect | None) -> str:
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
-    """Returns a validity check's finding as text: code, message and, of a note, all its lines."""
+    """Returns a validity check's finding as text: its code, its message, and a note's lines."""
     side = " (of the baseline)" if finding.get("side") == "baseline" else ""
     table = finding.get("lines") or () if finding.get("severity") == "note" else ()
     text = "; ".join((f"{finding.get('message')}", *map(str, table)))

@@ -219,7 +219,7 @@ class CandidateView(Recorded):
         return self.effect or self.share
 
     def answers_to(self, name: str) -> bool:
-        """Returns True if `name` is the id, its end, or the start of the commit (6 digits up)."""
+        """Returns True if `name` ends the candidate's id or starts its commit (over 5 digits)."""
         by_commit = len(name) >= 6 and self.commit.startswith(name)
         return by_commit or self.id == name or self.id.endswith("/" + name)
 

@@ -118,14 +118,14 @@ def _held_up(state: RunState) -> tuple[str, str, str] | None:
 
 
 def wait_note(wait: Wait) -> str:
-    """Returns a line on what a live run waits for: its progress, or else what to do about it."""
+    """Returns a line on a wait: its subject and progress, or after long silence what to do."""
     if wait.progress and time.time() - wait.moved_at < wait.patience_sec:
         return f"{wait.subject}: {wait.progress}"
     return f"{wait_words(wait)}. {wait.advice}"
 
 
 def wait_words(wait: Wait) -> str:
-    """Returns what a run waits for in words: its silence so far, its limit, its longest silence."""
+    """Returns a wait in words: its subject, its silence so far, its limit, its longest silence."""
     silent_sec = max(0.0, time.time() - wait.moved_at)
     words = f"the run waits for {wait.subject}, silent since {_clock(wait.moved_at)} "
     words += f"({duration(silent_sec)}); its limit is {duration(wait.limit_sec)}"

@@ -23,7 +23,7 @@ _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
 def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
-    """Returns all versions' evidence: a table of few metrics, then a row each that opens to all.
+    """Returns a few metrics and the alerts of all versions, then rows that open to all metrics.
 
     With `every_metric`, the line on how to see the other metrics is left out.
     """

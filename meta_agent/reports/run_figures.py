@@ -126,7 +126,7 @@ def _branch(state: RunState, candidate: CandidateView, lane: int) -> Node:
 
 
 def training(state: RunState) -> Curves:
-    """Returns a chart for each training metric, with one line for each trained version."""
+    """Returns charts of up to 12 training metrics, with a line per trained version or candidate."""
     arms = group_by_arm(state.metrics)
     order = {name: place for place, name in enumerate(_METRIC_ORDER)}
     every = chain.from_iterable(state.metrics.values())

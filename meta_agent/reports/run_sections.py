@@ -98,7 +98,7 @@ def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
 
 
 def status(state: RunState) -> list[Section]:
-    """Returns where a run stands now: sentences (`sentences`), then figures (`standing`)."""
+    """Returns where a run stands now: what happened in sentences, then the present figures."""
     return [Section([Facts(_sentence_rows(state))]), *standing(state)]
 
 
@@ -423,7 +423,7 @@ def _as_it_stands(skill: SkillView) -> SkillView:
 
 
 def spend_line(state: RunState) -> str:
-    """Returns all that a run has used so far, on one line."""
+    """Returns the money, tokens, rollouts, steps and time that a run has used, on one line."""
     return (
         f"{dollars(state.usd)}, {state.tokens} API tokens, {state.rollouts} rollouts, "
         f"{state.train_steps} training steps, {state.confirm_queries} looks at the confirm split, "

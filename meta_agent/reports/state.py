@@ -108,14 +108,14 @@ class RunState:
 
     @property
     def left_sec(self) -> float | None:
-        """Returns the estimated seconds to the end; None if not at work or less than 10 % done."""
+        """Returns the estimated seconds to the end; None for a run not at work or below 10 %."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
-        """Returns the US$ spent, or held for unanswered calls; None if a price is unknown."""
+        """Returns the US$ spent and held for unanswered calls; None if a price is unknown."""
         return total_usd(map(usd_of, self.spend.values()))
 
     @property
@@ -124,7 +124,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """Returns the result: harness repository, commit, policy, weights; None what is missing."""
+        """Returns harness repository, commit, policy and weights; an unknown one is None."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace
@@ -151,7 +151,7 @@ class RunState:
 
     @property
     def vault_gain(self) -> float | None:
-        """Returns clean success on the vault after the run minus before it; None without both."""
+        """Returns clean success on the vault after the run less that before; None without both."""
         before, after = (
             side.clean_success if side else None for side in (self.baseline, self.final)
         )
@@ -164,7 +164,7 @@ class RunState:
 
     @property
     def alive_at(self) -> float:
-        """Returns when the run last wrote a record or what it waits for moved, in Unix seconds."""
+        """Returns the Unix time of the run's last record, or of later progress where it waits."""
         return max(self.last_at, *(wait.moved_at for wait in self.waits.waits), 0.0)
 
     @property
@@ -295,7 +295,7 @@ def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
 
 
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
-    """Returns people's decisions on the candidate of commit `commit`, before or after merging."""
+    """Returns people's decisions on candidates whose own or merge commit begins with `commit`."""
     meant = {
         step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")
@@ -307,7 +307,7 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
 
 
 def apply_step(state: RunState, step: Step) -> None:
-    """Adds a ledger step to the state. Of an unknown kind, only time and usage are added."""
+    """Adds a ledger step to the state. A step of unknown kind adds only its time and usage."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
     if step.kind == "decision":
         _fold_decision(state, step)

@@ -24,7 +24,7 @@ CLIENTS: Final = (".agents/skills", ".claude/skills")
 def export(library: SkillLibrary, project: Path, names: Sequence[str]) -> list[Path]:
     """Copies skills into a project's `.agents/skills` and `.claude/skills`; returns the new paths.
 
-    Without `names` it copies all not quarantined. Raises ConfigError if a skill is not copied.
+    Without `names` it copies all but unproven ones. Raises ConfigError if a skill is invalid.
     """
     if not project.is_dir():
         raise ConfigError(f"there is no folder {project}", hint="give a folder: --into PROJECT")

@@ -107,7 +107,7 @@ def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     try:
         return _mapping(quoted), (*warnings, "a value with a colon is not quoted")
     except yaml.YAMLError as error:
-        raise UnreadableError(f"the frontmatter of SKILL.md is not YAML: {error}") from error
+        raise UnreadableError(f"correct the frontmatter of SKILL.md: {error}") from error
 
 
 def _mapping(raw: str) -> Mapping[str, Any]:

@@ -52,7 +52,7 @@ class SkillLibrary:
         return [by_folder[name] for name in sorted(by_folder)]
 
     def offered(self, domain: str) -> list[Skill]:
-        """Returns the skills (lessons) that a run on the domain may use."""
+        """Returns the skills (lessons) that a run on `domain` may use: its own and general ones."""
         return [skill for skill in self.all() if in_scope(skill, domain)]
 
     def skill(self, name: str) -> Skill:
@@ -79,14 +79,14 @@ class SkillLibrary:
     ) -> list[Skill]:
         """Returns at most `limit` skills that a run on `domain` may use, best match first.
 
-        Skills whose metric is bad in `evidence` lead; `factor` and words in `text` rank the rest.
+        Skills whose metric is beyond its limit in `evidence` lead; then `factor` and `text` count.
         """
         return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson as a skill and returns the skill, or returns the one with the same edit.
+        """Stores a lesson as a skill and returns the skill, or the present one with the same edit.
 
-        If a skill teaches nearly the same lesson, the new outcome is added to that skill.
+        The outcome of nearly the same lesson is added to its skill. Raises ValueError if invalid.
         """
         skills = self.all()
         same_edit = (
@@ -120,7 +120,7 @@ class SkillLibrary:
         return _loaded(skill.path)
 
     def mark(self, skill: Skill, body: str = "", /, **marks: str) -> None:
-        """Writes metadata `marks`, and `body` if given, to a skill or to a shipped one's copy."""
+        """Writes `marks` and `body` into a skill's file; copies a shipped skill to `path` first."""
         place = self.path / skill.path.name
         if skill.path != place:
             shutil.copytree(skill.path, place)

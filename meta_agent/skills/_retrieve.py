@@ -72,8 +72,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 def in_scope(skill: Skill, domain: str) -> bool:
     """Returns True if a run on this domain may use the skill.
 
-    The skill must be of this domain, or general or global, and no guide for coding agents. A
-    quarantined skill must have been learned here and have had no trial.
+    The skill must be of this domain, or have the status general or global, and be no guide for
+    coding agents. A quarantined (unproven) skill must be learned here and have had no trial.
     """
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:

@@ -26,7 +26,7 @@ def metrics(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
-    """Returns the metrics beyond a row's limit, and a reason if not all can be checked, or ""."""
+    """Returns metrics beyond a check-script row's limit, and why it cannot be checked, or ""."""
     values = metrics(report)
     matching = {
         name: value for name, value in values.items() if metric_matches(name, row["metric"])
@@ -56,7 +56,7 @@ def metric_matches(name: str, metric: str) -> bool:
 
 
 def beyond(value: float, row: Mapping[str, Any]) -> bool:
-    """Returns True if a value has reached the row's limit, from the row's side (above or below).
+    """Returns True if a value is at or beyond the limit of a check script's row, above or below.
 
     Returns False if the row has no limit, or if limit and value are 0.
     """

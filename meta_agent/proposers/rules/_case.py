@@ -91,12 +91,12 @@ class Case:
 
     @property
     def flagged(self) -> float:
-        """Returns the share of attempts flagged for cheating, or of leaks in training if larger."""
+        """Returns the larger share: flagged (cheating) attempts, or training attempts that leak."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     @cached_property
     def attempts(self) -> Sequence[Rollout]:
-        """Returns the version's measured attempts; none for `nano`, which writes single letters."""
+        """Returns the version's attempts; () for policy `nano`, which writes letters, not words."""
         return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
@@ -105,7 +105,7 @@ class Case:
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """Returns how far a metric is below a fault-free harness's range (or `default`), or 0."""
+        """Returns how far a metric is below a fault-free range (unmeasured: `default`), or 0."""
         metric = self.find(name)
         return 0.0 if metric is None else self.reference.below(*metric, default)
 

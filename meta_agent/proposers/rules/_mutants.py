@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(file: PythonFile) -> Iterator[Mutant]:
-    """Yields copies of a file with one small edit each, as far as they are valid Python."""
+    """Yields copies of a file with one small edit each, leaving out those that do not parse."""
     texts, whole = {file.text}, Surgery(file)
     for node in _in_order(file.tree):
         edits = [(after, Surgery(file)) for after in _instead(whole, node)]

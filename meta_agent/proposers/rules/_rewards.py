@@ -54,7 +54,7 @@ class RewardFile:
         return {file.path: file.text}
 
     def without(self, component: str) -> dict[str, str]:
-        """Returns `{path: new text}` without a component, or with weight 0 if no table lists it."""
+        """Returns an edit that removes a component, or sets its weight to 0 if `table` lacks it."""
         file = self.file if self.table is None else self.file.without_entry(self.table, component)
         if file == self.file:
             return self.reweighted(component, 0.0)
@@ -65,13 +65,13 @@ class RewardFile:
         return {file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """Returns this file with the text that an edit, `{path: new text}`, holds for its path."""
+        """Returns this file with its new text in `edits`. Raises KeyError if they lack its path."""
         return RewardFile(self.file.with_text(edits[self.file.path]))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
         """Returns an edit, `{path: new text}`, that adds a component which rates single attempts.
 
-        `function` is the source of the component's function. Returns {} if the component exists.
+        `function` is its source. Returns {} if the component exists, or the file has no `WEIGHTS`.
         """
         if self.file.function(component) is not None or component in self.weights:
             return {}

@@ -88,12 +88,12 @@ class PythonFile:
         return PythonFile(self.path, text)
 
     def with_constant(self, name: str, value: Any) -> PythonFile:
-        """Returns the file with a new value of the module-level `name`; unchanged without it."""
+        """Returns the file with a new value of the module-level `name`, if there is such a name."""
         node = self.assignments.get(name)
         return self if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> PythonFile:
-        """Returns the file with source `value` at `key` of dict `name`; unchanged without it."""
+        """Returns the file with source `value` at `key` of dict `name`, if there is such a dict."""
         node = self.dict_node(name)
         if node is None:
             return self
@@ -107,7 +107,7 @@ class PythonFile:
         return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> PythonFile:
-        """Returns the file less a key of dict `name`; unchanged if keys are missing or computed."""
+        """Returns the file less a dict's `key`; unchanged if it is absent or a key is computed."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
@@ -120,7 +120,7 @@ class PythonFile:
         return self.cut(starts[0], starts[1]) if at == 0 else self.cut(ends[at - 1], ends[at])
 
     def with_function(self, name: str, source: str) -> PythonFile:
-        """Returns the file with a function replaced, less functions that only the old one used."""
+        """Returns the file with a function replaced (if it exists), less functions then unused."""
         node = self.function(name)
         edited = self if node is None else self.cut(*self.span(node), source.strip("\n"))
         for function in self.functions():

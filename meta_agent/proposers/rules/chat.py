@@ -34,13 +34,13 @@ _BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 @rule("worked-example", "scaffold")
 def worked_example(case: Case) -> Diagnosis | None:
-    """Suggests a worked example in the prompt, if an attempt or training task is solved cleanly."""
+    """Suggests a worked example in the prompt if there is a clean attempt or a known reply."""
     return _with_examples(case, 1)
 
 
 @rule("worked-examples", "scaffold")
 def worked_examples(case: Case) -> Diagnosis | None:
-    """Suggests three worked examples in the prompt, if three attempts or tasks are solved."""
+    """Suggests three worked examples in the prompt if clean attempts or known replies are there."""
     return _with_examples(case, 3)
 
 

@@ -225,7 +225,7 @@ def as_dapo(case: Case) -> Diagnosis | None:
 
 @rule("refill-dropped-groups", "recipe")
 def refill_dropped_groups(case: Case) -> Diagnosis | None:
-    """Suggests trying further prompts in place of groups that the filter drops, if many are."""
+    """Suggests trying further prompts if the filter drops 30 to 90 % of the groups of a step."""
     dropped, collapse = case.value(_DROPPED), -case.value(_WORDS)
     if case.number("refill_factor") is not None or not 0.3 <= dropped <= 0.9:
         return None

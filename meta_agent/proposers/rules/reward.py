@@ -68,7 +68,7 @@ def reward_group(rollouts):
 
 @reward_rule("pay-shorter-of-group")
 def pay_shorter_of_group(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests rewarding shorter solved attempts within a group if rewards in groups are equal."""
+    """Suggests paying shorter solved attempts more if whole groups are solved and paid alike."""
     dead = case.value("signal.dead_solved_ratio")
     if dead < 0.3 or rewards.file.function("reward_group"):
         return None

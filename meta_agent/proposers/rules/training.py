@@ -171,10 +171,7 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
 
 @rule("pace-by-kind", "data")
 def pace_by_kind(case: Case) -> Diagnosis | None:
-    """Suggests training on kinds of tasks of middling difficulty if many groups have equal rewards.
-
-    A task's kind follows from its labels, such as its difficulty.
-    """
+    """Suggests training first on labels of tasks solved half of the time if many groups tie."""
     file, kinds = case.defining("data", "order"), case.situation.task_kinds
     if file is None or kinds < 2 or case.dead < 0.25 or "labels" in file.text:
         return None

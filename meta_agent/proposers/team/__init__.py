@@ -50,7 +50,7 @@ class LlmTeam:
         self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
-        """Has one model find ideas and others write them at once; returns drafts and refusals."""
+        """Has one model find ideas, others write them in parallel; returns commits and refusals."""
         case, broken = Case(brief), threading.Event()
         line = self._line("analyst", f"g{brief.generation}/analyst", brief, broken)
         dialogue = analyst_dialogue(case, line, brief.host.lend("analyst", 1))
@@ -79,9 +79,9 @@ class LlmTeam:
         edits: Mapping[str, bytes | None],
         feedback: str,
     ) -> Draft | Refused:
-        """Has a model revise candidate `index`; returns the new draft, or why there is none.
+        """Has a model revise candidate `index`; returns the new commit, or why there is none.
 
-        `edits` maps each path that the candidate changed to its content (None: removed).
+        `edits` maps the candidate's paths to contents (None: removed). `feedback` is a person's.
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
         grant = brief.host.lend(f"c{index}", 1)

@@ -363,9 +363,8 @@ _TOOK: Final = re.compile(r"\b(in|real|user|sys)([ \t]+)(\d+m)?\d+\.\d+ ?s\b")
 class Steady:
     """Makes a sandbox's texts repeatable: models see `/bench` in place of its real folder.
 
-    A prompt that varied would miss its record, and a resumed run would pay twice. Dates are
-    prevented in `Workbench.shell`. Not covered: the order of listings, and commands that print the
-    time or a random number.
+    A resumed run looks replies up by their prompts, so it pays twice for a prompt that varies.
+    Not covered: the order of listings, and commands that print the time or a random number.
     """
 
     def __init__(self, root: str) -> None:

@@ -96,13 +96,14 @@ class Dialogue:
         except Done as done:
             return done.result
         turns = self.line.limits.turns
-        raise CandidateError(f"the model had no result after {turns} turns", reason="turn_limit")
+        message = f"the model had no result after {turns} turns; use another model"
+        raise CandidateError(message, reason="turn_limit")
 
     def _take_turn(self, turn: int) -> None:
         reply = self._ask(turn)
         self._messages.append(reply.message)
         if reply.stop == "refusal":
-            raise CandidateError("the model refused; use another one", reason="model_refused")
+            raise CandidateError("the model refused; use another model", reason="model_refused")
         if reply.tool_calls:
             self._idle = 0
             self._answer(reply.tool_calls, self.line.limits.turns - turn - 1)
@@ -115,8 +116,8 @@ class Dialogue:
             raise Interrupted
         if self.spend.tokens >= limits.total_tokens:
             raise CandidateError(
-                f"the model used {self.spend.tokens} tokens; the limit of a dialogue is "
-                f"{limits.total_tokens}",
+                f"the model used {self.spend.tokens} tokens of at most {limits.total_tokens}; "
+                "use another model",
                 reason="token_limit",
             )
         if not compact(self._messages, limits.context_tokens, specs):
@@ -176,13 +177,15 @@ class Dialogue:
         full = len(self._recent_calls) == _limits.WINDOW_CALLS
         if same or (full and len(set(self._recent_calls)) <= _limits.WINDOW_DISTINCT):
             name = visible(call.name)[:60]
-            raise CandidateError(f"the model repeats {name} without progress", reason="looped")
+            message = f"the model repeats {name} without progress; use another model"
+            raise CandidateError(message, reason="looped")
 
     def _nudge(self, reply: ChatReply) -> None:
         refuse_in_words(reply.content)
         self._idle += 1
         if self._idle >= _limits.IDLE_TURNS:
-            raise CandidateError(f"the model made no tool call {self._idle} times", reason="looped")
+            message = f"the model made no tool call {self._idle} times; use another model"
+            raise CandidateError(message, reason="looped")
         names = ", ".join(tool.spec.name for tool in self.tools)
         cut = "Your reply was cut off at its limit. " if reply.stop == "length" else ""
         self._messages.append(

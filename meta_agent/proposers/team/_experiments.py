@@ -81,7 +81,7 @@ class Experiments:
         )
 
     def values(self) -> dict[str, object]:
-        """Returns variables for the prompt: what is left, and whether a training can be paid."""
+        """Returns prompt variables: `attempts_left`, and whether the grant pays for a training."""
         return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:

@@ -76,10 +76,7 @@ class Files:
         return sorted(path for path in self.files if path.startswith(prefix))
 
     def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
-        """Returns at most `count` numbered lines of a file, and the line to read on from.
-
-        Raises ToolError if there is no such file.
-        """
+        """Returns numbered lines of a file and where to read on. Raises ToolError for no file."""
         lines = self._lines(path.strip().removeprefix("./"))
         return page(lines, start, count)
 

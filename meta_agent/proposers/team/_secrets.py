@@ -39,7 +39,7 @@ def refuse_in_command(command: str) -> None:
 
 
 def refuse_in_path(path: str) -> None:
-    """Raises CandidateError if a path that a model wants to read is that of credentials."""
+    """Raises CandidateError if a path that a model wants to read holds keys, such as `.ssh`."""
     _refuse(_IN_PATHS.search(path))
 
 
@@ -51,5 +51,6 @@ def refuse_in_words(text: str) -> None:
 def _refuse(match: re.Match[str] | None) -> None:
     if match:
         raise CandidateError(
-            f"the model asked for a secret: {match[0][:80]!r}", reason="asked_for_secret"
+            f"the model asked for a secret ({match[0][:80]!r}); use another model",
+            reason="asked_for_secret",
         )

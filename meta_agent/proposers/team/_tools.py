@@ -77,7 +77,7 @@ def line_of(arguments: Arguments, name: str, limit: int) -> str:
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """Returns an integer argument; `default` if absent or under 1. Raises ToolError on others."""
+    """Returns an integer argument; `default` if absent or <1. Raises ToolError if no number."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -91,7 +91,7 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
 
 
 def number_of(arguments: Arguments, name: str) -> float:
-    """Returns a number argument. Raises ToolError if it is missing, infinite or beyond 1e9."""
+    """Returns a number argument. Raises ToolError if missing, infinite or an integer over 1e9."""
     value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ToolError(f"{name!r} must be a number, not {value!r}")

@@ -58,7 +58,7 @@ class Within:
 
 @dataclass(slots=True)
 class Follows:
-    """The correlation `r` of two series within groups, or over all if every group is constant."""
+    """The correlation `r` of two series within groups, or over all if y varies in no group."""
 
     within: Within = field(default_factory=Within)
     over_all: Correlation = field(default_factory=Correlation)

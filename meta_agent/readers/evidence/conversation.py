@@ -88,10 +88,10 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
 
 
 def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
-    """Yields each tool result of a call, how the next call shows it, and that call's last new text.
+    """Yields triples: a tool result, how the next call shows it, and that next call's last text.
 
-    The second item is "" for a result shown unchanged, else `result_cut`, `result_altered`,
-    `result_dropped` or `result_stale`. `before` has the results of earlier calls.
+    The second item is "" for "unchanged", else `result_cut`, `result_altered`, `result_dropped`
+    (not shown) or `result_stale` (shown was one of `before`, the results of earlier calls).
     """
     if call.next_shown is None:
         return

@@ -13,7 +13,7 @@ _LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 
 
 def render_text(evidence: Evidence, *, moved: bool = False) -> str:
-    """Returns the health report as text. With `moved`, only metrics unlike the baseline."""
+    """Returns the health report as text. `moved` omits metrics that equal the baseline's."""
     ranked = sorted(evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
     alerts = [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
     parts = [[_headline(evidence)], alerts]

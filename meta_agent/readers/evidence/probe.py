@@ -51,7 +51,7 @@ _BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features 
 
 
 def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) -> dict[str, float]:
-    """Returns metrics of a harness's reward, filter and curriculum, found by calling them."""
+    """Calls the reward, filter and curriculum of the harness in `session`; returns metrics."""
     metrics = ask_reward(session, rollouts)
     metrics |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
     return metrics | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
@@ -61,7 +61,7 @@ def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) 
 
 
 def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns how often each kind of failure would earn as much reward as solving.
+    """Returns how often the harness in `session` would pay a kind of failure as much as solving.
 
     It also returns what each reward component adds for the kind of failure that gets most.
     """
@@ -122,7 +122,7 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 def ask_filter(
     session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Returns how much reward spread a filter drops, and its weight on groups of equal rewards."""
+    """Returns what share of reward spread a filter drops, and its weight for groups paid alike."""
     draw = random.Random(_SEED)
     solved, unsolved = _paid(rollouts)
     held = lost = idle = 0.0

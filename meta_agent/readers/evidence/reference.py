@@ -41,11 +41,11 @@ class Reference:
         return bool(self.ranges)
 
     def above(self, name: str, value: float) -> float:
-        """Returns by how much a value exceeds its metric's range, which is 0 to 0 if unmeasured."""
+        """Returns by how much a value exceeds its metric's range (0 to 0 if unmeasured), or 0."""
         return max(0.0, value - self._wide(name)[1])
 
     def below(self, name: str, value: float, default: float) -> float:
-        """Returns by how much a value is below its metric's range (or `default` without), or 0."""
+        """Returns by how much a value is below its range (if unmeasured: `default`), or 0."""
         return max(0.0, (self._wide(name)[0] if name in self.ranges else default) - value)
 
     def low(self, name: str) -> float:

@@ -44,7 +44,7 @@ class Suspicions:
                 self.solved[name] += bool(rollout.outcome)
 
     def metrics(self, *, with_outcomes: bool) -> dict[str, float]:
-        """Returns each pattern's share of rollouts (`with_outcomes`, also the solved share)."""
+        """Returns each pattern's share of rollouts; `with_outcomes` adds which share is solved."""
         metrics: dict[str, float] = {}
         for name in filter(self.matches.get, SUSPICIONS):
             metrics[f"suspect.{name}"] = self.matches[name] / self.n

@@ -117,7 +117,7 @@ class Keys:
         return draft
 
     def stop_of(self, row: Row, count: Count) -> StopReason | None:
-        """Returns a row's stop reason in a rollout's terms, or None. Counts unknown reasons."""
+        """Returns a row's stop reason in a rollout's terms, or None; `count` gets unknown ones."""
         words = [word for name in self.stop.split() if (word := row.text(name))]
         for word in words:
             if word in self.stops:

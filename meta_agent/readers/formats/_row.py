@@ -82,7 +82,7 @@ class Row:
         return text
 
     def label(self, *names: str) -> str | None:
-        """Returns the first value as text, or None. Raises RowError if no string or integer."""
+        """Returns the fields' first value as text, or None. Raises RowError if no string or int."""
         value = self._first(names, (str, int), "a string or a whole number")
         return None if value is None else str(value)
 
@@ -92,7 +92,7 @@ class Row:
         return number
 
     def flag(self, *names: str) -> bool | None:
-        """Returns the first value as a bool, or None. Raises RowError if no bool, 0 or 1."""
+        """Returns the fields' first bool, 0 or 1 as a bool, or None. Raises RowError on others."""
         value = self._first(names, (bool, int, float), "true or false")
         if value is not None and value not in (0, 1):
             raise self.need(
@@ -101,7 +101,7 @@ class Row:
         return None if value is None else bool(value)
 
     def number(self, *names: str) -> float | None:
-        """Returns the first value if it is finite, or None. Raises RowError if it is no number."""
+        """Returns the fields' first value if finite, or None. Raises RowError if no number."""
         return finite(self._first(names, (int, float, bool), "a number"))
 
     def items(self, *names: str) -> list[JSON] | None:

@@ -43,7 +43,7 @@ SUFFIXES: Final = (
 
 
 class Source(NamedTuple):
-    """A file to read, which `name` stands for in messages.
+    """A file to read; `name` is its name in messages.
 
     `beside` holds a field's name and a second file; each value gets its content in that field.
     """

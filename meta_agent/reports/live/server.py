@@ -34,7 +34,7 @@ def new_token() -> str:
 
 
 class PageServer(ThreadingHTTPServer):
-    """An HTTP server on 127.0.0.1 for browsers that send its secret token. Port 0: a free one."""
+    """Serves a page on 127.0.0.1 (port 0: any) to holders of its token, or raises ConfigError."""
 
     daemon_threads = True
 

@@ -26,7 +26,7 @@ def css_of(kind: str) -> str:
 
 
 def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
-    """Returns a figure as SVG; of a metric's name, the line chart of that metric's `curves`."""
+    """Returns a figure as SVG. If it is a metric's name, returns the line chart of `curves`."""
     match figure:
         case Intervals():
             return interval_chart(figure)

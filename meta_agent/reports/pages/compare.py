@@ -146,7 +146,7 @@ def _searches(document: Document) -> Table:
 
 
 def rows(document: Document) -> list[tuple[str, ...]]:
-    """Returns the rows of `HEADINGS`: for each condition its name, then its figures as text."""
+    """Returns a row for each condition: its name, then its figures under `HEADINGS` as text."""
     return [(name, *_cells(result)) for name, result in document["arms"].items()]
 
 

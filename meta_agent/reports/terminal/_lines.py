@@ -23,7 +23,7 @@ def headline_numbers(values: Mapping[str, float]) -> str:
 
 
 class LineDisplay:
-    """Shows a run's progress as timestamped lines, one for each phase, note, metric or verdict."""
+    """Shows progress as timestamped lines: phases, notes, verdicts, metrics every 10 seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -96,7 +96,7 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
 
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
-    """Returns a table with a row for each conversation (name, role, model, size), or a sentence."""
+    """Returns a table of conversations (name, role, model, size), or words that there are none."""
     rows = [
         (conversation.name, conversation.role, conversation.model, conversation.size_text())
         for conversation in conversations
@@ -128,7 +128,7 @@ def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, J
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
-    """Returns the document of `show NAME --transcript --json`; exchanges hold new messages only."""
+    """Returns the document of `show NAME --transcript --json`, without repeated messages."""
     rows = [
         {
             "conversation": conversation.name,

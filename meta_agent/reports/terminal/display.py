@@ -21,7 +21,7 @@ from meta_agent.reports.state import reduce
 
 
 def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> Display:
-    """Returns a display for `stream` (None: stderr), redrawn on a terminal, lines elsewhere."""
+    """Returns a display for `stream` (None: stderr): redrawn if `live` (None: on a terminal)."""
     stream = sys.stderr if stream is None else stream
     if _is_live(stream) if live is None else live:
         from meta_agent.reports.terminal._live import LiveDisplay
@@ -172,7 +172,7 @@ class _Named(_Forwarding):
         super().note(f"{self._name}: {text}")
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """Shows nothing."""
+        """Shows nothing: training metrics are in the ledger."""
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         short = candidate.partition("/")[2] or candidate
@@ -182,4 +182,4 @@ class _Named(_Forwarding):
         return None
 
     def close(self) -> None:
-        """Does nothing: the log is shared."""
+        """Does nothing, because other runs share the display."""

@@ -38,7 +38,7 @@ class _Group:
     unclean: list[float] = field(default_factory=list)
 
     def pairs(self) -> tuple[int, int, int]:
-        """Counts pairs of a clean and an unclean rollout: unclean paid more, both alike, all."""
+        """Returns counts of clean-unclean pairs: paid in the wrong order, paid alike, and all."""
         clean = sorted(self.clean)
         wrong = sum(bisect_left(clean, reward - _ALIKE) for reward in self.unclean)
         to_alike = sum(bisect_right(clean, reward + _ALIKE) for reward in self.unclean)
@@ -137,7 +137,7 @@ class SignalLayer:
         return metrics | self._by_group() | self._by_component()
 
     def dead_groups(self) -> Iterator[str]:
-        """Yields the names of the groups whose rewards are all equal."""
+        """Yields the names of groups of two or more rollouts whose rewards hardly differ."""
         for name, group in self.groups.items():
             if group.rewards.n >= 2 and group.rewards.std < DEAD_STD:
                 yield name
