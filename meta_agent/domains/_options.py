@@ -12,7 +12,7 @@ from meta_agent.core.protocols import Sandbox, SandboxLimits
 
 @dataclass(frozen=True, slots=True)
 class DomainOptions:
-    """Settings by which a domain is opened: its name, task file, sandbox backend, grader and more.
+    """Settings by which a domain is opened, such as its name, task file, sandbox and grader.
 
     `detail` is the part of `--domain` after its colon. `run` names the run that owns the sandboxes.
     """

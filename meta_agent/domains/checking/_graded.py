@@ -15,7 +15,7 @@ _EVERYTHING = "yes no true false pass 0 1 2 a b c d e"
 
 
 def subjects_of(domain: GradedDomain) -> Subjects:
-    """Returns the answers that a check grades at each task: its gold answer and bad ones."""
+    """Returns the answers that a check grades at each task: the gold answer and wrong answers."""
 
     def graded(key: str, answer: Mapping[str, JSON]) -> Outcome:
         try:

@@ -70,7 +70,7 @@ class _Box:
 
 @dataclass(slots=True)
 class CodeRunner:
-    """Grades programs by their problem's tests, in sandboxes. Any thread may call it."""
+    """Grades programs by their problem's tests, in sandboxes. Threads may share one runner."""
 
     factory: SandboxFactory
     candidates_per_sandbox: int = 1
@@ -126,7 +126,7 @@ class CodeRunner:
             timeout_sec=_wall(row) + _GRACE_SEC,
         )
         if not isinstance(opened, dict):
-            raise SandboxError("the candidate's sandbox did not answer its start", kind="protocol")
+            raise SandboxError("check the program: its sandbox did not answer", kind="protocol")
         if opened.get("end") != "ok":
             return Verdict(_failure(opened), 0, 1, str(opened.get("detail", ""))[:300])
         try:
@@ -239,7 +239,7 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
     reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
     if not isinstance(reply, list) or len(reply) != len(chunk):
-        raise SandboxError(f"the sandbox did not send {len(chunk)} results", kind="protocol")
+        raise SandboxError(f"check the program: {len(chunk)} results are missing", kind="protocol")
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 

@@ -93,7 +93,7 @@ def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any])
 
 
 def open_streams() -> Any:
-    """Opens the standard streams, `sys.__stdout__` and so on too, and returns the output stream."""
+    """Opens `sys.stdin`, `stdout` and `stderr` anew for the program. Returns the output stream."""
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
     out = open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
@@ -153,7 +153,7 @@ def fence(limits: dict[str, Any]) -> None:
 
 
 def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
-    """Returns a function that tells whether all processes of a run used up its processor time."""
+    """Returns a function that tells whether a run's processes have used up their CPU time."""
     meter, limit = channel.cpu_meter(), limits["cpu_sec"] + CPU_SLACK_SEC
 
     def spent() -> bool:
@@ -399,7 +399,7 @@ def say(reply: dict[str, Any]) -> None:
 
 
 def shield(on: bool) -> None:
-    """Forbids processes of the same user to attach to this one, or allows it (as children need)."""
+    """Forbids other processes of the same user to attach to this one (`on`), or allows this."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0 if on else 1, 0, 0, 0)
 

@@ -25,7 +25,7 @@ class PackedError(ValueError):
 
 
 def unpacked(text: str) -> list[JSON]:
-    """Returns a list of tests from JSON or LiveCodeBench's packed form, or raises PackedError."""
+    """Returns tests from JSON or LiveCodeBench's packed form. PackedError if it is neither."""
     value = _json(text)
     if value is None:
         value = _json(pickled_string(_inflated(text)))

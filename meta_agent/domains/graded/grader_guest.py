@@ -145,7 +145,7 @@ OPTIONAL = ("tools", "files", "tasks")
 
 
 def grade_of(value: Any) -> dict[str, Any]:
-    """Returns a bool, number or outcome (has `success`) as JSON. Raises Refusal for others."""
+    """Returns a grade (a bool, number, outcome or {"score"}) as JSON. Raises Refusal for others."""
     if hasattr(value, "success"):
         detail = dict(getattr(value, "detail", None) or {})
         flags = [str(flag) for flag in getattr(value, "flags", ()) or ()]

@@ -198,7 +198,7 @@ def make_images(
 
 
 def task_folders(path: Path) -> list[Path]:
-    """Returns `path`, or the task folders below it. ConfigError if none, or if two share a name."""
+    """Returns `path` or the task folders in it. Raises ConfigError if none, or if names repeat."""
     if not path.is_dir():
         raise ConfigError(
             f"{path} is not a folder of Harbor tasks",

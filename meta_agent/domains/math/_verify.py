@@ -41,7 +41,7 @@ class Comparison:
 
 
 class Verifier:
-    """Compares answers with gold ones by algebra, in a worker process. Any thread may call it."""
+    """Compares answers with gold answers by algebra, in a worker process. Threads may share it."""
 
     def __init__(self, *, wall_sec: float = WALL_SEC) -> None:
         self._wall_sec = wall_sec

@@ -89,7 +89,7 @@ def parse(text: str, is_real: bool) -> Any:
         conversion_config=ConversionConfig(lowercase_symbols=False),
     )
     if tree is None or isinstance(tree, list | str):
-        raise ValueError("the text is not a single expression")
+        raise ValueError("the text must be a single expression")
     return tree
 
 

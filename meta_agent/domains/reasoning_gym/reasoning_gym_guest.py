@@ -274,7 +274,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
         return
     module = str(sys._getframe(1).f_globals.get("__name__"))
     if module.startswith(_EVALUATES) and not is_formula(arguments[0]):
-        raise PermissionError("the answer holds code; only data and formulas are evaluated")
+        raise PermissionError("the answer may hold data and formulas, but not code")
 
 
 def is_formula(source: Any) -> bool:

@@ -93,7 +93,7 @@ class RealSwe(FileTasks):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns warnings on the task file (too few tasks, tests that the agent sees), if any."""
+        """Returns warnings if the task file has few tasks or tests that the agent can see."""
         return tuple(note for note in (self._size_note(), self._shown_note()) if note)
 
     def _size_note(self) -> str:
@@ -213,7 +213,7 @@ def image_folders(path: Path, images: Path | None = None) -> list[Path]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fetched:
-    """The container images of a task file: ids by name, and reasons for missing ones."""
+    """The container images of a task file: their ids by name, and why others are missing."""
 
     image_ids: Mapping[str, str]
     missing: Mapping[str, str]

@@ -213,7 +213,7 @@ def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugin
 
 
 def forget(roots: list[str]) -> None:
-    """Removes modules below `roots` from `sys.modules`: the next import takes the task's own."""
+    """Removes modules below `roots` from `sys.modules`, so that imports find the task's files."""
     for name in list(sys.modules):
         if name.split(".")[0] in roots:
             del sys.modules[name]

@@ -139,7 +139,7 @@ class Bench:
         )
 
     def suite(self, tree: Tree, tests: Sequence[str] = (), changed: Sequence[str] = ()) -> Report:
-        """Runs test files (default: all) as the grader does; `changed` are files of a patch."""
+        """Runs test files (default: all) as the grader does, which watches the files `changed`."""
         paths = tuple(tests or self.package.tests)
         sources = tuple(sorted(changed))
         return run_tests(self.row(), tree, factory=self.factory, paths=paths, sources=sources)

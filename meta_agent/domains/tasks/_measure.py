@@ -44,7 +44,7 @@ class Stable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Compares tests on files without a bug (`sound`, results known) and with it (`faulty`)."""
+    """Compares test results on files without a bug (`sound`) and on files with it (`faulty`)."""
 
     bench: Bench
     stable: Stable
@@ -78,7 +78,7 @@ class Comparison:
         return measured, probe
 
     def failures(self, probe: Probe, tests: Sequence[str]) -> dict[str, Failure]:
-        """Returns how tests fail with the bug, by id, where `probe` and another run agree."""
+        """Runs `tests` again with the bug. Returns the failures that are as in `probe`, by id."""
         return same_failures(probe, self.bench.probe(self.faulty, only=tests), tests)
 
     def issue(

@@ -226,7 +226,7 @@ class _Trial:
 
 
 def read_fixes(history: ForeignHistory, *, any_message: bool) -> Iterator[Fix | str]:
-    """Yields each commit, newest first, as a likely bug fix or as the reason why it is none.
+    """Yields each commit, newest first, as a likely bug fix or as the reason why it is not one.
 
     With `any_message` a commit's message need not speak of a fix. No code is run.
     """

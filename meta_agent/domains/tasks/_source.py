@@ -111,7 +111,7 @@ def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
         nodes = [node for node in block if isinstance(node, kind) and node.name == part]
         if len(nodes) != 1:
             raise UnreachableError(
-                f"the test {name}: {part} has {len(nodes)} definitions in its file, not one"
+                f"the test {name} needs one definition of {part} in its file, not {len(nodes)}"
             )
         if isinstance(nodes[0], Def):
             return nodes[0], block

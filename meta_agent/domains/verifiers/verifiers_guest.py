@@ -266,7 +266,7 @@ def _flat(call: dict[str, Any]) -> dict[str, Any]:
 
 
 class Environments:
-    """An environment of the library's older form: a dataset, a rubric and perhaps tools."""
+    """An environment of the library's older form: a dataset and a rubric, with or without tools."""
 
     def __init__(self, name: str) -> None:
         import verifiers as vf

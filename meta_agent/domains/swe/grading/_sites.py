@@ -61,7 +61,7 @@ class Site:
 
 
 class Text:
-    """A source file, with the byte offsets of its syntax nodes."""
+    """A source file that returns the text and the byte offsets of its syntax nodes."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source

@@ -30,7 +30,7 @@ _Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of the files with altered tests, and the ids of the tests that must fail in it."""
+    """A copy of a task's files with altered tests, and the ids of tests that must fail there."""
 
     tree: Tree
     tests: tuple[str, ...]
