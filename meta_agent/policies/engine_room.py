@@ -44,7 +44,8 @@ class Seats(NamedTuple):
 def engines_for(config: RunConfig, policy: str, domain: Domain, logs: Path) -> Engines | None:
     """Returns the settings that start a run's engines (vLLM servers), or None if it uses none.
 
-    Raises PreflightError without vLLM, and ConfigError if GPUs, memory or the policy do not fit.
+    `policy` is the run's base policy, `logs` the folder of log files. Raises PreflightError without
+    vLLM, and ConfigError if GPUs, memory or the policy do not fit.
     """
     if not config.engines:
         return None

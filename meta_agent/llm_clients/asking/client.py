@@ -191,8 +191,8 @@ def _replaying(
 ) -> Client:
     if run_id != recording.run_id:
         raise ConfigError(
-            f"this run is named {run_id}, but the replayed one {recording.run_id}, and commits "
-            "contain the name",
+            f"this run is named {run_id}, but the replayed run {recording.run_id}, and its "
+            "commits contain that name",
             hint=f"start the replay under the run id {recording.run_id}",
         )
     if transcripts.root != recording.transcripts.root:

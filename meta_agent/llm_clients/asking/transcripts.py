@@ -40,7 +40,7 @@ _SAFE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 
 class Transcripts:
-    """The recorded conversations of one run in the folder `root`, which the first write makes."""
+    """One run's conversations on disk in `root`; reading a damaged file raises IntegrityError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -254,7 +254,7 @@ def _naming_the_file(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InfrastructureError(
             f"writing {path} failed: {error.strerror}",
-            hint="look at the disk, then run the same command again: it resumes",
+            hint="free or mend the disk, then run the same command again: it resumes",
         ) from error
 
 

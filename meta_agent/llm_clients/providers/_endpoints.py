@@ -154,7 +154,7 @@ def _require_url(url: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
             f"the base URL {url!r} is not an http(s) address",
-            hint="for example http://127.0.0.1:8000/v1",
+            hint="use an address such as http://127.0.0.1:8000/v1",
         )
     if parts.username or parts.password:  # it would be stored with the run's settings
         raise ConfigError(

@@ -233,7 +233,8 @@ class Replica:
                 f"engine {self.number} ended {self._lost} times in a row without an answer",
                 kind="breaker",
                 billed="no",
-                hint=f"read engine-{self.number}.log, then run the same command again: it resumes",
+                hint=f"read logs/engine-{self.number}.log in the workspace, then run the same "
+                "command again: it resumes",
             )
         started: Started | None = None
         try:

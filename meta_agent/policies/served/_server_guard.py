@@ -61,7 +61,7 @@ def ended(server: int) -> int | None:
 
 
 def end_all(server: int) -> None:
-    """Sends SIGTERM to the process group `server`; after 10 seconds kills it and all orphans."""
+    """Sends SIGTERM to the process group `server`; after 10 seconds kills what still runs."""
     signal_group(server, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SEC
     while time.monotonic() < deadline and reap():

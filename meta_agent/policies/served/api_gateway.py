@@ -41,7 +41,7 @@ class ApiGateway:
     """Asks a frozen model for the replies of rollouts, and records the calls under a label.
 
     Args:
-        client: sends requests, records and pays them.
+        client: sends, records and pays the requests.
         model: the model string that the client resolves.
         label: where calls are recorded; a measurement with the same label reuses their replies.
         policy: the name of the policy in rollouts; by default the model string.

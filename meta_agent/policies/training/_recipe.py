@@ -138,7 +138,7 @@ def _check_names(values: Mapping[str, JSON]) -> None:
     for name, choices in _CHOICES.items():
         if name in values and values[name] not in choices:
             raise ConfigError(
-                f"the recipe sets {name} to {values[name]!r}: choose from {_listed(choices)}"
+                f"the recipe sets {name} to {values[name]!r}; set one of {_listed(choices)}"
             )
     for name, least in _AT_LEAST.items():
         if name in values and not (_is_number(values[name]) and values[name] >= least):
@@ -184,7 +184,7 @@ def _check_types(settings: Mapping[str, JSON]) -> None:
             sound = not isinstance(default, int | float) or _is_number(value)
         if not sound:
             raise ConfigError(
-                f"the recipe sets {field.name} to {value!r}: TRL needs a {type(default).__name__}"
+                f"the recipe sets {field.name} to {value!r}; set a {type(default).__name__} value"
             )
 
 

@@ -92,7 +92,7 @@ def seals_folder(output: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RolloutEvent:
-    """The trainer's request for groups of rollouts that its current weights sample."""
+    """The trainer's request for groups of rollouts, to train on after `step` optimiser steps."""
 
     step: int  # optimiser steps done so far
     groups: int

@@ -42,10 +42,7 @@ class _Memory(ctypes.Structure):
 
 
 def planned(name: str) -> list[Device]:
-    """Returns the GPUs that a name such as `h100`, `4xh100` or `2x48GiB` describes.
-
-    Raises ConfigError if the name describes none.
-    """
+    """Returns the GPUs that a name such as `4xh100` describes. Raises ConfigError if it is none."""
     match = _PLANNED.fullmatch(name.lower())
     size = (CARDS.get(match[2]) if match[2] else int(match[3])) if match else None
     if match is None or not size or match[1] in ("0", "00"):

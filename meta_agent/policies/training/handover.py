@@ -28,7 +28,8 @@ Facts = Sequence[tuple[str, str]]
 def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
     """Copies a checkpoint to `target` with a model card of `facts`; returns a command to serve it.
 
-    An adapter is merged into its base model. Raises ConfigError if `target` is not empty.
+    An adapter is merged into its base model. Raises ConfigError if `target` is not empty, and
+    PreflightError if merging needs a library that is not installed.
     """
     opened = open_checkpoint(checkpoint)
     merged = adapter.is_adapter(checkpoint)

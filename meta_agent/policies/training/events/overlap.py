@@ -98,7 +98,7 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """Returns the next event if its rollouts are made while `event` is trained, else None."""
+        """Returns the next request for rollouts if made while `event` is trained on; else None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 

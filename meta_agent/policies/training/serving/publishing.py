@@ -121,7 +121,7 @@ class EnginePublisher:
             raise InfrastructureError(
                 f"the engines refused the weights {name} {self._failed} times in a row: they "
                 f"serve {served_name}",
-                hint="read their logs (engine-N.log), then run the same command again: it resumes",
+                hint="read logs/engine-N.log in the workspace, then run the same command again",
             )
 
     def _tidy(self) -> None:

@@ -29,7 +29,8 @@ _CHUNK: Final = 16 << 20
 def untied(folder: Path, target: Path) -> Path:
     """Writes a copy of a model to `target`, in which the output head has weights of its own.
 
-    Returns `target`, or `folder` itself if the head shares no weights with the embedding.
+    Returns `target`, or `folder` itself if the head shares no weights with the embedding. Raises
+    ConfigError if the model has no embedding of the usual name.
     """
     config = document((folder / "config.json").read_bytes())
     if not isinstance(config, dict) or not _ties(config):
