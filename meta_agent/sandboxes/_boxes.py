@@ -179,7 +179,7 @@ class Box:
         self.put_tar(buffer.getvalue(), "/")
 
     def put_tar(self, archive: bytes, folder: str) -> None:
-        """Unpacks a tar archive into an existing folder of the container."""
+        """Unpacks a tar into a folder of the container. Raises SandboxError if it is missing."""
         with self._engine.errors("cannot put files into a task's container"):
             self._api.put_archive(self.id, folder, archive)
 

@@ -67,7 +67,7 @@ class Remote:
         self._environment, self.fences, self.bounds_memory = _environment(order, folder)
 
     async def start(self) -> None:
-        """Starts the remote sandbox, and in it the worker program and a relay for its bytes."""
+        """Starts the sandbox with the worker program and a relay in it. Raises Failed on errors."""
         await self._environment.start(force_build=False)
         await self._run(f"umask 077 && mkdir {self._link} && command -v python3")
         for name in ("relay.py", "program"):

@@ -81,7 +81,7 @@ class Image:
 
 
 class Engine:
-    """A client of a container engine, `docker` or `podman`. It connects at the first use."""
+    """A client of the engine `docker` or `podman`. Its methods raise SandboxError if it fails."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -217,7 +217,7 @@ class Engine:
         return Image(details["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
 
     def import_image(self, archive: Path, name: str, labels: Mapping[str, str]) -> str:
-        """Creates an image from the tar of a root file system and returns the image's id."""
+        """Creates an image from a root file system's tar; returns the image's id."""
         repository, _, tag = name.partition(":")
         changes = ["WORKDIR /scratch", f"USER {USER}"]
         changes += [f"LABEL {key}={value}" for key, value in labels.items()]

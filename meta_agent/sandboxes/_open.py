@@ -115,7 +115,7 @@ def choose_backend(
     """Returns the sandbox backend to use, and why; for `requested` = `auto` the first usable one.
 
     Raises PreflightError, with a command as hint, if code that a language model may have written
-    (`code_by_llm`) cannot run safely on this machine.
+    (`code_by_llm`) cannot run safely on this machine. Raises ConfigError for an unknown name.
     """
     if is_service(requested):
         return _choose_service(requested, code_by_llm, fences)
@@ -193,7 +193,7 @@ def open_sandbox(
     """Starts a sandbox and returns it. The run's name `run` becomes part of a container's name.
 
     `image` is a local name or id, or `base`; the process backend has no image. Raises SandboxError
-    if the sandbox does not start.
+    if the sandbox does not start, and ConfigError if `backend` or `run` is not valid.
     """
     limits = limits or SandboxLimits()
     check_run_name(run)

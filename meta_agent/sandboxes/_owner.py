@@ -28,7 +28,7 @@ def stranger_uid(among: range = _STRANGERS) -> int:
 
 
 def install_id() -> str:
-    """Returns the random name of this installation of the program, made at the first use."""
+    """Returns this installation's random name. Raises SandboxError if its file is damaged."""
     return _read_or_make(state_dir() / "install-id")
 
 

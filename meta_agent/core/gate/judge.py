@@ -129,7 +129,7 @@ class _Case(NamedTuple):
 
     @property
     def shrunk(self) -> float:
-        """Returns the estimated gain, corrected for the luck of estimates that are promoted."""
+        """Returns the estimated gain, corrected for the winner's curse of promoted candidates."""
         estimate, least = self.effect, self.inputs.min_effect
         needed = self.collapse.needs(least) if self.collapse else least
         slack = [estimate.ci_low - needed]

@@ -114,7 +114,7 @@ class Chance(NamedTuple):
 class Field:
     """A logistic model of whether a harness version solves a task, fitted to all attempts so far.
 
-    Versions are numbered: 0 is the first, and each other is an edit of an earlier one, its parent.
+    Versions are numbered: 0 is the first; every later version edits an earlier one, its parent.
     """
 
     def __init__(self, tasks: int, terms: Terms = TERMS) -> None:

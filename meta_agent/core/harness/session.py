@@ -166,7 +166,7 @@ class HarnessSession:
         """Returns the reward components of each rollout by name, in the order of the rollouts.
 
         If the reward asks a model, each reply is stored in its rollout. A rollout without a reply
-        gets a failure instead, and no components.
+        gets a failure instead, and no components. Raises CandidateError if reward() fails.
         """
         if not (self.in_groups or self.has_judge):
             chunks = _chunks(to_line(rollout) for rollout in rollouts)
@@ -209,11 +209,11 @@ class HarnessSession:
         return self.begin_keep(groups)()
 
     def filter_state(self) -> JSON:
-        """Returns what the filter remembers, or None if its file has no `STATE`."""
+        """Returns the filter's state, or None without `STATE`. Raises CandidateError on failure."""
         return self._ask("harness.filter_state", {}) if self._has_state else None
 
     def start_filter(self, state: JSON = None) -> None:
-        """Sets the filter's state to `state`, or to the `STATE` of the filter's file if None."""
+        """Sets the filter's state (None: to the file's `STATE`); does nothing without a `STATE`."""
         if self._has_state:
             self._ask("harness.filter_state", {"state": state})
 

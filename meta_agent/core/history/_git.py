@@ -130,7 +130,7 @@ class Git:
     ) -> Ran:
         """Runs a git command with `stdin`. Raises GitError if the exit status is not in `accept`.
 
-        `when` is the date of new commits, in seconds since the epoch.
+        `when` dates new commits (epoch seconds). Raises InfrastructureError if git takes too long.
         """
         self.check()
         done = _start_git(

@@ -45,9 +45,9 @@ class Headers(NamedTuple):
 
 
 def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
-    """Returns a sandbox's commit, parsed from git's raw bytes. Raises CandidateError if it is odd.
+    """Returns a sandbox's commit, parsed from git's raw bytes.
 
-    It is odd without exactly one parent, with a foreign author, or with hidden characters.
+    Raises CandidateError without exactly one parent, for a foreign author or a hidden character.
     """
     head, _, message = _text(raw, "commit_text").partition("\n\n")
     fields = [line.split(" ", 1) for line in head.split("\n")]

@@ -94,7 +94,7 @@ class HarnessRepo:
     # --- reading ---------------------------------------------------------------------------
 
     def head(self) -> str:
-        """Returns the id of the commit that `main` points to."""
+        """Returns the commit id of the branch `main`. Raises IntegrityError if it is missing."""
         return self._require(MAIN)
 
     def tip(self, ref: str) -> str | None:

@@ -225,7 +225,7 @@ class Ledger(Purse):
 
     @property
     def owner(self) -> str | None:
-        """Returns the id of the process that owns the ledger, maybe this process, or None."""
+        """Returns the process id of the ledger's owner, maybe this process; None without one."""
         return live_owner(self._journal.path)
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:

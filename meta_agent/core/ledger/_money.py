@@ -35,7 +35,7 @@ _Spent = tuple[str, int, int, int, int, int, int]
 class Purse:
     """The part of a ledger that records what model calls cost, and keeps the cost below caps.
 
-    A method's `run` is the current run unless it is passed.
+    The default of `run` is the current run. Methods raise IntegrityError if there is none.
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -134,7 +134,7 @@ class RolloutStore:
                 (self.directory / file.path).unlink(missing_ok=True)
 
     def find(self, name: str) -> ShardRef | None:
-        """Returns the files and hashes of the set of rollouts `name`, or None if not stored."""
+        """Returns the stored set `name`, or None. Raises IntegrityError for a damaged manifest."""
         path = self._manifest_path(name)
         try:
             record = _parse(path.read_bytes(), str(path))

@@ -120,7 +120,7 @@ def improvement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns `probability_of_improvement` of `a` over `b`, with a bootstrap interval."""
+    """Returns `probability_of_improvement` with a bootstrap interval; raises as that does."""
     ours, theirs = _both(a, b)
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = np.mean([_wins(our_scores, their_scores) for our_scores, their_scores in pairs], axis=0)

@@ -85,7 +85,7 @@ class Detector:
     """Checks the summaries of one arm's records: digests and counts, never their text."""
 
     def makes(self, code: str) -> bool:
-        """Returns True if `code`, such as `artefact.clock`, is one of this detector's findings."""
+        """Returns True if `code`, such as `artefact.clock`, is the code of one of its findings."""
         return any(
             code == prefix or (prefix[-1] == "." and code.startswith(prefix))
             for prefix in self.codes

@@ -60,7 +60,7 @@ def inspect_seen(
 
 
 def explained(findings: Iterable[Finding], candidate: Arm) -> tuple[Finding, ...]:
-    """Returns the findings; those without evidence lines get lines that name rollouts at fault."""
+    """Returns the findings; one without evidence lines gets lines that name rollouts at fault."""
     return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
 
 

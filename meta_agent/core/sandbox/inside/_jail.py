@@ -389,7 +389,7 @@ def chosen(plan: Plan) -> tuple[Plan, bool]:
 
 
 def enter(plan: Plan, fenced: bool, limits: dict[str, Any]) -> list[str]:
-    """Puts this process under the plan's restrictions. Returns the names of those that hold."""
+    """Puts this process under the plan's restrictions; returns the names of those in force."""
     die_with_parent()
     root = os.getuid() == 0
     own_locks = False
