@@ -108,7 +108,7 @@ _KNOWN: Final = {cli.name: cli for cli in (_CLAUDE, _CODEX)}
 
 
 def agent_cli(meta_model: str) -> AgentCli:
-    """Returns the program of `agent:NAME` or `agent:COMMAND`. Raises ConfigError if it has none."""
+    """Returns the program named in `agent:NAME` or `agent:COMMAND`. Raises ConfigError if none."""
     name = meta_model.removeprefix(PREFIX)
     if name in _KNOWN:
         return _KNOWN[name]
@@ -176,7 +176,7 @@ def _variables(
 
 @dataclass(slots=True)
 class Usage:
-    """The turns, tokens and US$ that a coding agent reports; empty if it prints no JSON."""
+    """The turns, tokens and US$ that a coding agent reports as JSON. `usd` is None if unknown."""
 
     turns: int = 0
     tokens: int = 0

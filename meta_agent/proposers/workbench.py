@@ -161,7 +161,7 @@ class Workbench:
             texts = self._sandbox.read(list(places))
         except GuestError as error:
             raise CandidateError(
-                f"the sandbox's files cannot be read: {error}", reason="unreadable"
+                f"the idea is dropped: its files cannot be read: {error}", reason="unreadable"
             ) from error
         return {places[at]: data for at, data in texts.items()}
 
@@ -179,7 +179,7 @@ class Workbench:
         commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
         if not _OID.fullmatch(commit):
             raise CandidateError(
-                f"the sandbox's commit {commit[:60]!r} is not a commit id", reason="bad_tip"
+                f"the idea is dropped: git gave no commit id: {commit[:60]!r}", reason="bad_tip"
             )
         return commit
 

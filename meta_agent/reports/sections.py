@@ -14,7 +14,7 @@ Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
 
 
 class Words(NamedTuple):
-    """A sentence or table cell. `kind` is a verdict that colours it, `command` one to type next."""
+    """A sentence or table cell. A verdict `kind` colours it, and `command` can be typed next."""
 
     text: str
     style: Style = ""

@@ -105,7 +105,7 @@ class Case:
         return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """Returns how far a metric is below a fault-free range (unmeasured: `default`), or 0."""
+        """Returns how far a metric is below its range in `reference` (or `default`), else 0."""
         metric = self.find(name)
         return 0.0 if metric is None else self.reference.below(*metric, default)
 

@@ -65,7 +65,7 @@ class RewardFile:
         return {file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """Returns this file with its new text in `edits`. Raises KeyError if they lack its path."""
+        """Returns this file with its new text from `edits`. Raises KeyError if that is absent."""
         return RewardFile(self.file.with_text(edits[self.file.path]))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:

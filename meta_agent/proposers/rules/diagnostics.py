@@ -8,7 +8,7 @@ from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 
 @rule("watch-conduct", "diagnostics")
 def watch_conduct(case: Case) -> Diagnosis | None:
-    """Suggests a metric of attempts flagged for cheating, if the harness has no such diagnostic."""
+    """Suggests a diagnostic that counts attempts flagged for cheating, if the harness has none."""
     folder, sources = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
     if folder is None or "flag" in sources:
         return None

@@ -154,7 +154,7 @@ def look_first(case: Case) -> Diagnosis | None:
 
 @rule("other-option", "scaffold")
 def other_option(case: Case) -> Diagnosis | None:
-    """Suggests another value of a scaffold option if the untrained policy solves too little."""
+    """Suggests another value of a scaffold option if an untrained policy solves too few tasks."""
     worse = 0.0 if case.trained else case.short("score.clean_success", 0.0)
     option = _option(case) if worse > 0.05 else None
     if option is None:

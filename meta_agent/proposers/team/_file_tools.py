@@ -76,7 +76,7 @@ class Files:
         return sorted(path for path in self.files if path.startswith(prefix))
 
     def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
-        """Returns numbered lines of a file and where to read on. Raises ToolError for no file."""
+        """Returns numbered lines of a file and where to read on. Raises ToolError if unknown."""
         lines = self._lines(path.strip().removeprefix("./"))
         return page(lines, start, count)
 

@@ -33,7 +33,7 @@ _FAILED: Final = re.compile(
 
 @cache
 def role_of(tool: str) -> Role | None:
-    """Returns a tool's role (edit, test ...) by the words of its name, or None if it has none."""
+    """Returns a tool's role (edit, test ...) by the words of its name, or None if none is known."""
     words = set(re.findall(r"[a-z]+", tool.lower()))
     if words & _ANYTHING:
         return None

@@ -90,7 +90,7 @@ class ForeignReport:
 
     @property
     def layers(self) -> dict[str, dict[str, float]]:
-        """Returns metrics by layer, such as signal; omits the score if benchmarks are several."""
+        """Returns metrics by layer, such as signal; with several benchmarks there is no score."""
         score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
         layers = {
             "score": {} if self.benchmarks else score,

@@ -111,7 +111,7 @@ def place_of(rollout: Rollout) -> str:
 def verdicts_for(
     attempts: Iterable[Rollout], verdicts: Iterable[Rollout], tally: Tally
 ) -> Verdicts:
-    """Returns verdicts on tasks with one verdict, one unjudged attempt; `tally` counts others."""
+    """Returns verdicts on tasks with 1 verdict and 1 unjudged attempt; `tally` counts others."""
     attempts_at: Counter[str] = Counter()
     without_outcome: set[str] = set()
     for rollout in attempts:

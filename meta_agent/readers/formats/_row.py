@@ -124,7 +124,7 @@ class Row:
         self.used.update(names)
 
     def need(self, name: str, wish: str) -> RowError:
-        """Returns the error that field `name` should be `wish`, such as "a string"."""
+        """Returns a RowError which says that field `name` should be `wish`, such as "a string"."""
         value = self.get(name)
         return RowError(
             f"field {self.prefix}{name}: expected {wish}",

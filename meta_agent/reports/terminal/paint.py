@@ -77,7 +77,7 @@ def patch_text(patch: str) -> Text:
 
 
 def lines(texts: Iterable[str]) -> Text:
-    """Returns finished lines for the terminal, not wrapped, with control characters escaped."""
+    """Returns lines for the terminal, which it does not wrap, with control characters escaped."""
     return Text("\n".join(map(visible, texts)), no_wrap=True, overflow="ignore")
 
 
