@@ -24,9 +24,9 @@ def on_main(git: Git) -> bool:
 
 
 def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
-    """Raises ConfigError if a checked-out file was edited: it differs from index and target commit.
+    """Raises ConfigError if a file on disk differs from git's index and from `target_commit`.
 
-    An untracked file in the target's way counts as edited. Only the branch `main` is checked.
+    An untracked file at a path of that commit counts. Does nothing if `main` is not checked out.
     """
     if not on_main(git):
         return

@@ -78,7 +78,7 @@ def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 @dataclass(slots=True)
 class Ranks:
-    """Accumulates how two rewards order the rollouts of the same groups, in constant memory."""
+    """Accumulates rank correlations of two rewards over groups of rollouts, in constant memory."""
 
     pairs: int = 0
     changed: int = 0

@@ -123,7 +123,7 @@ def run_as_main(code: Any) -> int:
 
 
 def finish(main: types.ModuleType) -> None:
-    """Ends a program as Python does: joins threads, runs exit functions and closes open files."""
+    """Does what Python does at a program's end, but does not exit; empties the module `main`."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()

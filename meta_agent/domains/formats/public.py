@@ -199,7 +199,7 @@ def _sources(name: str, public: PublicSet, folder: Path) -> list[_Source]:
         if len({path.parent for path in files}) > 1:
             places = ", ".join(str(path.relative_to(folder)) for path in files[:4])
             raise ConfigError(
-                f"--tasks {name}={folder}: the split {part.name} fits several files: {places}",
+                f"--tasks {name}={folder}: several files fit the split {part.name}: {places}",
                 hint="name the folder that holds only the right files",
             )
         sources += [_Source(path, part.splits) for path in files]

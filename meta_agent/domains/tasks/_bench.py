@@ -224,7 +224,7 @@ class Bench:
 
 
 def sandboxes(backend: str, run: str) -> SandboxFactory:
-    """Returns a function that starts sandboxes of a backend with the grader's limits."""
+    """Returns a function that starts sandboxes with `TASK_LIMITS`, labelled with the name `run`."""
     from meta_agent.sandboxes import open_sandbox
 
     def factory(image: str | None) -> Sandbox:

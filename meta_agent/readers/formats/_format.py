@@ -150,9 +150,10 @@ def having(*names: str, claim: int = CERTAIN) -> Callable[[JSON], int]:
 def rows_under(
     name: str, beside: str = "", field_name: str = ""
 ) -> Callable[[Placed], Iterator[Placed]]:
-    """Returns a function that yields the items of the list `name` in a file's value as rows.
+    """Returns a function that yields the items of an object's list `name`, each as a row.
 
-    Each row also gets the value's field `beside`, as `field_name`.
+    Each row also gets the object's field `beside`, named `field_name`. A value without the list is
+    yielded whole.
     """
 
     def expand(placed: Placed) -> Iterator[Placed]:
