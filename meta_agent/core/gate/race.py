@@ -258,7 +258,7 @@ class _Tree:
         return solution[: a.size], step_b
 
     def variance(self, inverse: Matrix, version: int) -> float:
-        """Returns the variance of a version's gain over its parent in logits; `inverse` as above."""
+        """Returns the variance, in logits, of a version's gain over its parent."""
         count = len(inverse) - self._inner.size
         at, above = count + self._place[[version, self._parent[version]]]
         return float(inverse[at, at] + inverse[above, above] - 2 * inverse[at, above])

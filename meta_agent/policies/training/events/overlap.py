@@ -120,7 +120,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """Raises InfrastructureError if an inference engine samples and every rollout lacks a reply."""
+        """Raises InfrastructureError if the inference engine answered none of the rollouts."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it sent no token ids")
             raise InfrastructureError(
