@@ -107,3 +107,15 @@ def test_a_folder_that_is_no_model_is_refused_in_a_sentence(
         shared_child.load(f"hf:{path}")
     told = str(refused.value)
     assert str(path) in told and "\n" not in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize("harm", [_no_config, _no_tokenizer])
+def test_so_is_one_whose_weights_another_engine_holds(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    from meta_agent.policies.training import _local
+
+    path = _bpe.write(tmp_path / "harmed")
+    harm(path)
+    with pytest.raises(ConfigError, match=r"harmed"):
+        _local.speaking(path, TrainSettings(), foreign=True)

@@ -93,20 +93,11 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     if opened.kind == "hf" and device == "cpu":
         _free_large_blocks_at_once()
-    try:
+    with _naming_bad_models(path):
         dtype = _dtype(opened, settings)
         with naming_memory_errors(lambda: f"while {path} was loaded in {dtype}"):
             model = _model(path, dtype).to(device).eval()
         tokenizer = _tokenizer(path)
-    except MetaAgentError:
-        raise
-    except Exception as error:  # the loaders' errors share no base
-        reason = str(error).strip().partition("\n")[0][:300]
-        raise ConfigError(
-            f"{path} cannot be loaded as a model with its tokenizer: "
-            f"{type(error).__name__}: {reason}",
-            hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
-        ) from error
     engine = _engine(opened, settings, model, tokenizer)
     return LocalPolicy(opened, settings, model, tokenizer, engine)
 
@@ -122,19 +113,36 @@ class Speaking(NamedTuple):
 def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
     """Loads a policy's tokenizer and chat template alone, and checks its files.
 
-    Raises ConfigError without a chat template, and IntegrityError if files differ from a manifest.
+    Raises ConfigError if they cannot be loaded, and IntegrityError if files differ from a manifest.
     """
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
-    tokenizer = _tokenizer(path)
-    _require_template(opened, tokenizer)
-    place = base_place(path) if adapter.is_adapter(path) else path
-    config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
-    try:
-        generation = GenerationConfig.from_pretrained(place, local_files_only=True)
-    except OSError:  # it has no file of its own
-        generation = GenerationConfig.from_model_config(config)
+    with _naming_bad_models(path):
+        tokenizer = _tokenizer(path)
+        _require_template(opened, tokenizer)
+        place = base_place(path) if adapter.is_adapter(path) else path
+        config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+        try:
+            generation = GenerationConfig.from_pretrained(place, local_files_only=True)
+        except OSError:  # it has no file of its own
+            generation = GenerationConfig.from_model_config(config)
     return Speaking(opened, settings, talks_of(tokenizer, generation, config))
+
+
+@contextmanager
+def _naming_bad_models(path: Path) -> Iterator[None]:
+    """Turns what transformers raises in the `with` block into ConfigError, which names `path`."""
+    try:
+        yield
+    except MetaAgentError:
+        raise
+    except Exception as error:  # the loaders' errors share no base
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise ConfigError(
+            f"{path} cannot be loaded as a model with its tokenizer: "
+            f"{type(error).__name__}: {reason}",
+            hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
+        ) from error
 
 
 def _quiet() -> None:
