@@ -13,6 +13,7 @@ curve's owner, an arm and a seed: "g0/c2/s1" or "4f2a-s1-n30".
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -94,7 +95,7 @@ class RunState:
     @property
     def workspace_flag(self) -> str:
         """Returns ` --workspace PATH` for suggested commands; empty if no workspace is known."""
-        return f" --workspace {self.workspace}" if self.workspace else ""
+        return f" --workspace {shlex.quote(str(self.workspace))}" if self.workspace else ""
 
     @property
     def wall_sec(self) -> float:

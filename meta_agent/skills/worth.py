@@ -70,12 +70,12 @@ class Trial:
 
 def record(library: SkillLibrary, trial: Trial) -> Standing:
     """Stores a trial, updates or retires its skill, and returns the new status."""
-    name = trial.skill
+    skill = library.skill(trial.skill)
     with (library.path / FILE).open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(trial), sort_keys=True) + "\n")
         stream.flush()
         os.fsync(stream.fileno())
-    skill, mine = library.skill(name), together(trials(library.path), name)
+    mine = together(trials(library.path), skill.name)
     after = standing(skill, mine)
     words = "; ".join(entry.words for entry in mine.values())
     library.mark(skill, status="quarantine" if after == "retired" else after, worth=words)

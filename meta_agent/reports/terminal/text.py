@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,7 +82,7 @@ def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
 def reverted(reverts: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
     """Returns which candidates were reverted by which commits, and how to judge what remains."""
     texts = [f"{row['candidate']} is taken back by {str(row['commit'])[:12]}" for row in reverts]
-    next_run = f"meta-agent evolve --seed 1 --workspace {workspace}"
+    next_run = f"meta-agent evolve --seed 1 --workspace {shlex.quote(workspace)}"
     texts.append(f"what is left was not judged yet; a run with another seed does: {next_run}")
     return lines(texts)
 
