@@ -239,7 +239,7 @@ class _Work:
         self.thread.start()
 
     def result(self, stop: threading.Event) -> Result:
-        """Waits for the result, or raises the error. Ctrl-C stops the run after its step."""
+        """Waits for and returns the result, or raises the function's error. Ctrl-C sets `stop`."""
         while self.thread.is_alive():
             try:
                 self.thread.join(0.2)

@@ -194,7 +194,7 @@ class HarborTrial:
 
 
 def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
-    """Finds, builds or (with `pull`) downloads a container's image. Returns the id of the image."""
+    """Returns the id of an image that is here, built, or (`pull`) downloaded; else SandboxError."""
     image = place.image if place.folder is None or _here(place.image, engine) else None
     return task_image(image, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 

@@ -65,7 +65,7 @@ class Fault:
 
 
 def faults(path: str, source: bytes) -> list[Fault]:
-    """Returns every edit that the rules can plant in a file; none if it cannot be parsed."""
+    """Returns every fault that `RULES` can plant in a file; none if it cannot be parsed."""
     tree = parsed(source)
     if tree is None or b"\r" in source.replace(b"\r\n", b"\n"):  # a lone one ends a line for Python
         return []

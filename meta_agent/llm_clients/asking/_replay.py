@@ -52,7 +52,7 @@ class Recording:
         if role not in self.models:
             raise IntegrityError(
                 f"the recorded run {self.run_id} asked no model in the role {role}",
-                hint=f"leave out the settings that ask a {role}, or replay another run",
+                hint=f"leave --model {role}=... out, or replay another run",
             )
         return self.models[role]
 

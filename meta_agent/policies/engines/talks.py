@@ -112,7 +112,7 @@ def _written(
 
 
 class NanoTalks:
-    """Prompts and replies of nano policies: each message is a line, each character a token."""
+    """Renders prompts and parses replies of nano policies: a line a message, a token a character."""
 
     stops = frozenset({nano.EOS_ID})
 

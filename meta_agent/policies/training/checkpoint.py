@@ -37,7 +37,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy's directory, with the identity, training steps and hashes that were read from it."""
+    """A policy's folder, and its identity, training steps and hashes of files as its manifest has."""
 
     path: Path
     kind: PolicyKind

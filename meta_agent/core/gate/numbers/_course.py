@@ -138,7 +138,7 @@ def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) 
 
 
 class Bounds(NamedTuple):
-    """An estimated gain with its bounds, and the sequential test's figures by name (`numbers`).
+    """An estimated gain with bounds at the test's error, and the test's figures (`numbers`).
 
     A gain above `futility_high` is ruled out at the error that is set for giving up early.
     """
