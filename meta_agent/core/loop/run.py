@@ -96,7 +96,7 @@ class Run:
 
     @property
     def author(self) -> str:
-        """Returns the name of what writes the edits: a model (a replay's recorded one), or `rules`."""
+        """Returns what writes the edits: a model (a replay's recorded one), or `rules`."""
         return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:

@@ -112,7 +112,7 @@ def _written(
 
 
 class NanoTalks:
-    """Renders prompts and parses replies of nano policies: a line a message, a token a character."""
+    """Renders prompts and reads replies of nano policies: a line a message, a token a character."""
 
     stops = frozenset({nano.EOS_ID})
 

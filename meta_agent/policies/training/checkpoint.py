@@ -37,7 +37,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy's folder, and its identity, training steps and hashes of files as its manifest has."""
+    """A policy's folder, and its manifest's identity, training steps and hashes of files."""
 
     path: Path
     kind: PolicyKind

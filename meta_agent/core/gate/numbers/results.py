@@ -74,7 +74,7 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Returns the "mean" or interquartile mean ("iqm") of run scores, with a 95 % bootstrap interval.
+    """Returns the "mean" or interquartile mean ("iqm") of runs, with a 95 % bootstrap interval.
 
     Raises ConfigError if there is one score only.
     """
