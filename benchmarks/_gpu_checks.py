@@ -29,13 +29,7 @@ from meta_agent.composition.placing import placing, train_settings
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import TokenRecord
-from meta_agent.policies.training import (
-    RolloutEvent,
-    Row,
-    TrainJob,
-    TrainSettings,
-    _local,
-)
+from meta_agent.policies.training import RolloutEvent, Row, TrainJob, TrainSettings, _local
 from meta_agent.policies.training._recipe import TrainingPlan, plan_training
 from meta_agent.policies.training.memory import GIB, predict, shape_of
 from meta_agent.policies.training.passes.ranks import Ranks

@@ -58,12 +58,7 @@ def ours(moved: Matrix, samples: int = 1, alpha: float = ALPHA) -> NDArray[np.bo
 def _examined(row: Matrix, samples: int, alpha: float) -> bool:
     pairs = Pairs(row[None, :], row.size * samples, 0, samples)
     kind, _ = kind_of_pairs(
-        pairs,
-        min_seeds=1,
-        budget=ErrorBudget(alpha),
-        look=0,
-        final_look=True,
-        ties="bench",
+        pairs, min_seeds=1, budget=ErrorBudget(alpha), look=0, final_look=True, ties="bench"
     )
     return kind is VerdictKind.PROMOTE
 

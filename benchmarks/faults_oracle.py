@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from _oracle import (
-    SLOPE,
-    _batches,
-    _play,
-    _total,
-    _turns_are_cheap,
-    _worth,
-)
-from _oracle import (
-    is_free as is_free_of_the_first,
-)
+from _oracle import SLOPE, _batches, _play, _total, _turns_are_cheap, _worth
+from _oracle import is_free as is_free_of_the_first
 from faults_lab import Files
 
 from meta_agent.domains.nano.planted.faults import FAULTS, Fault

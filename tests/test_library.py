@@ -189,9 +189,7 @@ def test_a_task_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "ws").exists()
 
 
-def test_a_grader_that_is_wrong_is_the_same_sentence_as_on_the_command_line(
-    tmp_path: Path,
-) -> None:
+def test_a_grader_that_is_wrong_is_the_same_sentence_as_on_the_command_line(tmp_path: Path) -> None:
     def shouts(task: Any, answer: str) -> Any:
         return "yes"
 

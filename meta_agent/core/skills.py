@@ -97,12 +97,7 @@ class SkillLibrary(Protocol):
         ...
 
     def find(
-        self,
-        domain: str,
-        factor: str | None,
-        text: str,
-        limit: int = ...,
-        evidence: JSON = None,
+        self, domain: str, factor: str | None, text: str, limit: int = ..., evidence: JSON = None
     ) -> Sequence[Skill]:
         """Returns skills (lessons) that fit a domain, factor, text and evidence, best first."""
         ...

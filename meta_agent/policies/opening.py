@@ -80,10 +80,7 @@ class ChildPolicies:
     lock_step = True
 
     def __init__(
-        self,
-        threads: int,
-        settings: TrainSettings | None = None,
-        devices: Sequence[str] = (),
+        self, threads: int, settings: TrainSettings | None = None, devices: Sequence[str] = ()
     ) -> None:
         """`devices` holds each child's CUDA_VISIBLE_DEVICES. If empty, all see the same GPUs."""
         self._threads, self._settings = threads, settings or TrainSettings()
@@ -101,10 +98,7 @@ class ChildPolicies:
 
     @contextmanager
     def training(self, path: str, output: Path) -> Iterator[Trainer]:
-        with (
-            self.child() as child,
-            self.sampling(child, path, output) as (gateway, publisher),
-        ):
+        with self.child() as child, self.sampling(child, path, output) as (gateway, publisher):
             yield ChildTrainer(child, path, gateway, publisher)
 
     @contextmanager

@@ -58,8 +58,7 @@ def pretrained_place(name: str) -> Path:
     folder = folder_of(name)
     if not folder.is_dir():
         raise ConfigError(
-            f"the model {name} is not on this machine yet",
-            hint=f"meta-agent models get {name}",
+            f"the model {name} is not on this machine yet", hint=f"meta-agent models get {name}"
         )
     return folder
 

@@ -179,9 +179,7 @@ def _environment(order: dict[str, Any], folder: Path) -> tuple[BaseEnvironment, 
         "session_id": order["open"],
         "trial_paths": TrialPaths(folder),
         "task_env_config": EnvironmentConfig(
-            docker_image=order["image"],
-            cpus=math.ceil(order["cpus"]),
-            memory_mb=order["memory_mb"],
+            docker_image=order["image"], cpus=math.ceil(order["cpus"]), memory_mb=order["memory_mb"]
         ),
         "memory_enforcement_policy": mode,
         "enable_environment_dir_upload": False,

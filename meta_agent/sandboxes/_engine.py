@@ -30,12 +30,7 @@ from meta_agent.core.errors import SandboxError
 from meta_agent.core.protocols import SandboxLimits
 from meta_agent.sandboxes._names import BUILD_COMMAND, TITLES, short_name, whole_id
 from meta_agent.sandboxes._seccomp import seccomp_profile
-from meta_agent.sandboxes._services import (
-    check_listens,
-    file_with,
-    podman_address,
-    unwrap_socket,
-)
+from meta_agent.sandboxes._services import check_listens, file_with, podman_address, unwrap_socket
 
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
 TRUSTED = "0:0"  # init, the watchdog and the worker

@@ -133,8 +133,7 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
     if len(saved) > 1:
         tags = ", ".join(tag for image in saved for tag in image.tags)
         raise SandboxError(
-            f"{path} holds {len(saved)} images ({tags}); save one image in a tar",
-            kind="image",
+            f"{path} holds {len(saved)} images ({tags}); save one image in a tar", kind="image"
         )
     if not saved:
         return _imported(path, engine, progress)

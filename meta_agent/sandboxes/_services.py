@@ -94,10 +94,7 @@ def socket_of(
 
 
 def _started(
-    name: str,
-    argv_at: Callable[[Path], list[str]],
-    hint: str,
-    variables: Mapping[str, str] | None,
+    name: str, argv_at: Callable[[Path], list[str]], hint: str, variables: Mapping[str, str] | None
 ) -> tuple[Popen[bytes], Path]:
     from meta_agent.sandboxes._process import kill_tree, start_service
 

@@ -191,8 +191,7 @@ def _loaded(folder: Path) -> Skill:
     skill = load_skill(folder)
     if skill is None:
         raise ConfigError(
-            f"{folder} holds no readable skill",
-            hint="restore its SKILL.md, or remove the folder",
+            f"{folder} holds no readable skill", hint="restore its SKILL.md, or remove the folder"
         )
     return skill
 

@@ -19,11 +19,7 @@ from tests.acceptance.brains import Fix, Misbehaving, Solver
 from tests.acceptance.brains.misbehaving import DEEDS
 from tests.loopback import openai_server
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 REASONS = {
     "outside": "path_outside_allowlist",

@@ -85,11 +85,7 @@ CASES = (
             _worded("math/prompts.py", "You solve one mathematics problem", "You solve a problem"),
         ),
         lambda row: (row["question"], row["answer"].rpartition("####")[2].strip()),
-        {
-            "policy": "anthropic/solver",
-            "team": "litellm/deepseek/team",
-            "reviewer": "openai/team",
-        },
+        {"policy": "anthropic/solver", "team": "litellm/deepseek/team", "reviewer": "openai/team"},
     ),
     Case(
         "code",

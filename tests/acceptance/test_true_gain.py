@@ -22,11 +22,7 @@ from tests.acceptance.brains import Fix, Solver, Team
 from tests.loopback import anthropic_server, openai_server
 from tests.loopback._server import Url
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.slow,
-    pytest.mark.timeout(2400),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(2400)]
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
 
 

@@ -207,11 +207,7 @@ def test_a_new_component_pays_what_it_says(rule: str, layout: str) -> None:
 
 @pytest.mark.parametrize(
     ("named", "paid"),
-    [
-        (("write", "run"), 1.0),
-        (("create_file", "pytest"), 1.0),
-        (("run", "write"), 0.0),
-    ],
+    [(("write", "run"), 1.0), (("create_file", "pytest"), 1.0), (("run", "write"), 0.0)],
 )
 def test_tools_are_known_by_what_they_are_for(named: tuple[str, str], paid: float) -> None:
     shares = {f"behaviour__tool_share.{name}": 0.3 for name in (*named, "submit")}

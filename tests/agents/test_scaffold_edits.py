@@ -151,8 +151,7 @@ def test_what_stands_in_the_way_is_taken_away(name: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize(
-    "operation",
-    [keep_conversation, show_results, act_as_written, go_on, show_task],
+    "operation", [keep_conversation, show_results, act_as_written, go_on, show_task]
 )
 def test_where_nothing_stands_in_the_way_nothing_is_taken(suite: str, operation: Operation) -> None:
     clean = sources(suite, "competent")[f"{suite}/agent.py"].decode()

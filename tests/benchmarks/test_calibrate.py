@@ -153,11 +153,7 @@ def test_the_drawing_says_every_figure_with_its_interval(lucky: Bench) -> None:
     assert "for 80 %:" in said["wanted"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"strategy": "score-only"}, {"generations": 500}],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{}, {"strategy": "score-only"}, {"generations": 500}], ids=str)
 def test_a_small_set_is_measured_on_the_tasks_that_evolve_confirms_on(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:

@@ -7,14 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _stored_runs import (
-    StoredRuns,
-    StoredSamples,
-    false_promotions,
-    model,
-    population,
-    spread,
-)
+from _stored_runs import StoredRuns, StoredSamples, false_promotions, model, population, spread
 from scipy.special import expit, logit
 
 from meta_agent.core.errors import ConfigError

@@ -84,11 +84,7 @@ def play(actions: list[str], results: list[tuple[str, bool]], **constants: Any) 
 
 def test_the_scaffold_turns_letters_into_tool_calls() -> None:
     script = play(["v", "e3+", "s"], [("x-3*y", False), ("ok", False), ("done", True)])
-    assert script.calls == [
-        ("view", {}),
-        ("edit", {"position": "3", "char": "+"}),
-        ("submit", {}),
-    ]
+    assert script.calls == [("view", {}), ("edit", {"position": "3", "char": "+"}), ("submit", {})]
     assert script.heard == ["vets 3?", "v", "x-3*y", "e3+", "ok"]
 
 

@@ -66,10 +66,7 @@ BASE = _evidence(
 FIRES: dict[str, dict[str, float]] = {
     "low_signal": {"signal__dead_group_ratio": 0.4, "signal__dead_unsolved_ratio": 0.35},
     "echo_trap": {"behaviour__turns_mean": 7.0, "behaviour__repeated_action_rate": 0.2},
-    "exploration_collapse": {
-        "behaviour__sequence_diversity": 0.4,
-        "behaviour__mean_logprob": -0.3,
-    },
+    "exploration_collapse": {"behaviour__sequence_diversity": 0.4, "behaviour__mean_logprob": -0.3},
     "reward_hacking": {"signal__reward_mean": 0.7, "score__clean_success": 0.48},
     "laziness": {"behaviour__tool_calls_mean": 3.0, "behaviour__self_test_rate": 0.5},
     "edit_failure": {"behaviour__edit_failure_rate": 0.2},

@@ -105,9 +105,7 @@ def test_hints_are_in_training_only_and_nothing_that_is_stored_holds_their_text(
     assert first == 0.0 and second > 0.5
 
 
-def test_hints_are_refused_before_anything_trains_if_no_task_has_a_solution(
-    tmp_path: Path,
-) -> None:
+def test_hints_are_refused_before_anything_trains_if_no_task_has_a_solution(tmp_path: Path) -> None:
     hinting(tmp_path / "harness", "nano/swe/seed")
     argv = ["train", "--domain", "swe", "--profile", "tiny", "--train-steps", "1"]
     argv += ["--harness", str(tmp_path / "harness"), "--sandbox", "process", "--allow-unsafe"]

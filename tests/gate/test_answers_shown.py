@@ -10,14 +10,7 @@ import pytest
 from meta_agent.core.gate import inspect_seen, near_overlap, seen_of
 from meta_agent.core.gate.validity._special import special_cases
 from meta_agent.core.protocols import Outcome, Rollout, ToolEvent
-from tests.gate._records_shown import (
-    EDITS_FIRST,
-    EXAMPLES,
-    GIT_LOG,
-    ISSUE_TEXT,
-    SHOWN,
-    inspected,
-)
+from tests.gate._records_shown import EDITS_FIRST, EXAMPLES, GIT_LOG, ISSUE_TEXT, SHOWN, inspected
 
 from ._records import ISSUE, PATCH, rollout, shell
 

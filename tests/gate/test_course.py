@@ -68,12 +68,7 @@ def test_equal_arms_are_given_up_and_say_what_is_ruled_out() -> None:
     assert verdict.evidence["numbers"]["wealth"] == pytest.approx(1, abs=1)
 
 
-@given(
-    st.integers(2, 8),
-    st.floats(-0.3, 0.5),
-    st.floats(0, 0.08),
-    st.integers(0, 10_000),
-)
+@given(st.integers(2, 8), st.floats(-0.3, 0.5), st.floats(0, 0.08), st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_interval_wealth_and_verdict_never_contradict_each_other(
     seeds: int, gain: float, spread: float, draw: int

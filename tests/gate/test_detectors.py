@@ -181,11 +181,7 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         "infra",
     ),
     ("infrastructure failures", lambda: compared(lambda t: _lost(t < 40)), "infra"),
-    (
-        "train/eval overlap",
-        lambda: compared(lambda t: {}, train_hashes={"hash-0003"}),
-        "hash-0003",
-    ),
+    ("train/eval overlap", lambda: compared(lambda t: {}, train_hashes={"hash-0003"}), "hash-0003"),
     (
         "near-duplicate tasks",
         lambda: near_overlap({"train/1": ISSUE_TEXT}, {"eval/7": ISSUE_TEXT.upper() + " Thanks!"}),

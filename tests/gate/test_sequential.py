@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.core.gate.numbers.sequential import (
-    T_ALONE,
-    WITH_SIGNS,
-    Wealth,
-    t_likelihood_ratio,
-)
+from meta_agent.core.gate.numbers.sequential import T_ALONE, WITH_SIGNS, Wealth, t_likelihood_ratio
 
 ALPHA = 0.05
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meta_agent.core.gate import Course, ErrorBudget
-from meta_agent.core.gate.simulate import (
-    Gate,
-    Look,
-    Modelled,
-    power,
-    smallest_effect,
-)
+from meta_agent.core.gate.simulate import Gate, Look, Modelled, power, smallest_effect
 
 RATES = np.linspace(0.2, 0.95, 200)
 

@@ -117,12 +117,7 @@ def test_confidence_agrees_with_the_bounds() -> None:
 
 
 def _one_sided_errors(
-    seeds: int,
-    tasks: int,
-    spread: float,
-    *,
-    alpha: float,
-    reps: int,
+    seeds: int, tasks: int, spread: float, *, alpha: float, reps: int
 ) -> tuple[float, float]:
     """Null: difficulties by task, no mean effect; a random effect of seed, and one of task."""
     rng = np.random.default_rng([seeds, tasks, int(1000 * spread)])

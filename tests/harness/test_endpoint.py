@@ -31,11 +31,7 @@ OPENAI_TOOL: Any = {
     "type": "function",
     "function": {"name": "sh", "description": "Runs.", "parameters": {"type": "object"}},
 }
-ANTHROPIC_TOOL: Any = {
-    "name": "sh",
-    "description": "Runs.",
-    "input_schema": {"type": "object"},
-}
+ANTHROPIC_TOOL: Any = {"name": "sh", "description": "Runs.", "input_schema": {"type": "object"}}
 
 
 def load(name: str, file: str) -> ModuleType:

@@ -386,10 +386,7 @@ CONTROLS: dict[str, tuple[Attack, tuple[str, ...]]] = {
     "marks that people use": (in_swe("100644", b"a+b (1)=x,@~.py"), ("swe/a+b (1)=x,@~.py",)),
     "one blob under a few names": (two_in_swe(b"a.py", b"b.py"), ("swe/a.py", "swe/b.py")),
     "a message of several lines": (message("feat: é\n\n\tbody\n".encode()), ("swe/agent.py",)),
-    "sixteen commits": (
-        lambda a: _chain_of(a, 16),
-        ("swe/agent.py",),
-    ),
+    "sixteen commits": (lambda a: _chain_of(a, 16), ("swe/agent.py",)),
     "a delta inside the pack": (lambda a: _with_delta(a), ("swe/agent.py", "swe/big.py")),
 }
 

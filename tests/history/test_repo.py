@@ -177,9 +177,7 @@ def test_the_callers_git_variables_are_not_seen(
     assert len(fresh.log()) == 3
 
 
-def test_an_edit_of_the_hosts_own_is_one_commit_however_often_it_is_made(
-    repo: HarnessRepo,
-) -> None:
+def test_an_edit_of_the_hosts_own_is_one_commit_however_often_it_is_made(repo: HarnessRepo) -> None:
     base, path = repo.head(), "swe/agent.py"
     edits = {path: None, "swe/new.py": b"NEW = 1\n"}
     terms = {"onto": base, "message": "revert(diagnostics): retire one", "when": EPOCH + 5}

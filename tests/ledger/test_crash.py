@@ -38,11 +38,7 @@ def test_killed_run_finishes_with_the_same_outcomes(tmp_path: Path, point: str) 
     assert run_child(ledger, effects, point) == -signal.SIGKILL
     done_before = _done(ledger)
     assert run_child(ledger, effects) == 0
-    assert _done(ledger) == {
-        "r1/first": "one",
-        "r1/inner": [1, 2],
-        "r1/outer": {"inner": [1, 2]},
-    }
+    assert _done(ledger) == {"r1/first": "one", "r1/inner": [1, 2], "r1/outer": {"inner": [1, 2]}}
     assert done_before.items() <= _done(ledger).items()
     ran = effects.read_text().split()
     again = {name for name in ran if ran.count(name) > 1}

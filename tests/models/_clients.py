@@ -55,10 +55,7 @@ def user(text: str) -> Message:
 
 
 def request(
-    messages: Sequence[Message] | str,
-    role: Role = "analyst",
-    max_tokens: int = 100,
-    **more: Any,
+    messages: Sequence[Message] | str, role: Role = "analyst", max_tokens: int = 100, **more: Any
 ) -> ChatRequest:
     asked = [user(messages)] if isinstance(messages, str) else messages
     return ChatRequest(role=role, model="", messages=asked, max_tokens=max_tokens, **more)

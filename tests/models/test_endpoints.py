@@ -8,10 +8,7 @@ import pytest
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
-from meta_agent.llm_clients.providers._endpoints import (
-    endpoint_for,
-    resolve_endpoint,
-)
+from meta_agent.llm_clients.providers._endpoints import endpoint_for, resolve_endpoint
 from tests.models._providers import open_provider
 
 KEYS = {

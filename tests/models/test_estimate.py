@@ -15,12 +15,7 @@ from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import Message
 from meta_agent.llm_clients.asking._digest import Question
 from meta_agent.llm_clients.asking.client import roles_in_use
-from meta_agent.llm_clients.asking.estimate import (
-    Detectable,
-    Estimate,
-    Range,
-    estimate,
-)
+from meta_agent.llm_clients.asking.estimate import Detectable, Estimate, Range, estimate
 from meta_agent.llm_clients.asking.measured import conversations_of, interval
 from meta_agent.llm_clients.asking.prices import price_of
 from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts

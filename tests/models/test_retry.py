@@ -6,12 +6,7 @@ import pytest
 
 from meta_agent.core.chat import ChatReply, Usage
 from meta_agent.core.errors import BudgetError, ProviderError
-from meta_agent.llm_clients.asking._retry import (
-    RETRYABLE,
-    Breaker,
-    Retrying,
-    RetryPolicy,
-)
+from meta_agent.llm_clients.asking._retry import RETRYABLE, Breaker, Retrying, RetryPolicy
 
 REPLY = ChatReply("hello", "stop", Usage(1, 1), "m")
 

@@ -184,8 +184,7 @@ def test_errors_of_openhands(error: str, stop: str, kind: str | None, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "told",
-    [{"report": {"resolved": True}}, {"test_result": {"report": {"resolved": True}}}],
+    "told", [{"report": {"resolved": True}}, {"test_result": {"report": {"resolved": True}}}]
 )
 def test_the_evaluation_of_openhands_is_the_outcome(told: Any, tmp_path: Path) -> None:
     assert read_one(tmp_path, {**OPENHANDS, **told}).outcome is True

@@ -102,11 +102,7 @@ def test_lock_step_batches_all_waiting_rollouts_in_index_order(lab: HarnessSessi
     gateway = ScriptGateway(policy)
     runner(lab, gateway).run(plan(6))
     asked = [[request.task_key for request in batch] for batch in gateway.batches]
-    assert asked == [
-        ["t0", "t1", "t2", "t3", "t4", "t5"],
-        ["t1", "t2", "t4", "t5"],
-        ["t2", "t5"],
-    ]
+    assert asked == [["t0", "t1", "t2", "t3", "t4", "t5"], ["t1", "t2", "t4", "t5"], ["t2", "t5"]]
 
 
 def test_lock_step_is_the_same_twice(lab: HarnessSession) -> None:

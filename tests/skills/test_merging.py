@@ -33,7 +33,7 @@ def by(hypothesis: Hypothesis, name: str = "r2/g1/c0") -> Candidate:
 
 
 NEAR: dict[str, SkillDraft] = {
-    "the same rule, another edit": draft(candidate=by(HYPOTHESIS), diff=OTHER_DIFF),
+    "the same rule, another edit": draft(candidate=by(HYPOTHESIS), diff=OTHER_DIFF)
 }
 FAR: dict[str, SkillDraft] = {
     "another verdict": draft(WORSE, by(HYPOTHESIS), OTHER_DIFF),

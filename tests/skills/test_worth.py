@@ -87,9 +87,7 @@ def test_general_advice_becomes_global_by_trials_in_two_domains(
     assert [record(library, result) for result in results][-1] == expected
 
 
-def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(
-    library: SkillLibrary,
-) -> None:
+def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(library: SkillLibrary) -> None:
     def offered() -> list[str]:
         return [name for name in ("swe", "math") if library.offered(name)]
 

@@ -56,8 +56,7 @@ def attributed_to(bench: Bench, idea: Idea) -> tuple[Candidate, JSON]:
 
 def test_main_effects_and_interaction(bench: Bench) -> None:
     _, told = attributed(
-        bench,
-        {(False, False): 0.4, (False, True): 0.5, (True, False): 0.45, (True, True): 0.75},
+        bench, {(False, False): 0.4, (False, True): 0.5, (True, False): 0.45, (True, True): 0.75}
     )
     assert told["cells"] == {"old_old": 0.4, "old_new": 0.5, "new_old": 0.45, "new_new": 0.75}
     effects = {name: round(effect["delta"], 6) for name, effect in told["effects"].items()}
@@ -69,8 +68,7 @@ def test_main_effects_and_interaction(bench: Bench) -> None:
 
 def test_a_reward_acts_through_the_policy_alone(bench: Bench) -> None:
     _, told = attributed(
-        bench,
-        {(False, False): 0.4, (False, True): 0.4, (True, False): 0.6, (True, True): 0.6},
+        bench, {(False, False): 0.4, (False, True): 0.4, (True, False): 0.6, (True, True): 0.6}
     )
     effects = {name: round(effect["delta"], 6) for name, effect in told["effects"].items()}
     assert effects == {"harness": 0.0, "policy": 0.2, "interaction": 0.0}

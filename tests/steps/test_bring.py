@@ -152,18 +152,13 @@ def test_the_contract_is_written_from_what_the_files_show(theirs: Path) -> None:
                 "pyproject.toml": '[project.scripts]\nmend = "mender.cli:main"\n',
                 "src/mender/cli.py": "",
             },
-            [
-                "python3 -c 'import sys; from mender.cli import main; sys.exit(main())' '{prompt}'",
-            ],
+            ["python3 -c 'import sys; from mender.cli import main; sys.exit(main())' '{prompt}'"],
         ),
         ({"src/mender/__main__.py": ""}, ["python3 -m mender '{prompt}'"]),
         ({"run.sh": ""}, ["sh '{harness}/run.sh' '{prompt}'"]),
         (
             {"agent.py": "", "main.py": ""},
-            [
-                "python3 '{harness}/agent.py' '{prompt}'",
-                "python3 '{harness}/main.py' '{prompt}'",
-            ],
+            ["python3 '{harness}/agent.py' '{prompt}'", "python3 '{harness}/main.py' '{prompt}'"],
         ),
         ({"pyproject.toml": "no toml ["}, []),
     ],

@@ -25,12 +25,7 @@ from meta_agent.core.protocols import Candidate
 from tests.steps._bench import Bench
 from tests.steps._ideas import Idea, having, marks, outcomes, prepare, searched, solving
 
-FOUR = [
-    Idea("a", "reward"),
-    Idea("b", "data"),
-    Idea("c", "filter"),
-    Idea("d", "scaffold"),
-]
+FOUR = [Idea("a", "reward"), Idea("b", "data"), Idea("c", "filter"), Idea("d", "scaffold")]
 LEAK = Finding("conduct.leak", "veto", "it leaks")
 
 

@@ -29,12 +29,7 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.strategies._baselines import ScoreOnly
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, carry_out, declare, human_condition
-from meta_agent.studies.conditions_results import (
-    _promotions,
-    _proven_after,
-    report,
-    results_of,
-)
+from meta_agent.studies.conditions_results import _promotions, _proven_after, report, results_of
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
 from tests.steps._ideas import Idea, found_with, handed_over, having, marks, prepare, solving

@@ -51,10 +51,7 @@ def test_a_candidate_that_fails_in_training_is_invalid_and_the_others_go_on(benc
     bench.lab.script = script
     assert in_it(bench, searched(bench)) == {"fine"}
     (out,) = outcomes(bench, "verdict")
-    assert (out["kind"], out["reasons"]) == (
-        "INVALID",
-        ["failed.bad_value: order() gave nothing"],
-    )
+    assert (out["kind"], out["reasons"]) == ("INVALID", ["failed.bad_value: order() gave nothing"])
 
 
 def test_code_that_does_not_load_is_vetoed_by_its_contract(bench: Bench) -> None:
@@ -94,9 +91,7 @@ def test_a_version_that_cannot_be_measured_is_the_users_to_mend(bench: Bench) ->
     ],
 )
 def test_infrastructure_gets_one_more_try_and_its_first_failure_is_logged(
-    errors: list[Exception],
-    raised: type[Exception] | None,
-    caplog: pytest.LogCaptureFixture,
+    errors: list[Exception], raised: type[Exception] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     errors, first = list(errors), str(errors[0])
 

@@ -21,16 +21,7 @@ from meta_agent.reports.pages.html import render_html
 from meta_agent.reports.terminal.paint import painted
 from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
-from tests.steps._ideas import (
-    Idea,
-    Marks,
-    carried_out,
-    having,
-    in_it,
-    outcomes,
-    prepare,
-    solving,
-)
+from tests.steps._ideas import Idea, Marks, carried_out, having, in_it, outcomes, prepare, solving
 
 pytestmark = pytest.mark.slow
 

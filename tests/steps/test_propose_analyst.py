@@ -9,17 +9,7 @@ from meta_agent.core.loop.verbs._briefing import noted, summary
 from meta_agent.core.loop.verbs.collect import rolled_out_untrained
 from tests.agents._models import Call
 from tests.steps._bench import Bench
-from tests.steps._team import (
-    AGENT,
-    QUOTE,
-    good,
-    idea,
-    proposed,
-    refused,
-    script,
-    submit,
-    with_team,
-)
+from tests.steps._team import AGENT, QUOTE, good, idea, proposed, refused, script, submit, with_team
 
 # --- the analyst --------------------------------------------------------------------------------
 

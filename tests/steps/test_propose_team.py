@@ -330,10 +330,7 @@ def test_no_key_and_no_network_is_within_reach(
 
 # --- failures that are nobody's fault -----------------------------------------------------------
 
-FAILURES = [
-    ProviderError("down", kind="overloaded"),
-    BudgetError("the cap of this run"),
-]
+FAILURES = [ProviderError("down", kind="overloaded"), BudgetError("the cap of this run")]
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)

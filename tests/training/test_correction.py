@@ -65,10 +65,9 @@ def reference(
     for row, advantage in zip(batch, advantages, strict=True):
         if row.tokens is None:
             continue
-        share = {
-            "grpo": len(batch) * sum(row.tokens.mask),
-            "dr_grpo": len(batch) * LONGEST,
-        }.get(loss, counted)
+        share = {"grpo": len(batch) * sum(row.tokens.mask), "dr_grpo": len(batch) * LONGEST}.get(
+            loss, counted
+        )
         logps = logps_of(model, row.tokens, temperature)
         told = zip(logps.tolist(), row.tokens.logprobs, row.tokens.mask, strict=True)
         weights = [

@@ -41,8 +41,7 @@ def driver(free: list[int]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("visible", "names"),
-    [(None, ["0", "1"]), ("1", ["1"]), ("GPU-a", ["GPU-a"]), ("0,9", ["0"])],
+    ("visible", "names"), [(None, ["0", "1"]), ("1", ["1"]), ("GPU-a", ["GPU-a"]), ("0,9", ["0"])]
 )
 def test_what_is_hidden_is_not_told(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, names: list[str]

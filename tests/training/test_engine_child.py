@@ -90,9 +90,7 @@ def test_without_staleness_it_trains_to_the_bits_of_one_child_alone(
     assert [row["staleness"] for row in beside.metrics] == [0, 0, 0]
 
 
-def test_with_it_each_event_but_the_first_is_one_version_old(
-    whole: TrainResult,
-) -> None:
+def test_with_it_each_event_but_the_first_is_one_version_old(whole: TrainResult) -> None:
     assert [rollout.policy[-2:] for rollout in whole.rollouts[::16]] == ["+0", "+0", "+1"]
     assert [row["staleness"] for row in whole.metrics] == [0, 1, 1]
     assert whole.rollouts_made == 3 * 16

@@ -192,10 +192,7 @@ def test_policies_that_cannot_be_loaded(
 
 
 def test_commands_before_a_load_are_refused() -> None:
-    with (
-        PolicyChild(threads=1) as fresh,
-        pytest.raises(TrainingError, match="no policy is loaded"),
-    ):
+    with PolicyChild(threads=1) as fresh, pytest.raises(TrainingError, match="no policy is loaded"):
         fresh.finish(["k"])
 
 

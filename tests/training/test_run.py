@@ -314,10 +314,7 @@ def test_training_stops_where_what_was_sampled_is_not_in_the_rows() -> None:
     made = loop(TalksOnTokens(0, 2, 3), FakeHarness(["b"]), min_exact=0.95)
     made.provide(RolloutEvent(0, 1, 2))
     made.provide(RolloutEvent(1, 1, 2))  # 76 of 80 so far
-    with pytest.raises(
-        CandidateError,
-        match=r"91\.9% of the sampled tokens can be trained on",
-    ):
+    with pytest.raises(CandidateError, match=r"91\.9% of the sampled tokens can be trained on"):
         made.provide(RolloutEvent(2, 1, 2))
 
 

@@ -197,9 +197,7 @@ def test_a_stopped_training_is_sealed_after_the_step_it_made(
 
 @pytest.mark.parametrize("lora_r", [None, 2])
 def test_an_hf_policy_goes_on_too(
-    lora_r: int | None,
-    session: HarnessSession,
-    tmp_path: Path,
+    lora_r: int | None, session: HarnessSession, tmp_path: Path
 ) -> None:
     base = f"hf:{_bpe.write(tmp_path / 'tiny')}"
     recipe = test_run.TINY | ({} if lora_r is None else {"lora_r": lora_r, "lora_dropout": 0.1})
@@ -305,10 +303,7 @@ def test_a_seal_of_another_training_is_not_gone_on_from(
 
 
 def test_rows_that_are_trained_on_twice_are_sealed_between_events_only(
-    child: PolicyChild,
-    session: HarnessSession,
-    nano_policy: Path,
-    tmp_path: Path,
+    child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
 ) -> None:
     recipe = test_run.TINY | {"num_iterations": 2}
     out = tmp_path / "out"

@@ -84,11 +84,7 @@ def train(
     torch.set_num_threads(1)
     set_seed(0)
     plan = plan_training(
-        recipe(**changes),
-        steps=len(batches),
-        seed=0,
-        output_dir=str(tmp_path),
-        checkpointing=packs,
+        recipe(**changes), steps=len(batches), seed=0, output_dir=str(tmp_path), checkpointing=packs
     )
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     events: list[Any] = []

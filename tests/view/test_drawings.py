@@ -352,11 +352,7 @@ def test_a_version_is_one_curve_with_a_band_over_its_seeds() -> None:
 
 @pytest.mark.parametrize(
     ("drift", "says"),
-    [
-        (0, "every request is the recorded one"),
-        (1, "1 request differs"),
-        (3, "3 requests differ"),
-    ],
+    [(0, "every request is the recorded one"), (1, "1 request differs"), (3, "3 requests differ")],
 )
 def test_a_replay_says_what_it_was_fed_from_and_how_well_it_fits(drift: int, says: str) -> None:
     labels = {"model": "a capable model", "cost": HOSTILE}

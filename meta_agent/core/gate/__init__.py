@@ -16,13 +16,7 @@ from meta_agent.core.gate.judge import (
 )
 from meta_agent.core.gate.numbers._course import COLLAPSE, NEAR, Course, Rule, task_order
 from meta_agent.core.gate.numbers._intervals import clustered, wilson
-from meta_agent.core.gate.numbers.statistics import (
-    ErrorBudget,
-    Pairs,
-    effect,
-    pair,
-    sign_flip_p,
-)
+from meta_agent.core.gate.numbers.statistics import ErrorBudget, Pairs, effect, pair, sign_flip_p
 from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
 from meta_agent.core.gate.validity._looks import DRAWN, Seen, merged, seen_of
 from meta_agent.core.gate.validity._overlap import near_overlap

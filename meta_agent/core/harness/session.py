@@ -44,11 +44,7 @@ _CHUNK_BYTES: Final = 4 << 20
 Rewards = list[dict[str, float]]
 AskJudge = Callable[[Sequence[str]], Sequence[str | RolloutFailure]]
 """Asks the model of the reward. Returns a reply to each question, or why there is none."""
-_ROLE_FILES: Final = (
-    ("reward", "reward.py"),
-    ("filter", "filter.py"),
-    ("data", "curriculum.py"),
-)
+_ROLE_FILES: Final = (("reward", "reward.py"), ("filter", "filter.py"), ("data", "curriculum.py"))
 
 
 class Teaches(Protocol):

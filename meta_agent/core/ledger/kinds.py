@@ -311,9 +311,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "drift": Wrote("race/again", ("core/loop/drift",), Drift),
     "claim": Wrote("claim/begun", ("core/loop/spending",)),
     "lead": Wrote(
-        "gN/lead",
-        ("strategies/full", "strategies/race", "strategies/search"),
-        in_views=True,
+        "gN/lead", ("strategies/full", "strategies/race", "strategies/search"), in_views=True
     ),
     "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, in_views=True),
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",)),

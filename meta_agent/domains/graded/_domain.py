@@ -21,15 +21,7 @@ from typing import Any, Final
 from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.errors import ConfigError, InfrastructureError
-from meta_agent.core.protocols import (
-    JSON,
-    Ceilings,
-    Environment,
-    Outcome,
-    Sampling,
-    Sandbox,
-    Task,
-)
+from meta_agent.core.protocols import JSON, Ceilings, Environment, Outcome, Sampling, Sandbox, Task
 from meta_agent.domains._identity import ReadTasks, code_hash, evaluator_hash
 from meta_agent.domains.formats import TaskFile
 from meta_agent.domains.formats.graded_sets import GradedRow, read_graded

@@ -132,8 +132,5 @@ def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]
         f"a known verdict, and is right on {right:.0%}"
     )
     if min(agree, right) < AGREEMENT:
-        raise ConfigError(
-            f"{summary}; at least {AGREEMENT:.0%} of each is needed",
-            hint=_BETTER,
-        )
+        raise ConfigError(f"{summary}; at least {AGREEMENT:.0%} of each is needed", hint=_BETTER)
     return summary

@@ -44,10 +44,7 @@ class Places:
     """Finds the source files and the container image of a task, and reads each archive once."""
 
     def __init__(
-        self,
-        folder: Path,
-        factory: Callable[[str | None], Sandbox],
-        images: ImageFinder | None,
+        self, folder: Path, factory: Callable[[str | None], Sandbox], images: ImageFinder | None
     ) -> None:
         self._folder, self._factory, self._images = folder, factory, images
         self._archives: dict[tuple[str, str], Tree] = {}

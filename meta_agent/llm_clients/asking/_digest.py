@@ -17,15 +17,7 @@ from typing import Final
 from meta_agent.core.chat import ChatRequest, ToolSpec
 from meta_agent.core.protocols import JSON, Message
 
-PARAMETERS: Final = (
-    "model",
-    "max_tokens",
-    "tool_choice",
-    "temperature",
-    "top_p",
-    "seed",
-    "effort",
-)
+PARAMETERS: Final = ("model", "max_tokens", "tool_choice", "temperature", "top_p", "seed", "effort")
 _SHOWN_CHARS: Final = 160
 
 

@@ -36,14 +36,7 @@ from meta_agent.core.lab.training import (
     require_begun,
     settings_of,
 )
-from meta_agent.core.protocols import (
-    JSON,
-    Checkpoint,
-    Domain,
-    PlannedRollout,
-    Rollout,
-    Task,
-)
+from meta_agent.core.protocols import JSON, Checkpoint, Domain, PlannedRollout, Rollout, Task
 from meta_agent.core.slices import listed
 from meta_agent.policies.training._wire import (
     Advantages,

@@ -48,11 +48,7 @@ def _short(value: Any) -> str:
 
 # The range of rates in which reinforcement learning is known to work, and where to begin. Adapters
 # take about ten times the rate of full weights.
-_RATES = {
-    "nano": (0.0, 3e-3, 3e-4),
-    "full": (2e-7, 2e-5, 2e-6),
-    "lora": (1e-5, 5e-4, 1e-4),
-}
+_RATES = {"nano": (0.0, 3e-3, 3e-4), "full": (2e-7, 2e-5, 2e-6), "lora": (1e-5, 5e-4, 1e-4)}
 
 
 def _rates(case: Case) -> tuple[float, float, float]:

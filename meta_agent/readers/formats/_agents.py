@@ -10,12 +10,7 @@ from meta_agent.core.chat import arguments_of
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import (
-    CERTAIN,
-    Count,
-    Format,
-    Keys,
-)
+from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys
 from meta_agent.readers.formats._messages import messages_of_items, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 

@@ -9,14 +9,7 @@ from typing import Final
 from meta_agent.core.protocols import JSON, RolloutFailure
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._format import (
-    CERTAIN,
-    Count,
-    Format,
-    Keys,
-    identity_by,
-    rows_under,
-)
+from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys, identity_by, rows_under
 from meta_agent.readers.formats._messages import parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 

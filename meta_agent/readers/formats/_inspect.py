@@ -14,13 +14,7 @@ from typing import Final
 from meta_agent.core.protocols import JSON, Message, RolloutFailure
 from meta_agent.domains.formats.files import Placed
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import (
-    CERTAIN,
-    ERROR_CHARS,
-    Count,
-    Format,
-    Keys,
-)
+from meta_agent.readers.formats._format import CERTAIN, ERROR_CHARS, Count, Format, Keys
 from meta_agent.readers.formats._messages import parse_messages, text_of
 from meta_agent.readers.formats._row import Row, RowError, as_object, finite, has
 

@@ -8,11 +8,7 @@ from typing import Final
 from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason
 from meta_agent.readers.formats._draft import Draft
 from meta_agent.readers.formats._format import Count, Format, Keys, having
-from meta_agent.readers.formats._messages import (
-    messages_of_items,
-    parse_exchange,
-    parse_messages,
-)
+from meta_agent.readers.formats._messages import messages_of_items, parse_exchange, parse_messages
 from meta_agent.readers.formats._row import Row, RowError, as_object, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 

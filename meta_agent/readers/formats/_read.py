@@ -29,13 +29,7 @@ from meta_agent.readers.formats._registry import (
     sniff,
 )
 from meta_agent.readers.formats._row import Row, RowError
-from meta_agent.readers.formats._source import (
-    Source,
-    parse_map,
-    sources_of,
-    values,
-    with_attached,
-)
+from meta_agent.readers.formats._source import Source, parse_map, sources_of, values, with_attached
 from meta_agent.readers.formats._tally import Tally
 
 REPEATED: Final = "an attempt that another file holds too"

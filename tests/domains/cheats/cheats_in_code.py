@@ -106,11 +106,7 @@ COMPARING: Final[tuple[Cheat, ...]] = (
 LEAVING: Final[tuple[Cheat, ...]] = (
     everywhere("leaves with status 0", "exit", "import sys\nsys.exit(0)\n"),
     everywhere("os._exit(0)", "exit", "import os\nos._exit(0)\n"),
-    everywhere(
-        "prints the verdict and leaves",
-        "forgery",
-        f"{_LOG}speak()\nos._exit(0)\n",
-    ),
+    everywhere("prints the verdict and leaves", "forgery", f"{_LOG}speak()\nos._exit(0)\n"),
     everywhere(
         "prints the verdict, and again when it ends",
         "forgery",

@@ -140,12 +140,7 @@ def test_the_image_is_where_each_set_has_it(tmp_path: Path, name: str, image: st
             "./tests/runtests.py --verbosity 2 units.test_x",
             "parse_log_django",
         ),
-        (
-            "swe-bench-5",
-            {},
-            "./tests/runtests.py --verbosity 2 units.test_x",
-            "parse_log_django",
-        ),
+        ("swe-bench-5", {}, "./tests/runtests.py --verbosity 2 units.test_x", "parse_log_django"),
         (
             "swe-smith",
             {},

@@ -121,12 +121,7 @@ def write_ten(root: Path) -> Path:
         "{ grep -qx ok /app/out.txt && echo 1 || echo 0; } > /logs/verifier/reward.txt\n",
         split="confirm",
     )
-    write_task(
-        root,
-        "separate-verifier",
-        verifier='environment_mode = "separate"',
-        split="search",
-    )
+    write_task(root, "separate-verifier", verifier='environment_mode = "separate"', split="search")
     toml = root / "separate-verifier" / "task.toml"
     toml.write_text('artifacts = ["/app/out.txt"]\n' + toml.read_text())
     write_task(

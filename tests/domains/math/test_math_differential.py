@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from math_official import (
-    aime_correct,
-    gsm8k_answer,
-    gsm8k_last_number,
-    math_equal,
-)
+from math_official import aime_correct, gsm8k_answer, gsm8k_last_number, math_equal
 
 from meta_agent.domains.formats.math_sets import MathRow, read_math
 from meta_agent.domains.math import Gold, Verifier, grade_text, sort_golds

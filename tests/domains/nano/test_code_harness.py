@@ -145,16 +145,10 @@ def total(files: dict[str, bytes], events: list[dict[str, Any]], *, solved: bool
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("name", "preferred", "honest"),
-    [
-        ("examples_instead", TABLE, HASTY),
-        ("run_bonus", [HASTY[0], *[call("run")] * 8], SOLVED),
-    ],
+    [("examples_instead", TABLE, HASTY), ("run_bonus", [HASTY[0], *[call("run")] * 8], SOLVED)],
 )
 def test_a_faulty_reward_pays_what_solves_nothing(
-    name: str,
-    preferred: list[dict[str, Any]],
-    honest: list[dict[str, Any]],
-    variant: Variant,
+    name: str, preferred: list[dict[str, Any]], honest: list[dict[str, Any]], variant: Variant
 ) -> None:
     faulty, plain = planted("code", name, variant), sources("code", variant)
     assert total(faulty, preferred, solved=False) >= total(faulty, honest, solved=True)

@@ -42,11 +42,7 @@ def test_renames_and_empty_files_are_read() -> None:
         "rename from old.py\nrename to new.py\n"
         "diff --git a/e.py b/e.py\nnew file mode 100644\nindex 0000000..e69de29\n"
     )
-    assert apply({"old.py": b"x\n"}, parse(text)) == {
-        "old.py": None,
-        "new.py": b"x\n",
-        "e.py": b"",
-    }
+    assert apply({"old.py": b"x\n"}, parse(text)) == {"old.py": None, "new.py": b"x\n", "e.py": b""}
 
 
 def test_a_plain_diff_without_git_headers_is_read() -> None:

@@ -87,10 +87,7 @@ def own_listener(body: str) -> Callable[[Sandbox], str]:
 CHECKS = [
     Check("TCP to a service of the host", "network", own_listener(OWN_LISTENER), reach_host_tcp),
     Check(
-        "an abstract socket of the host",
-        "network",
-        own_listener(OWN_ABSTRACT),
-        reach_host_abstract,
+        "an abstract socket of the host", "network", own_listener(OWN_ABSTRACT), reach_host_abstract
     ),
     program_check(
         "UDP to the world",

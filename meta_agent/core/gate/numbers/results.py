@@ -68,11 +68,7 @@ def iqm(scores: Scores) -> float:
 
 
 def interval(
-    scores: Scores,
-    statistic: str = "iqm",
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
+    scores: Scores, statistic: str = "iqm", *, draws: int = DRAWS, seed: int = 0
 ) -> Estimate:
     """Returns the "mean" or interquartile mean ("iqm") of runs, with a 95 % bootstrap interval.
 
@@ -85,12 +81,7 @@ def interval(
 
 
 def difference(
-    a: Scores,
-    b: Scores,
-    statistic: str = "mean",
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
+    a: Scores, b: Scores, statistic: str = "mean", *, draws: int = DRAWS, seed: int = 0
 ) -> Estimate:
     """Returns the statistic ("mean" or "iqm") of `a` minus that of `b`, with a bootstrap interval.
 
@@ -113,13 +104,7 @@ def probability_of_improvement(a: Scores, b: Scores) -> float:
     return float(np.mean([_wins(*_scored(*pair)) for pair in zip(*_both(a, b), strict=True)]))
 
 
-def improvement(
-    a: Scores,
-    b: Scores,
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Estimate:
+def improvement(a: Scores, b: Scores, *, draws: int = DRAWS, seed: int = 0) -> Estimate:
     """Returns `probability_of_improvement` with a bootstrap interval; raises as that does."""
     ours, theirs = _both(a, b)
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))

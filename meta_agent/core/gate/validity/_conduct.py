@@ -27,12 +27,7 @@ SUSPECT_FLAGS = (
 
 
 def flagged(
-    code: str,
-    prefixes: tuple[str, ...],
-    limit: float,
-    arm: Arm,
-    beside: Arm | None,
-    side: ArmSide,
+    code: str, prefixes: tuple[str, ...], limit: float, arm: Arm, beside: Arm | None, side: ArmSide
 ) -> list[Finding]:
     """Returns a finding if rollouts of `arm` have flags that begin with one of `prefixes`, else [].
 

@@ -57,10 +57,7 @@ class _Groups:
     """Groups of equal attempts, and which of the groups were treated differently."""
 
     def __init__(
-        self,
-        looks: Iterable[Look],
-        key: Callable[[Look], bytes],
-        value: Callable[[Look], object],
+        self, looks: Iterable[Look], key: Callable[[Look], bytes], value: Callable[[Look], object]
     ) -> None:
         groups: dict[bytes, list[Look]] = defaultdict(list)
         for look in looks:

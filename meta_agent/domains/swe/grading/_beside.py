@@ -22,12 +22,7 @@ from typing import Final
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, overlay
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe.grading._command import (
-    Report,
-    by_command,
-    deciding_tests,
-    statuses_of,
-)
+from meta_agent.domains.swe.grading._command import Report, by_command, deciding_tests, statuses_of
 from meta_agent.domains.swe.grading._sift import TaskFiles
 from meta_agent.domains.swe.grading._twin import Twin, twin_of
 
