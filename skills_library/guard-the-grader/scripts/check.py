@@ -44,7 +44,11 @@ WATCHED: list[dict[str, Any]] = [
         "silent": True,
     },
 ]
-BESIDE: list[str] = ["behaviour.flagged", "score.success", "score.clean_success"]
+BESIDE: list[str] = [
+    "behaviour.flagged",
+    "score.success",
+    "score.clean_success",
+]
 
 if __name__ == "__main__":
     try:

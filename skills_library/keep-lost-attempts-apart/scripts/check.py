@@ -18,7 +18,7 @@ WATCHED: list[dict[str, Any]] = [
         "needs": ["outcome"],
         "least": 10,
         "silent": False,
-    }
+    },
 ]
 BESIDE: list[str] = [
     "score.n",

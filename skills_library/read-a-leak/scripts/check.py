@@ -28,7 +28,11 @@ WATCHED: list[dict[str, Any]] = [
         "silent": True,
     },
 ]
-BESIDE: list[str] = ["behaviour.leak_share_of_solved", "score.success", "score.clean_success"]
+BESIDE: list[str] = [
+    "behaviour.leak_share_of_solved",
+    "score.success",
+    "score.clean_success",
+]
 
 if __name__ == "__main__":
     try:

@@ -28,7 +28,11 @@ WATCHED: list[dict[str, Any]] = [
         "silent": False,
     },
 ]
-BESIDE: list[str] = ["signal.dead_solved_ratio", "signal.dead_unsolved_ratio", "signal.groups"]
+BESIDE: list[str] = [
+    "signal.dead_solved_ratio",
+    "signal.dead_unsolved_ratio",
+    "signal.groups",
+]
 
 if __name__ == "__main__":
     try:

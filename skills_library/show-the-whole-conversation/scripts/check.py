@@ -28,7 +28,10 @@ WATCHED: list[dict[str, Any]] = [
         "silent": False,
     },
 ]
-BESIDE: list[str] = ["behaviour.repeated_action_rate", "behaviour.turns_mean"]
+BESIDE: list[str] = [
+    "behaviour.repeated_action_rate",
+    "behaviour.turns_mean",
+]
 
 if __name__ == "__main__":
     try:
