@@ -57,16 +57,19 @@ def test_a_claim_that_dies_before_it_is_recorded_has_spent_its_share(
     assert spending.alpha_of(bench.run.ledger, "r") == ALPHA, "the same run goes on as declared"
 
 
+@pytest.mark.parametrize("claim", [examine, prove_version])
 def test_a_start_that_cannot_be_measured_is_not_held_against_the_new_version(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, claim: Any
 ) -> None:
+    replace_plan(bench, looks=(1,))
+
     def fails(*_: Any, **__: Any) -> Any:
         raise CandidateError("it crashed", reason="crash", hint="look at its log")
 
     trained = bench.lab.untrained()
     monkeypatch.setattr(bench.lab.__class__, "_evaluate", fails)
     with pytest.raises(ConfigError, match=r"the harness v0 .*: it crashed") as caught:
-        prove_version(bench.run, sides(bench), (trained, trained))
+        claim(bench.run, sides(bench), *(() if claim is examine else ((trained, trained),)))
     assert caught.value.hint == "look at its log", "the ledger keeps it"
 
 

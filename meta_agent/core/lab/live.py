@@ -26,7 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -148,22 +148,23 @@ class Lab:
         split: Split,
         limit: int,
         order: str,
+        guard: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> list[ArmRef]:
         """Evaluates several harness versions with the untrained policy, in alternating blocks.
 
         Returns an arm (side of a comparison) for each. Each version gets `samples` attempts at each
         of `limit` tasks, in the order of the salt `order`, and one more at `extra` tasks. Raises
-        CandidateError if a harness fails.
+        CandidateError if a harness fails. `guard` of its name may turn that into another error.
         """
         evaluations: dict[str, list[Evaluated]] = {name: [] for name in trees}
         for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
             for name in list(trees)[:: -1 if at % 2 else 1]:
-                base = self.train(trees[name], seed=0, steps=0)
-                evaluations[name].append(
-                    self.evaluate(
+                with guard(name):
+                    base = self.train(trees[name], seed=0, steps=0)
+                    evaluation = self.evaluate(
                         trees[name], base, split=split, limit=limit, samples=some, part=part
                     )
-                )
+                evaluations[name].append(evaluation)
         return [_arm_of_blocks(name, tree, evaluations[name]) for name, tree in trees.items()]
 
     def _turns(

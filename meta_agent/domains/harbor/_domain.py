@@ -191,7 +191,7 @@ def make_images(
     """Finds, builds or (with `pull`) downloads all tasks' images. Returns one image id per task."""
     images = {}
     for task in map(read_task, task_folders(path)):
-        for place in filter(None, (task.place, task.own_place)):
+        for place in filter(None, (task.own_place, task.place)):  # the last is the agent's
             images[task.key] = image_of(place, engine=engine, pull=pull)
         progress(f"{task.key}: {images[task.key][:19]}")
     return images

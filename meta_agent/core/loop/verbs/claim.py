@@ -17,6 +17,7 @@ Not covered: which version is handed over (`strategies`).
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
@@ -99,12 +100,16 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 def examine(run: Run, sides: Sides) -> Judged:
     """Returns the verdict on whether a frozen policy does better under the new version.
 
-    Both versions attempt the same confirm tasks. The verdict is INVALID if a harness fails.
+    Both versions attempt the same confirm tasks. The verdict is INVALID if the new harness fails.
     """
     plan, trees = run.plan, _trees(run, sides)
     samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
     begin_claim(run)
+
+    def guard(name: str) -> AbstractContextManager[None]:
+        return must_work(sides.before) if name == "baseline" else nullcontext()
+
     try:
         refs = run.lab.side_by_side(
             dict(zip(names, trees, strict=True)),
@@ -113,6 +118,7 @@ def examine(run: Run, sides: Sides) -> Judged:
             split=SPLIT,
             limit=plan.confirm,
             order=plan.order,
+            guard=guard,
         )
     except CandidateError as error:
         return stopped((failure(error),))
