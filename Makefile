@@ -100,6 +100,7 @@ verifiers: $(VERIFIERS_VENV)/.ready
 $(VERIFIERS_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip $(INSTALL) verifiers==0.4.0
+	@$(COMPILED) $(VERIFIERS_VENV)/bin/python -W ignore -c 'import verifiers.v1'  # its guest writes no bytecode
 	@touch $@
 
 # The library reasoning-gym: its tests make tasks and grade by this interpreter.
@@ -108,6 +109,7 @@ reasoning-gym: $(REASONING_GYM_VENV)/.ready
 $(REASONING_GYM_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(REASONING_GYM_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(REASONING_GYM_VENV)/bin/pip $(INSTALL) reasoning-gym==0.1.25
+	@$(COMPILED) $(REASONING_GYM_VENV)/bin/python -W ignore -c 'import reasoning_gym'  # nor does its
 	@touch $@
 
 # Harbor, whose clients start sandboxes at services. It needs Python 3.12: HARBOR_PYTHON names it.

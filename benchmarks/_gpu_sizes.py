@@ -34,7 +34,7 @@ CARD: Final = Size(
 )
 TOY: Final = Size(
     {"toy": (2, 32, 64, 2, 1, 16, 512)},
-    (32, 64),
+    (64,),
     rows=2,
     learning_steps=2,
     learning_groups=1,

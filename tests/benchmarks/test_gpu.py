@@ -39,7 +39,7 @@ def test_every_row_has_its_numbers_and_a_failing_row_stops_no_other() -> None:
     )
     head, _, *lines = map(cells_of, run.stdout.splitlines())
     rows = {line[0]: dict(zip(head, line, strict=True)) for line in lines}
-    trainings = [f"toy {mode} {length}" for mode in ("adapters", "full") for length in (32, 64)]
+    trainings = [f"toy {mode} 64" for mode in ("adapters", "full")]
     assert list(rows) == ["toy weights", *trainings, "smollm2", "vllm"]
     for name in trainings:
         figures = [float(rows[name][column]) for column in head[1:-1]]

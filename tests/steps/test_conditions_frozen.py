@@ -13,7 +13,7 @@ from meta_agent.reports import open_display
 from meta_agent.studies.conditions import carry_out, declare
 from meta_agent.studies.conditions_results import report, results_of
 from tests.loopback import openai_server
-from tests.steps._frozen_program import proposals, settings
+from tests.steps._frozen_run import proposals, settings
 from tests.steps._kit import policy, write_tasks
 
 pytestmark = pytest.mark.slow

@@ -1,11 +1,10 @@
-"""A frozen policy in the loop: looks by samples, what cannot count, a whole run without torch."""
+"""A frozen policy in the loop: looks by samples, and what cannot count.
+
+Whole runs, killed and without torch, are in `tests/acceptance`.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from meta_agent.core.gate import task_order
 from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.loop.verbs.test import test as check
 from meta_agent.core.protocols import HarnessTree
-from tests.loopback import Call, openai_server
 from tests.steps._bench import PLAN, Bench, Tasks, as_frozen
-from tests.steps._kit import policy, write_tasks
 
 FROZEN = RunConfig(policy="openai/m", samples=2, strategy="score-only")
 
@@ -95,32 +92,3 @@ def test_a_set_that_can_prove_nothing_is_said_to() -> None:
     *_, told = cautions(plan, Four())  # type: ignore[arg-type]
     assert "4 confirm tasks cannot prove any effect" in told
     assert cautions(plan_for(RunConfig()), Four()) == []  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(2000)
-def test_a_run_killed_in_an_evaluation_resumes_and_pays_no_recorded_call_twice(
-    tmp_path: Path,
-) -> None:
-    tasks, running = write_tasks(tmp_path / "tasks"), list[subprocess.Popen[str]]()
-
-    def kill_once(call: Call) -> None:
-        if running and call.number == 40:  # in the middle of a block
-            running[0].kill()
-
-    def argv(url: object) -> list[str]:
-        program = [sys.executable, "-m", "tests.steps._frozen_program"]
-        return [*program, str(tmp_path / "w"), str(tasks), str(url)]
-
-    with openai_server(policy(kill_once), serial=False) as url:
-        running.append(subprocess.Popen(argv(url), stdout=subprocess.PIPE, text=True))
-        running[0].communicate(timeout=200)
-        assert running[0].returncode == -9
-        ran = subprocess.run(argv(url), capture_output=True, text=True, timeout=900, check=False)
-        asked = len(url.calls)
-    assert ran.returncode == 0, ran.stderr
-    told: dict[str, Any] = json.loads(ran.stdout)
-    assert told["heavy"] == []
-    kinds = {name: one[:2] for name, one in told["candidates"].items()}
-    assert kinds == {"c0": ["scaffold", "PROMOTE"], "c1": ["scaffold", "INCONCLUSIVE"]}
-    assert 0 <= asked - told["calls"] <= 2  # in flight at the kill: `concurrency` calls, unrecorded

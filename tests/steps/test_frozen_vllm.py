@@ -54,6 +54,7 @@ def test_a_model_that_talks_nonsense_ends_a_run_cleanly(tmp_path: Path) -> None:
         *("--harness", str(tmp_path / "brief")),
         *("--sandbox", "process", "--allow-unsafe-process", "--generations", "1"),
         *("--candidates", "1", "--samples", "1", "--max-tokens", "3000000", "--json"),
+        *("--limits", "max_tokens_per_turn=256"),
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
     result = json.loads(ran.stdout)

@@ -12,7 +12,7 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.studies._figures import Result
 from meta_agent.studies.conditions import Comparison
 from meta_agent.studies.skill_trials import WITH, WITHOUT, declare_trial, first_proof
-from tests.steps._frozen_program import settings
+from tests.steps._frozen_run import settings
 
 SKILL = """---
 name: demo

@@ -1,22 +1,17 @@
-"""A whole run on a frozen policy, in a process of its own: `python -m ... WORKSPACE TASKS URL`.
+"""Settings and a fixed meta-agent for whole runs on a frozen policy.
 
-The meta-agent is fixed: it proposes one edit of the prompt that helps this policy and one that does
-not, and one of the recipe, which cannot count. Prints one JSON line.
+It proposes one edit of the prompt that helps this policy and one that does not, and one of the
+recipe, which cannot count.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from meta_agent import proposers
-from meta_agent.composition.evolve import evolve
 from meta_agent.core.config import RunConfig
 from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.proposers import Proposal, RulesAgent
-from meta_agent.reports import open_display
+from meta_agent.proposers import Proposal
 from tests.steps._kit import HABIT
 
 PROMPTS = "swe/prompts.py"
@@ -55,24 +50,3 @@ def settings(workspace: Path, tasks: Path, url: str, **more: Any) -> RunConfig:
         "concurrency": 2,
     }
     return RunConfig(**{**facts, **more})
-
-
-def main(workspace: str, tasks: str, url: str) -> None:
-    proposers.RulesAgent = lambda: RulesAgent(proposals)  # type: ignore[assignment,misc]
-    config = settings(Path(workspace), Path(tasks), url)
-    state = evolve(config, open_display(live=False))
-    heavy = [name for name in ("torch", "transformers", "trl", "litellm") if name in sys.modules]
-    told = {
-        "heavy": heavy,
-        "exit_reason": state.exit_reason,
-        "candidates": {
-            one.id.rpartition("/")[2]: [one.factor, str(one.kind), list(one.reasons)]
-            for one in state.candidates.values()
-        },
-        "calls": sum(part.calls for part in state.spend.values()),
-    }
-    print(json.dumps(told))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
