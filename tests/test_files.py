@@ -156,7 +156,7 @@ def test_a_source_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("fifo", "endless", "."):
-        with pytest.raises(ConfigError, match="not a regular file"):
+        with pytest.raises(ConfigError, match="is no regular file"):
             read_archive(tmp_path / name, "0" * 64)
 
 

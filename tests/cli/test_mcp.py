@@ -91,4 +91,4 @@ def test_without_the_package_it_names_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     done = meta_agent("mcp", cwd=tmp_path)
     assert done.returncode != 0
-    assert "needs the package mcp" in done.stderr and "[mcp]'" in done.stderr
+    assert "the Python package mcp is missing" in done.stderr and "[mcp]'" in done.stderr

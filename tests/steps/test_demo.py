@@ -72,7 +72,7 @@ def test_another_workspace_is_no_demo(tmp_path: Path) -> None:
     place = unpacked(tmp_path / "demo")
     assert unpacked(place.root).root == place.root, "a second time plays what is there"
     place.ledger_file.unlink()
-    with pytest.raises(ConfigError, match="has no recorded run"):
+    with pytest.raises(ConfigError, match="holds no recorded run"):
         unpacked(place.root)
 
 
