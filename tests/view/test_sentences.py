@@ -128,3 +128,8 @@ def test_a_running_one_needs_nothing_and_a_parked_one_an_answer(tmp_path: Path) 
     parked = told(state_of(tmp_path / "p.sqlite", waits_for="g1/c2"))
     assert "waits for a person: g1/c2: may it be tested?" in parked["what happened"]
     assert "meta-agent approve g1/c2" in parked["next"]
+
+
+def test_suggested_commands_quote_the_workspace() -> None:
+    state = RunState("r", config={}, workspace="/my runs/w")
+    assert state.workspace_flag == " --workspace '/my runs/w'"
