@@ -109,7 +109,7 @@ reasoning-gym: $(REASONING_GYM_VENV)/.ready
 $(REASONING_GYM_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(REASONING_GYM_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(REASONING_GYM_VENV)/bin/pip $(INSTALL) reasoning-gym==0.1.25
-	@$(COMPILED) $(REASONING_GYM_VENV)/bin/python -W ignore -c 'import reasoning_gym'  # nor does its
+	@$(COMPILED) $(REASONING_GYM_VENV)/bin/python -W ignore -c 'import reasoning_gym'  # its guest writes no bytecode
 	@touch $@
 
 # Harbor, whose clients start sandboxes at services. It needs Python 3.12: HARBOR_PYTHON names it.

@@ -203,10 +203,12 @@ class Bench:
     ) -> Reading:
         """Trains a harness and reads it twice, as the loop does."""
         with self._loaded(files, base_policy) as (session, tree):
-            untrained, trained = self._start(session, tree, steps, out, base_policy, seed)
+            before = self._roll_out(session, tree, seed, None, "search")
+            trained = self._train(session, tree, steps, out, base_policy, seed)
             after = self._roll_out(session, tree, seed, None, "search")
             judged = self._roll_out(session, tree, seed, None, "confirm")
             last = of_steps(trained.rollouts, first=False, count=KEPT_STEPS)
+            untrained = self._untrained(session, before, trained)
             evidence = self._evidence(session, after, last, trained.metrics)
             return Reading(untrained, evidence, _clean(judged))
 
@@ -215,22 +217,16 @@ class Bench:
     ) -> Evidence:
         """The first of the two readings of `read`; the trained policy is not sampled for it."""
         with self._loaded(files, base_policy) as (session, tree):
-            return self._start(session, tree, steps, out, base_policy, seed)[0]
+            before = self._roll_out(session, tree, seed, None, "search")
+            trained = self._train(session, tree, steps, out, base_policy, seed)
+            return self._untrained(session, before, trained)
 
-    def _start(
-        self,
-        session: HarnessSession,
-        tree: HarnessTree,
-        steps: int,
-        out: Path,
-        base_policy: str,
-        seed: int,
-    ) -> tuple[Evidence, TrainResult]:
-        """The evidence before a training and of its first steps, and the training."""
-        before = self._roll_out(session, tree, seed, None, "search")
-        trained = self._train(session, tree, steps, out, base_policy, seed)
+    def _untrained(
+        self, session: HarnessSession, before: list[Rollout], trained: TrainResult
+    ) -> Evidence:
+        """The evidence of rollouts before a training and of the training's first steps."""
         first = of_steps(trained.rollouts, first=True, count=KEPT_STEPS)
-        return self._evidence(session, before, first, None), trained
+        return self._evidence(session, before, first, None)
 
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None, *, base_policy: str

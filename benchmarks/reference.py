@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from faults_lab import Bench, Files, Reading, tree_of
 
@@ -28,6 +28,7 @@ from meta_agent.proposers import Proposal, propose
 from meta_agent.readers.evidence import reference as stored
 from meta_agent.readers.evidence._rules import rule_alerts
 
+T = TypeVar("T")
 TASKS = 256
 OUT = Path(stored.__file__).with_name(stored.FILE)
 
@@ -56,27 +57,29 @@ def read(
     suite: str, seed: int, steps: int, files: Files | None = None, *, child: PolicyChild
 ) -> Reading:
     """What the loop reads of a harness (the competent one), with the suite's warm start."""
-    bench, files = _bench(suite, files, child)
-    with tempfile.TemporaryDirectory() as folder:
-        return bench.read(
-            files, steps=steps, out=Path(folder) / "out", base_policy=f"nano:{suite}", seed=seed
-        )
+    return _read(Bench.read, suite, seed, steps, files, child)
 
 
 def read_untrained(
     suite: str, seed: int, steps: int, files: Files | None = None, *, child: PolicyChild
 ) -> Evidence:
-    """What `read` finds before training and in its first steps, at a third of its cost."""
-    bench, files = _bench(suite, files, child)
-    with tempfile.TemporaryDirectory() as folder:
-        return bench.read_untrained(
-            files, steps=steps, out=Path(folder) / "out", base_policy=f"nano:{suite}", seed=seed
-        )
+    """The first reading of `read`, without rollouts of the trained policy."""
+    return _read(Bench.read_untrained, suite, seed, steps, files, child)
 
 
-def _bench(suite: str, files: Files | None, child: PolicyChild) -> tuple[Bench, Files]:
+def _read(
+    method: Callable[..., T],
+    suite: str,
+    seed: int,
+    steps: int,
+    files: Files | None,
+    child: PolicyChild,
+) -> T:
     files = files or sources(suite, "competent")
-    return Bench(child, files, tasks=TASKS, domain=load_domain(suite)), files
+    bench = Bench(child, files, tasks=TASKS, domain=load_domain(suite))
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"steps": steps, "out": Path(folder) / "out", "seed": seed}
+        return method(bench, files, base_policy=f"nano:{suite}", **options)
 
 
 # --- what is stored -------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
-_UNPACK: Final = "unpack it, or write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl"
-_COPY: Final = "name a file on disk; save what a pipe or device gives to a file first"
-_PACK: Final = "pack the file again, or give it unpacked"
+_UNPACK_HINT: Final = "unpack it, or write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl"
+_COPY_HINT: Final = "name a file on disk; save what a pipe or device gives to a file first"
+_PACK_HINT: Final = "pack the file again, or give it unpacked"
 DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -70,7 +70,7 @@ def values(path: Path, name: str = "", *, halves: bool = True) -> Iterator[Place
     """
     name = name or path.name
     if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end
-        raise ConfigError(f"{path} is not a regular file", hint=_COPY)
+        raise ConfigError(f"{path} is not a regular file", hint=_COPY_HINT)
     head = head_of(path)
     _refuse_other_text(path, head)
     if path.suffix == ".parquet" or head[:4] == b"PAR1":
@@ -141,7 +141,7 @@ def _bounded(path: Path, limit: int) -> Iterator[tuple[int, bytes | BadLine]]:
                 return
             if len(line) >= limit and not line.endswith(b"\n"):
                 raise ConfigError(
-                    f"{path}:{number}: a line is over {limit >> 20} MiB", hint=_UNPACK
+                    f"{path}:{number}: a line is over {limit >> 20} MiB", hint=_UNPACK_HINT
                 )
             yield number, line.removeprefix(codecs.BOM_UTF8)
 
@@ -163,7 +163,7 @@ def _table(path: Path, name: str) -> Iterator[Placed]:
 def _texts(path: Path) -> Iterator[str]:
     for number, line in _bounded(path, TABLE_LIMIT_BYTES):
         if isinstance(line, BadLine):
-            raise ConfigError(f"{path}:{number}: {line.reason}", hint=_PACK)
+            raise ConfigError(f"{path}:{number}: {line.reason}", hint=_PACK_HINT)
         try:
             yield line.decode()
         except UnicodeDecodeError as problem:
@@ -205,9 +205,9 @@ def read_document(path: Path, *, halves: bool = True) -> JSON:
             text = file.read(limit + 1)
         except DAMAGE as error:
             why = f"the packed file {path} is damaged: {error}"
-            raise ConfigError(why, hint=_PACK) from error
+            raise ConfigError(why, hint=_PACK_HINT) from error
     if len(text) > limit:
-        raise ConfigError(f"{path} is one JSON document over {limit >> 20} MiB", hint=_UNPACK)
+        raise ConfigError(f"{path} is one JSON document over {limit >> 20} MiB", hint=_UNPACK_HINT)
     try:
         return _loads(text, halves)
     except ValueError as error:

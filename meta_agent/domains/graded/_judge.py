@@ -27,7 +27,9 @@ AGREEMENT: Final = 0.9
 TRIED: Final = 8
 """How many tasks a judge is tested on, with three answers each."""
 _MAX_TOKENS: Final = 2048
-_BETTER: Final = "let judge(task, answer) say more exactly what passes, or --model judge=ANOTHER"
+_JUDGE_HINT: Final = (
+    "let judge(task, answer) say more exactly what passes, or --model judge=ANOTHER"
+)
 _VERDICT: Final = ToolSpec(
     "verdict",
     "Your verdict on the answer.",
@@ -80,7 +82,7 @@ class Judge:
         first, second = self.verdicts(rule, answer)
         if first != second:
             problem = f"the judge {self.model} passed and failed the same answer"
-            raise GraderError(problem, hint=_BETTER)
+            raise GraderError(problem, hint=_JUDGE_HINT)
         return first
 
     def verdicts(self, rule: str, answer: str) -> tuple[bool, bool]:
@@ -132,5 +134,7 @@ def measured(judge: Judge, cases: Sequence[Case], rule_of: Callable[[Case], Any]
         f"a known verdict, and is right on {right:.0%}"
     )
     if min(agree, right) < AGREEMENT:
-        raise ConfigError(f"{summary}; at least {AGREEMENT:.0%} of each is needed", hint=_BETTER)
+        raise ConfigError(
+            f"{summary}; at least {AGREEMENT:.0%} of each is needed", hint=_JUDGE_HINT
+        )
     return summary

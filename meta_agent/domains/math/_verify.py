@@ -24,7 +24,7 @@ WALL_SEC: Final = 10.0
 PACKAGES: Final = ("math-verify", "latex2sympy2_extended", "antlr4-python3-runtime", "sympy")
 _BATCH: Final = 64
 _WARM_SEC: Final = 120.0
-_AGAIN: Final = f"run the same command again; if it fails again, {install('math')}"
+_RETRY_HINT: Final = f"run the same command again; if it fails again, {install('math')}"
 _LIMITS: Final = SandboxLimits(memory_mb=2048, scratch_mb=16, deadline_sec=24 * 3600.0)
 Question = Mapping[str, JSON]
 """`gold` and `answer` in LaTeX; `places` and `digits` of a decimal; the `form` that is asked."""
@@ -74,12 +74,15 @@ class Verifier:
     def _ask(self, questions: Sequence[Question]) -> list[Comparison]:
         if self._sandbox is None:
             self._sandbox = _start()
-        limit, texts = (self._wall_sec + 1) * len(questions) + 30, [dict(q) for q in questions]
-        args: dict[str, JSON] = {"questions": texts, "wall_sec": self._wall_sec}
+        limit = (self._wall_sec + 1) * len(questions) + 30
+        args: dict[str, JSON] = {
+            "questions": [dict(question) for question in questions],
+            "wall_sec": self._wall_sec,
+        }
         reply = self._sandbox.request("check", args, timeout_sec=limit)
         if not isinstance(reply, list) or len(reply) != len(questions):
             problem = "the process that checks math answers sent no verdicts"
-            raise SandboxError(problem, kind="protocol", hint=_AGAIN)
+            raise SandboxError(problem, kind="protocol", hint=_RETRY_HINT)
         return [_comparison(verdict) for verdict in reply]
 
     def _drop(self) -> None:
@@ -136,6 +139,6 @@ def _library_paths() -> list[str]:
 def _comparison(verdict: JSON) -> Comparison:
     if not isinstance(verdict, dict) or verdict.get("end") not in ("ok", "timeout", "died"):
         problem = f"the process that checks math answers sent a bad verdict: {verdict!r:.80}"
-        raise SandboxError(problem, kind="protocol", hint=_AGAIN)
+        raise SandboxError(problem, kind="protocol", hint=_RETRY_HINT)
     flags = (verdict.get("equal") is True, verdict.get("wrong_form") is True)
     return Comparison(str(verdict["end"]), *flags, str(verdict.get("reason", ""))[:200])
