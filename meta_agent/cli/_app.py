@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Final
 
@@ -43,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-_MEMBERS: Final = (
+_MEMBERS: Final[tuple[tuple[Callable[..., None] | typer.Typer, ...], ...]] = (
     (_bring.init, _run.evolve, _run.train, _compare.compare, _run.demo),
     (
         *(_review.status, _review.report, _review.why, _history.show, _history.diff),
