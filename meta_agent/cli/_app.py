@@ -47,7 +47,7 @@ _MEMBERS: Final[tuple[tuple[Callable[..., None] | typer.Typer, ...], ...]] = (
     (_bring.init, _run.evolve, _run.train, _compare.compare, _run.demo),
     (
         *(_review.status, _review.report, _review.why, _history.show, _history.diff),
-        *(_review.log, _people.view, _review.verify),
+        *(_review.log, _review.verify),
     ),
     (_people.approve, _bring.adopt, _history.revert),
     (_tasks.tasks_app, _machine.models_app),

@@ -1,8 +1,7 @@
-"""Commands between people and a run: approve, view."""
+"""The command by which a person decides: approve."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,29 +51,6 @@ def approve(
     sentences.append("recorded; the same evolve command goes on from here")
     document = {"schema_version": 1, "decisions": [decision.to_json() for decision in decisions]}
     emit(as_json, lambda: document, lambda: lines(sentences))
-
-
-def view(
-    port: Annotated[int, typer.Option("--port", help="Local port. Default: a free one.")] = 0,
-    run: RunOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a run live in a browser. Ctrl-C ends the page, not the run."""
-    from meta_agent.core.workspace import open_workspace
-    from meta_agent.reports.live.server import PageServer, new_token
-    from meta_agent.reports.live.site import Site
-    from meta_agent.reports.terminal.paint import lines
-
-    place = open_workspace(workspace_root(workspace))
-    server = PageServer(Site(place, run), new_token(), port)
-    document = {"schema_version": 1, "url": server.address, "workspace": str(place.root)}
-    emit(as_json, lambda: document, lambda: lines([server.address]))
-    try:
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
-    finally:
-        server.server_close()
 
 
 def _require_no_answer(revise: str | None, abort: bool) -> None:

@@ -35,6 +35,9 @@ def report(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write one self-contained page instead.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="With --html: write it anew until the run ends.")
+    ] = False,
     every_metric: Annotated[
         bool, typer.Option("--all", help="Show every metric of every version.")
     ] = False,
@@ -54,17 +57,26 @@ def report(
     from meta_agent.reports.documents import report_json
     from meta_agent.reports.terminal.paint import painted
 
-    state = recorded_run(workspace, run)
     if html is not None:
-        from meta_agent.reports.pages.html import render_html, write_page
-
-        write_page(render_html(state), html)
-        typer.echo(f"wrote {html}", err=True)
+        _write_html(html, run, workspace, follow)
         if not as_json:
             return
+    state = recorded_run(workspace, run)
     sections = run_sections.report(state, every_metric=every_metric)
     unfold = ["evidence"] if every_metric else []
     emit(as_json, lambda: report_json(state), lambda: painted(sections, unfold=unfold))
+
+
+def _write_html(path: Path, run: str | None, workspace: Path | None, follow: bool) -> None:
+    """Writes a run's page; with `follow`, again every second until the run ends."""
+    from meta_agent.reports import reduce
+    from meta_agent.reports.pages.html import render_html, write_page
+    from meta_agent.reports.terminal.text import states
+
+    with reading(workspace) as (_, ledger):
+        for state in states(ledger, run) if follow else [reduce(ledger, run)]:
+            write_page(render_html(state, follow=follow and state.is_at_work), path)
+    typer.echo(f"wrote {path}", err=True)
 
 
 def status(

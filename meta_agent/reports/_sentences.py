@@ -79,12 +79,12 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
         happened = Sentence("what happened", f"The run waits for a person: {questions}")
         answer = "Answer; the same evolve command then goes on."
         return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
-    if state.owner and state.exit_reason is None:
+    if state.is_at_work:
         if held_up := _held_up(state):
             happens, advice, command = held_up
             return [Sentence("what happens", happens), so_far, Sentence("next", advice, command)]
         now = f"The run is at work: {state.phase} {state.phase_detail}".rstrip()
-        follow = Sentence("next", "Nothing to do; follow it.", f"meta-agent view{where}")
+        follow = Sentence("next", "Nothing to do; follow it.", f"meta-agent log --follow{where}")
         return [Sentence("what happens", now), so_far, follow]
     ended = {
         "budget": "The run stopped at a cap on money or tokens",
@@ -261,7 +261,7 @@ def _use(state: RunState, where: str) -> Sentence:
         words = f"{lacks}." if lacks else "See what a proof would take, then run with that budget."
         return Sentence("next", words, f"meta-agent evolve --dry-run{where}")
     words = "See which attempts fail, and how."
-    return Sentence("next", words, f"meta-agent view{where}")
+    return Sentence("next", words, f"meta-agent report{where}")
 
 
 def _carriers(state: RunState) -> list[CandidateView]:

@@ -17,7 +17,7 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "schema_version": SCHEMA_VERSION,
         "run": state.run,
         "workspace": state.workspace,
-        "live": state.owner is not None and state.exit_reason is None,
+        "live": state.is_at_work,
         "owner": state.owner,
         "exit_reason": state.exit_reason,
         "phase": state.phase,

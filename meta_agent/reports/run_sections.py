@@ -112,7 +112,7 @@ def standing(state: RunState) -> list[Section]:
         idle = max(0.0, time.time() - state.alive_at)
         rows.append(("last sign of life", f"{duration(idle)} ago"))
     rows += [("waits for", f"a person: {decision.asks}") for decision in state.waiting]
-    if state.owner and state.exit_reason is None:
+    if state.is_at_work:
         by_subject = {wait.subject: wait for wait in reversed(state.waits.waits)}
         rows += [("waits for", _wait_row(wait)) for wait in reversed(by_subject.values())]
     rows += [("in flight", open_step_text(step)) for step in state.open_steps]
@@ -139,7 +139,8 @@ def page(state: RunState) -> Page:
     config = state.config
     lines = [
         f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
-        f"meta-agent {config.get('meta_model', '')}"
+        f"meta-agent {config.get('meta_model', '')}",
+        state_word(state),
     ]
     first = Section([Facts(_sentence_rows(state)), *_notices(state)])
     result = Section([run_figures.vault(state), Cards(list(_cards(state)))])

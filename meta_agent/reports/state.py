@@ -93,6 +93,11 @@ class RunState:
         return str(self.config.get("domain", ""))
 
     @property
+    def is_at_work(self) -> bool:
+        """Returns True if the run has not ended and a process works in its workspace."""
+        return self.exit_reason is None and self.owner is not None
+
+    @property
     def workspace_flag(self) -> str:
         """Returns ` --workspace PATH` for suggested commands; empty if no workspace is known."""
         return f" --workspace {shlex.quote(str(self.workspace))}" if self.workspace else ""
@@ -111,8 +116,7 @@ class RunState:
     def left_sec(self) -> float | None:
         """Returns the estimated seconds to the end; None for a run not at work or below 10 %."""
         share = self.share or 0.0
-        going = self.exit_reason is None and self.owner and share >= 0.1
-        return self.wall_sec * (1 - share) / share if going else None
+        return self.wall_sec * (1 - share) / share if self.is_at_work and share >= 0.1 else None
 
     @property
     def usd(self) -> float | None:
@@ -171,15 +175,13 @@ class RunState:
     @property
     def stall(self) -> Wait | None:
         """Returns what holds a running run up (a model, a training ...); None if nothing does."""
-        if self.exit_reason is not None or self.owner is None:
-            return None
-        return stalled(self.waits.waits, self.last_at, time.time())
+        return stalled(self.waits.waits, self.last_at, time.time()) if self.is_at_work else None
 
     @property
     def frozen_sec(self) -> float:
         """Returns how many seconds the run's process has been stopped; 0 if it runs or ended."""
         written_at = self.waits.written_at
-        if self.exit_reason is not None or self.owner is None or written_at is None:
+        if not self.is_at_work or written_at is None:
             return 0.0
         silent_sec = time.time() - written_at
         return silent_sec if silent_sec > FROZEN_SEC else 0.0

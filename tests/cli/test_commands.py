@@ -21,7 +21,7 @@ from ..view.sample import write_sample
 from .conftest import ANYWHERE, Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
-COMMANDS += ["verify", "doctor", "approve", "view"]
+COMMANDS += ["verify", "doctor", "approve"]
 COMMANDS += ["revert"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 

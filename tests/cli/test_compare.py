@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..view.live.sample import workspace
+from ..view.recorded_workspace import workspace
 from .conftest import Runner
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import ANYWHERE, Runner
-from tests.view.live.sample import RUN, workspace
+from tests.view.recorded_workspace import RUN, workspace
 
 PACKAGE = "mcp"
 Talk = Callable[[Any], Awaitable[Any]]

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from meta_agent.core.ledger import Ledger
 
-from ..view.live.sample import RUN, workspace
+from ..view.recorded_workspace import RUN, workspace
 from .conftest import Runner
 
 COMMAND = [sys.executable, "-u", "-m", "meta_agent"]
@@ -36,6 +37,20 @@ def test_log_follows_to_the_end_of_a_run_and_cuts_nothing(root: Path) -> None:
         rest = process.stdout.read()
     assert process.returncode == 0
     assert line.rstrip().endswith("end") and rest.splitlines()[-1] == "done"
+
+
+def test_a_page_is_written_anew_to_the_end_of_a_run(root: Path) -> None:
+    page = root / "page.html"
+    command = [*COMMAND, "report", "--html", page.name, "--follow"]
+    with (
+        Ledger.open(root / "ledger.sqlite") as ledger,
+        subprocess.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process,
+    ):
+        while not (page.exists() and 'http-equiv="refresh"' in page.read_text()):
+            time.sleep(0.05)
+        ledger.finish_run(RUN, "done")
+        process.wait()
+    assert process.returncode == 0 and 'http-equiv="refresh"' not in page.read_text()
 
 
 def test_a_dead_run_is_not_followed_for_ever(root: Path, meta_agent: Runner) -> None:

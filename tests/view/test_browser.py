@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -18,8 +19,11 @@ from meta_agent.reports import reduce
 from meta_agent.reports.foreign_sections import foreign_page
 from meta_agent.reports.pages.html import render_html, rendered, write_page
 
-from .chromium import BROWSER
 from .sample import write_sample
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
 
 pytestmark = [
     pytest.mark.slow,

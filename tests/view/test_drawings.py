@@ -165,8 +165,10 @@ def test_charts_are_well_formed_svg(state: RunState) -> None:
 def test_page_of_an_unfinished_run_renders(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.sqlite") as ledger:
         ledger.start_run("r", {}, config_hash="h")
-        page = render_html(reduce(ledger))
-    assert "not finished" in page
+        state = reduce(ledger)
+    assert "running (process" in render_html(state)
+    assert 'http-equiv="refresh"' in render_html(state, follow=True)
+    assert 'http-equiv="refresh"' not in render_html(state)
 
 
 def test_a_recorded_word_never_becomes_a_class_name(tmp_path: Path) -> None:

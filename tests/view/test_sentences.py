@@ -85,7 +85,7 @@ def test_nothing_found_is_said_as_that() -> None:
     state = RunState("r", exit_reason="done", handover={"standing": "start", "words": "the start"})
     said = told(state)
     assert "Nothing that was tried was proven to be better" in said["what happened"]
-    assert "meta-agent view" in said["next"]
+    assert "meta-agent report" in said["next"]
     unproven = told(RunState("r", exit_reason="done", handover={"standing": "unproven"}))
     assert "No better harness was proven" in unproven["what happened"]
     assert "--dry-run" in unproven["next"]
@@ -124,7 +124,7 @@ def test_a_running_one_needs_nothing_and_a_parked_one_an_answer(tmp_path: Path) 
     write_sample(path, finished=False)
     with Ledger.open(path) as ledger:
         running = told(reduce(ledger))
-    assert "at work: collect" in running["what happens"] and "view" in running["next"]
+    assert "at work: collect" in running["what happens"] and "log --follow" in running["next"]
     parked = told(state_of(tmp_path / "p.sqlite", waits_for="g1/c2"))
     assert "waits for a person: g1/c2: may it be tested?" in parked["what happened"]
     assert "meta-agent approve g1/c2" in parked["next"]

@@ -2,7 +2,7 @@
 
 Every text that is shown passes `element`, which spells out control characters and escapes markup;
 only what this package drew itself is markup already. The page forbids scripts and remote content by
-its own Content-Security-Policy. The live page is the same page, with one script of ours.
+its own Content-Security-Policy. A page that follows its run is loaded anew every few seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from markupsafe import Markup
 
@@ -40,21 +40,13 @@ from meta_agent.reports.state import RunState
 
 _VOID: Final = frozenset({"meta", "br", "input", "link"})
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-_LIVE_POLICY: Final = "; script-src 'self'; connect-src 'self'"
+_LOAD_ANEW_SEC: Final = 5
 _PATCH_CLASSES: Final = {"+": "add", "-": "del", "@": "hunk"}
 
 
-class Live(NamedTuple):
-    """The state of a run that a live page shows: in words, and whether its process died."""
-
-    word: str = ""  # how the run stands
-    dead: bool = False  # the run should be at work, and no process is
-
-
-def render_html(state: RunState, live: Live | None = None) -> str:
-    """Returns a run's report as one HTML page; with `live`, a page that follows the run."""
-    word = live.word if live else state.exit_reason or "not finished"
-    return rendered(run_sections.page(state), live, word)
+def render_html(state: RunState, *, follow: bool = False) -> str:
+    """Returns a run's report as one HTML page; with `follow`, one that is loaded anew by itself."""
+    return rendered(run_sections.page(state), follow=follow)
 
 
 def write_page(text: str, path: Path, flag: str = "--html") -> None:
@@ -70,33 +62,29 @@ def write_page(text: str, path: Path, flag: str = "--html") -> None:
         ) from error
 
 
-def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
-    """Returns a page as one HTML document. `word` is the run's state, such as `done`."""
-    alive = element("b", word, id="alive", class_="dead" if live and live.dead else "")
+def rendered(page: Page, *, follow: bool = False) -> str:
+    """Returns a page as one HTML document; with `follow`, a browser loads it anew by itself."""
     lines = [element("p", line, class_="dim") for line in page.lines]
-    if word:
-        lines.append(element("p", alive, class_="dim"))
     index = [(part.anchor, part.title) for part in page.sections if part.anchor]
     links = [element("a", title, href=f"#{anchor}") for anchor, title in index]
     header = element("header", element("h1", page.headline), *lines, element("nav", *links))
     body = [_section(section) for section in page.sections]
     footer = element("footer", page.footer.text, " ", _code(page.footer.command))
     main = element("main", header, *body)
-    return document(page.title, main, footer, live=live)
+    return _document(page.title, main, footer, follow=follow)
 
 
-def document(title: str, *parts: Markup, live: Live | None = None) -> str:
-    """Returns an HTML document of these parts with the reports' style; `live` adds a script."""
-    policy = _POLICY + (_LIVE_POLICY if live else "")
+def _document(title: str, *parts: Markup, follow: bool) -> str:
+    """Returns an HTML document of these parts with the reports' style."""
     head = [
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
+        element("meta", http_equiv="Content-Security-Policy", content=Markup(_POLICY)),
         element("title", f"meta-agent: {title}"),
         element("style", Markup(_style())),
     ]
-    if live:
-        head.append(element("script", src="/page.js", defer="defer"))
+    if follow:
+        head.append(element("meta", http_equiv="refresh", content=_LOAD_ANEW_SEC))
     html = element("html", element("head", *head), element("body", *parts), lang="en")
     return f"<!doctype html>\n{html}\n"
 

@@ -60,7 +60,7 @@ def follow(ledger: Ledger, run: str | None) -> None:
     """
     console = Console(highlight=False, soft_wrap=True)
     printed: set[str] = set()
-    for state in _states(ledger, run):
+    for state in states(ledger, run):
         for line in log(ledger.steps(state.run), ledger.events(state.run)):
             if line.plain not in printed:
                 printed.add(line.plain)
@@ -69,11 +69,11 @@ def follow(ledger: Ledger, run: str | None) -> None:
     console.print(Text(state_word(state)))
 
 
-def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
+def states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
     """Yields the state now, and again every second while a process works on the run."""
     state = reduce(ledger, run)
     yield state
-    while state.exit_reason is None and state.owner:
+    while state.is_at_work:
         time.sleep(LOOK_SEC)
         state = reduce(ledger, state.run)
         yield state
