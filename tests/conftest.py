@@ -8,6 +8,7 @@ ours does in turn is not seen; those that may train are known by their command.
 from __future__ import annotations
 
 import ast
+import gc
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -89,6 +90,17 @@ def _may_select(wanted: str, given: set[str]) -> bool:
         if expression.evaluate(lambda name, /, held=held, **_: name in held):
             return True
     return False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests live to the end, so collections of garbage leave them out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
