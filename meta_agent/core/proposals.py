@@ -92,20 +92,12 @@ class Situation:
     ceilings: Ceilings | None = None
     tools: Sequence[str] = ()  # as the environment documents them
     train_tasks: int = 0
-    task_kinds: int = 0
-    """The number of different labels, such as difficulties, of the training tasks."""
-    warmup_rows: int = 0
-    """Clean successes that a recipe with `sft_steps` could imitate."""
     weights: Literal["nano", "full", "lora", "frozen"] = "nano"
     """How the policy learns: the small built-in model, all pretrained weights, adapters, or not
     at all.
     """
-    temperature: float | None = None
-    """The temperature at which the evaluator samples the policy."""
     solutions: Callable[[], Sequence[tuple[str, str]]] = tuple
     """Requests of training tasks with replies that solve them, in the order of the task file."""
-    hints: Callable[[], bool] = bool
-    """Tells whether training tasks have reference solutions, which `hint_fraction` needs."""
     easier: str = ""
     """Generators of easier training tasks, as `generate` in a recipe declares them, if known."""
     attempts: Callable[[], Sequence[Rollout]] = tuple

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.harness import parse_recipe
 from meta_agent.core.proposals import Situation, TriedIdea
 from meta_agent.core.protocols import HarnessTree, Rollout, VerdictKind
 from meta_agent.core.resources import shipped_harness
@@ -49,7 +48,7 @@ def ideas(
     weights: Any = "lora",
     **metrics: float,
 ) -> dict[str, Proposal]:
-    situation = Situation(weights=weights, temperature=0.7, attempts=lambda: attempts)
+    situation = Situation(weights=weights, attempts=lambda: attempts)
     proposals = propose(evidence(**metrics), harness, tried, (), situation=situation)
     return {proposal.hypothesis.rule: proposal for proposal in proposals}
 
@@ -58,26 +57,6 @@ def said_first(harness: HarnessTree, proposal: Proposal) -> str:
     (text,) = proposal.edits.values()
     ast.parse(text)
     return text
-
-
-def test_solved_groups_of_unequal_length_get_a_group_reward() -> None:
-    groups = [attempt(n, said, group_id=f"g{n}") for n in range(3) for said in ("it", "it " * 9)]
-    dead = {"signal__dead_solved_ratio": 0.6, "signal__dead_group_ratio": 0.6}
-    proposal = ideas(tree(), groups, **dead)["pay-shorter-of-group"]
-    (text,) = proposal.edits.values()
-    scope = namespace(text)
-    rollouts = [{"outcome": r.outcome, "messages": r.messages} for r in groups[:2]]
-    assert scope["reward_group"](rollouts) == [{"shorter": 1.0}, {"shorter": 0.0}]  # type: ignore[operator]
-    assert scope["WEIGHTS"]["shorter"] == 0.1  # type: ignore[index]
-    equal = [attempt(n, group_id=f"g{n}") for n in range(3) for _ in range(2)]
-    assert "pay-shorter-of-group" not in ideas(tree(), equal, **dead)
-
-
-def test_replies_that_are_cut_suggest_the_keys_of_dapo() -> None:
-    proposal = ideas(tree(), behaviour__cut_replies=0.5)["as-dapo"]
-    recipe = parse_recipe(*proposal.edits.values())
-    assert recipe.mask_truncated_completions and recipe.epsilon_high == 0.28
-    assert "as-dapo" not in ideas(tree(), weights="nano", behaviour__cut_replies=0.5)
 
 
 @pytest.mark.parametrize("name", CHATS)
@@ -99,7 +78,7 @@ def test_clean_solved_attempts_become_worked_examples(name: str) -> None:
 
 def test_without_a_solved_attempt_training_tasks_with_their_reply_become_examples() -> None:
     solutions = [(f"Who is {n}?", ANSWER) for n in range(3)] + [("long " * 2_000, ANSWER)]
-    situation = Situation(weights="frozen", temperature=0.7, solutions=lambda: solutions)
+    situation = Situation(weights="frozen", solutions=lambda: solutions)
     proposals = {
         proposal.hypothesis.rule: proposal
         for proposal in propose(evidence(), tree(), (), (), situation=situation)
@@ -163,13 +142,6 @@ def test_an_answer_in_a_fence_is_read_out_of_it() -> None:
     assert "read-fenced-answer" not in ideas(tree(), [attempt(solved=False)])
 
 
-def test_the_reply_limit_is_fitted_to_what_solved_attempts_need() -> None:
-    proposal = ideas(tree(), [attempt(n) for n in range(4)])["shorter-replies"]
-    assert "MAX_TOKENS = 32 " in proposal.edits["agent/agent.py"]
-    long = [attempt(n, "word " * 200) for n in range(4)]
-    assert "shorter-replies" not in ideas(tree(), long)
-
-
 def test_parts_are_paid_where_all_groups_are_dead() -> None:
     near = [attempt(n, solved=False, outcome_detail={"right": n / 4}) for n in range(4)]
     dead = {"signal__dead_unsolved_ratio": 0.9}
@@ -180,29 +152,6 @@ def test_parts_are_paid_where_all_groups_are_dead() -> None:
     assert paid["parts"] == 0.5
     assert pay({"outcome": False})["parts"] == 0.0
     assert "pay-parts" not in ideas(tree(), near)
-
-
-WORDS = """
-def words(rollout):
-    return len(rollout["messages"][-1]["content"]) / 100
-
-
-"""
-
-
-def test_a_planted_length_bonus_is_removed() -> None:
-    text = tree().files["agent/reward.py"].decode()
-    text = text.replace('"score": 0.3}', '"score": 0.3, "words": 0.5}')
-    text = text.replace("COMPONENTS = {", WORDS.lstrip() + "COMPONENTS = {")
-    text = text.replace('"score": score}', '"score": score, "words": words}')
-    planted = HarnessTree("a" * 40, "t", {**tree().files, "agent/reward.py": text.encode()})
-    rows = [
-        attempt(n, "x" * (n + 1), solved=False, rewards={"words": (n + 1) / 100, "solved": 0.0})
-        for n in range(9)
-    ]
-    edited = ideas(planted, rows)["drop-length-bonus"].edits["agent/reward.py"]
-    assert edited == tree().files["agent/reward.py"].decode()
-    assert "drop-length-bonus" not in ideas(planted, rows[:3])
 
 
 STILL = {
@@ -242,15 +191,6 @@ def test_adapters_do_not_begin_at_the_rate_of_full_weights() -> None:
     assert "usual-range" not in full
 
 
-def test_a_pretrained_model_trains_at_the_temperature_that_measures_it() -> None:
-    proposal = ideas(tree())["train-as-measured"]
-    assert tomllib.loads(proposal.edits["agent/recipe.toml"])["temperature"] == 0.7
-    cool = tree(edits={"agent/recipe.toml": ("temperature = 1.0", "temperature = 0.7")})
-    rules = ideas(cool, signal__dead_group_ratio=0.9)
-    assert "train-as-measured" not in rules
-    assert "explore-more" not in rules, "no rule calls 1.0 usual for a chat harness"
-
-
 def test_the_nano_policy_gets_none_of_these() -> None:
     rules = ideas(tree(), [attempt(n) for n in range(9)], weights="nano")
-    assert not {rule for rule in rules if rule.startswith(("worked", "leave", "shorter", "read"))}
+    assert not {rule for rule in rules if rule.startswith(("worked", "leave", "read"))}

@@ -45,15 +45,6 @@ def test_a_filter_that_loses_groups_in_training_is_found_by_its_numbers() -> Non
     assert find("keep-informative-groups", evidence(), tree()) is None
 
 
-def test_many_dropped_groups_suggest_a_refill_unless_nearly_all_are_dropped() -> None:
-    def refill(dropped: float) -> float | None:
-        numbers = {"signal__train.dropped_group_ratio.last": dropped}
-        proposal = find("refill-dropped-groups", evidence(**numbers), tree())
-        return proposal and parse_recipe(proposal.edits["swe/recipe.toml"]).refill_factor
-
-    assert [refill(dropped) for dropped in (0.2, 0.5, 0.8, 0.97)] == [None, 2.0, 3.0, None]
-
-
 @pytest.mark.parametrize("rule", ["broaden-curriculum", "informative-tasks-first"])
 def test_an_edited_curriculum_still_orders_every_task(rule: str) -> None:
     narrow = {"swe/curriculum.py": ("key=place)]", "key=place)][:3]")}
@@ -159,15 +150,6 @@ DEAD = {
 }
 
 
-def test_a_model_that_solves_nothing_is_warmed_up_if_successes_are_at_hand() -> None:
-    proposal = find("warm-up", evidence(**DEAD), tree(), Situation(warmup_rows=4))
-    assert proposal is not None
-    assert parse_recipe(proposal.edits["swe/recipe.toml"]).sft_steps == 10
-    assert find("warm-up", evidence(**DEAD), tree(), Situation()) is None
-    alive = {**DEAD, "score__clean_success": 0.4}
-    assert find("warm-up", evidence(**alive), tree(), Situation(warmup_rows=4)) is None
-
-
 def test_dead_groups_get_easier_tasks_if_the_domain_makes_some() -> None:
     can = Situation(easier="sums:steps=2:size=512")
     proposal = find("generate-easier-tasks", evidence(**DEAD), tree(), can)
@@ -176,26 +158,3 @@ def test_dead_groups_get_easier_tasks_if_the_domain_makes_some() -> None:
     assert find("generate-easier-tasks", evidence(**DEAD), tree(), Situation()) is None
     alive = {**DEAD, "score__clean_success": 0.4}
     assert find("generate-easier-tasks", evidence(**alive), tree(), can) is None
-
-
-def test_dead_groups_get_hints_if_the_tasks_have_solutions() -> None:
-    can, cannot = Situation(hints=lambda: True), Situation()
-    proposal = find("hint-dead-groups", evidence(**DEAD), tree(), can)
-    assert proposal is not None
-    assert parse_recipe(proposal.edits["swe/recipe.toml"]).hint_fraction == 0.5
-    assert find("hint-dead-groups", evidence(**DEAD), tree(), cannot) is None
-    alive = {**DEAD, "score__clean_success": 0.4}
-    assert find("hint-dead-groups", evidence(**alive), tree(), can) is None
-
-
-def test_a_curriculum_paces_tasks_by_their_labels() -> None:
-    proposal = find(
-        "pace-by-kind", evidence(signal__dead_group_ratio=0.6), tree(), Situation(task_kinds=2)
-    )
-    assert proposal is not None
-    tasks = [{"key": f"{n}-{i}", "labels": {"steps": n}} for n in "26" for i in range(3)]
-    history = {"2-0": {"tries": 16, "solved": 8}, "6-0": {"tries": 16, "solved": 0}}
-    order = namespace(proposal.edits["swe/curriculum.py"])["order"]
-    keys = order(tasks, history)  # type: ignore[operator]
-    assert [key[0] for key in keys] == list("222666") and keys[2] == "2-0"
-    assert find("pace-by-kind", evidence(signal__dead_group_ratio=0.6), tree()) is None

@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from statistics import StatisticsError, correlation
 from typing import Final
 
 from meta_agent.core.protocols import Message, Rollout
@@ -27,7 +26,6 @@ _EXAMPLES: Final = "EXAMPLES"
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 SENTENCES: Final = 3  # that are left out in one generation, each in an idea of its own
 _DEAD: Final = 0.5
-_BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
 
 # --- prompts ------------------------------------------------------------------------------------
 
@@ -269,35 +267,3 @@ def parts(rollout):
     value = rollout.get("outcome_detail", {}).get($key)
     return min(1.0, max(0.0, float(value))) if isinstance(value, (int, float)) else 0.0
 '''
-
-
-@reward_rule("drop-length-bonus")
-def drop_length_bonus(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests removing a reward component that correlates with the length of failed replies."""
-    for name, weight in rewards.weights.items():
-        follows = _by_length(case.attempts, name) if weight else 0.0
-        if abs(follows) > _BY_LENGTH:
-            return Diagnosis(
-                strength=clamp(0.3 + abs(follows) / 4),
-                change=f"the component {name} is removed from the reward",
-                effect="training no longer changes the length of replies for its own sake",
-                because=f"among failed attempts {name} follows the length at {follows:+.2f}",
-                delta=0.03,
-                edits=rewards.without(name),
-                evidence=case.lines(f"signal.component.{name}.spread_share"),
-                risk="groups that only this component told apart become dead",
-            )
-    return None
-
-
-def _by_length(attempts: Sequence[Rollout], component: str) -> float:
-    """Returns how a component follows the length of what failed attempts wrote."""
-    failed = [a for a in attempts if a.outcome is False and component in a.rewards]
-    lengths = [
-        sum(len(str(m.get("content") or "")) for m in a.messages if m.get("role") == "assistant")
-        for a in failed
-    ]
-    try:
-        return correlation(lengths, [a.rewards[component] for a in failed]) if failed[7:] else 0.0
-    except StatisticsError:
-        return 0.0  # one of the two is constant

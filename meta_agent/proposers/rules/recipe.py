@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from meta_agent.core.harness.recipe import PRESETS
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.readers.evidence import reference_of
@@ -20,8 +19,6 @@ _REWARD = "signal.train.reward_mean.change"
 _NOISE = 0.1
 _ENTROPY = "signal.train.entropy.change"
 _DEAD = "signal.train.dead_group_ratio.last"
-_DROPPED = "signal.train.dropped_group_ratio.last"
-_WORDS = "signal.train.words_by_task.change"
 # Adam moves a weight by about the rate a step, so a run reaches about steps x rate. Working recipes
 # come to this: 5e-6 over a thousand steps of a large model, 2e-4 over 25 of a small one.
 _USUAL_REACH = 5e-3
@@ -77,53 +74,6 @@ def raise_learning_rate(case: Case) -> Diagnosis | None:
         effect="the same steps move the policy further",
         because=f"the reward changed by {gain:+.3f} over the whole training",
         delta=0.05, risk="entropy collapse, and a larger spread between training seeds",
-    )  # fmt: skip
-
-
-# Imitation of a few rows takes a higher rate than reinforcement, and it is over soon.
-_SFT_RATES = {"nano": 1e-3, "full": 2e-5, "lora": 2e-4}
-
-
-@rule("warm-up", "recipe")
-def warm_up(case: Case) -> Diagnosis | None:
-    """Suggests imitating cleanly solved attempts before GRPO if nearly no group has any success."""
-    rows, steps = case.situation.warmup_rows, case.value("signal.train.steps")
-    solved = case.value("score.clean_success", default=1.0)
-    weights = case.situation.weights
-    if case.recipe.get("sft_steps") or not rows or steps < 3 or weights not in _SFT_RATES:
-        return None
-    if case.dead < 0.8 or solved > 0.05:
-        return None
-    return _settings(
-        case, {"sft_steps": int(steps) // 3, "sft_learning_rate": _SFT_RATES[weights]},
-        strength=0.5 + 0.4 * case.dead,
-        effect="groups differ from the first step of reinforcement on",
-        because=f"{case.dead:.1%} of groups are dead, and {rows} clean successes are at hand",
-        metric="clean_success", delta=0.1,
-        metrics=("signal.dead_group_ratio", "score.clean_success"),
-        risk="what is imitated is narrow, and fewer steps are left for reinforcement",
-    )  # fmt: skip
-
-
-@rule("hint-dead-groups", "recipe")
-def hint_dead_groups(case: Case) -> Diagnosis | None:
-    """Suggests hints from reference solutions if most groups have equal rewards and few succeed."""
-    solved = case.value("score.clean_success", default=1.0)
-    if (
-        case.number("hint_fraction")
-        or case.dead < 0.6
-        or solved > 0.2
-        or not case.situation.hints()
-    ):
-        return None
-    return _settings(
-        case, {"hint_fraction": 0.5},
-        strength=0.3 + 0.4 * case.dead,
-        effect="some attempts at hard tasks succeed, so that their groups carry a gradient",
-        because=f"{case.dead:.1%} of groups are dead, and the tasks have reference solutions",
-        metric=_DEAD, delta=-case.dead / 4,
-        metrics=("signal.dead_group_ratio", "score.clean_success"),
-        risk="the policy leans on hints that it does not get when it is measured",
     )  # fmt: skip
 
 
@@ -199,43 +149,6 @@ def larger_groups(case: Case) -> Diagnosis | None:
     )  # fmt: skip
 
 
-@rule("as-dapo", "recipe")
-def as_dapo(case: Case) -> Diagnosis | None:
-    """Suggests the DAPO preset if a pretrained model's entropy collapses or replies are cut."""
-    cut = case.over("behaviour.stop.length", "behaviour.cut_replies")
-    if case.situation.weights not in ("full", "lora") or not (_collapsing(case) or cut > 0.1):
-        return None
-    values = {key: value for key, value in PRESETS["dapo"].items() if case.recipe.get(key) != value}
-    if not values:
-        return None
-    overridden = {key: value for key, value in values.items() if key in case.recipe}
-    return _settings(
-        case, {"preset": "dapo", **overridden},
-        strength=0.25 + min(0.3, cut),
-        effect="rare tokens keep their chance, and cut replies teach nothing wrong",
-        because=f"{cut:.0%} of replies are cut" if cut > 0.1 else "entropy fell by half",
-        delta=0.03, metrics=(_ENTROPY, "behaviour.stop.length"),
-        risk="fewer rows are trained on, and refilled steps take up to three times the attempts",
-    )  # fmt: skip
-
-
-@rule("refill-dropped-groups", "recipe")
-def refill_dropped_groups(case: Case) -> Diagnosis | None:
-    """Suggests trying further prompts if the filter drops 30 to 90 % of the groups of a step."""
-    dropped, collapse = case.value(_DROPPED), -case.value(_WORDS)
-    if case.number("refill_factor") is not None or not 0.3 <= dropped <= 0.9:
-        return None
-    factor = round(min(3.0, 1 / (1 - dropped)), 1)
-    return _settings(
-        case, {"refill_factor": factor},
-        strength=0.2 * dropped + (0.1 if collapse > 0.1 else 0.0),
-        effect="each step trains on as many groups as it was meant to",
-        because=f"the filter drops {dropped:.1%} of the groups of a step",
-        metric=_DROPPED, delta=-dropped / 2, metrics=(_DROPPED, _DEAD, _WORDS),
-        risk=f"a step may take {factor:g} times the attempts",
-    )  # fmt: skip
-
-
 class Usual(NamedTuple):
     """The range in which a training setting is known to work, and the value to use outside it."""
 
@@ -282,25 +195,6 @@ def usual_range(case: Case) -> Diagnosis | None:
         effect="training learns more from the same rollouts",
         because="; ".join(usual.because for usual in odd.values()),
         metric="clean_success", delta=0.03, risk="the unusual setting had a reason",
-    )  # fmt: skip
-
-
-@rule("train-as-measured", "recipe")
-def train_as_measured(case: Case) -> Diagnosis | None:
-    """Suggests a lower training temperature if a pretrained model is evaluated at a lower one."""
-    heat, measured = case.number("temperature"), case.situation.temperature
-    if case.situation.weights not in ("full", "lora") or heat is None or not measured:
-        return None
-    if heat <= measured + 0.05:
-        return None
-    worse = case.value("score.clean_success") - case.value("signal.train_clean_success")
-    return _settings(
-        case, {"temperature": measured},
-        strength=0.15 + max(0.0, worse),
-        effect="training sees the attempts that will be measured, and more of them keep the form",
-        because=f"training samples at {heat:g}, the evaluator at {measured:g}",
-        metric="clean_success", delta=0.03, risk="attempts at one task differ less",
-        metrics=("signal.train_clean_success", "score.clean_success"),
     )  # fmt: skip
 
 

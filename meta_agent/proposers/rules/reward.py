@@ -6,11 +6,8 @@ the same task, and whether the reward would follow it better without the compone
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Final
 
-from meta_agent.core.protocols import Rollout
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
 from meta_agent.proposers.rules._rule import Diagnosis, clamp
@@ -48,56 +45,6 @@ def _pays_failing(case: Case, component: str) -> float:
 def _weighs(case: Case, component: str) -> float:
     """Returns the component's share of the reward's spread."""
     return case.value(f"signal.component.{component}.spread_share")
-
-
-# --- groups that teach nothing ------------------------------------------------------------------
-
-
-_SHORTER: Final = """
-def reward_group(rollouts):
-    # Solved attempts by length: 1 for the shortest of the group, 0 for the longest.
-    sizes = [
-        sum(len(str(m.get("content"))) for m in r["messages"] if m["role"] == "assistant")
-        for r in rollouts
-    ]
-    span = max(1, max(sizes) - min(sizes))
-    ranks = [(max(sizes) - size) / span for size in sizes]
-    return [{"shorter": rank * bool(r["outcome"])} for rank, r in zip(ranks, rollouts)]
-"""
-
-
-@reward_rule("pay-shorter-of-group")
-def pay_shorter_of_group(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests paying shorter solved attempts more if whole groups are solved and paid alike."""
-    dead = case.value("signal.dead_solved_ratio")
-    if dead < 0.3 or rewards.file.function("reward_group"):
-        return None
-    unequal = _unequal_lengths(case.attempts)
-    if unequal < 0.5 or "shorter" in rewards.weights:
-        return None
-    return Diagnosis(
-        strength=clamp(dead * unequal / 2),
-        change="the reward also ranks the solved attempts of a group by their length",
-        effect="groups that are all solved carry a gradient again, and replies get shorter",
-        because=f"{dead:.0%} of groups are dead since all is solved, and in {unequal:.0%} of the "
-        "solved groups the longest attempt is half as long again as the shortest",
-        metric="signal.dead_group_ratio", direction="down", delta=-dead / 2,
-        edits=rewards.with_group("shorter", 0.1, _SHORTER),
-        evidence=case.lines("signal.dead_solved_ratio", "signal.dead_group_ratio"),
-        risk="the policy becomes short where it should be careful",
-    )  # fmt: skip
-
-
-def _unequal_lengths(attempts: Sequence[Rollout]) -> float:
-    """Returns the share of solved groups whose attempts differ in length by half or more."""
-    sizes: defaultdict[str, list[int]] = defaultdict(list)
-    for attempt in attempts:
-        if attempt.clean:
-            replies = (m for m in attempt.messages if m["role"] == "assistant")
-            sizes[attempt.group_id].append(sum(len(str(m.get("content"))) for m in replies))
-    groups = [group for group in sizes.values() if len(group) > 1]
-    unequal = [group for group in groups if max(group) >= 1.5 * min(group)]
-    return len(unequal) / len(groups) if groups else 0.0
 
 
 # --- components that mislead --------------------------------------------------------------------

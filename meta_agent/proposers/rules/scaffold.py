@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from meta_agent.core.protocols import Rollout
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.proposers.rules._source import Constant
@@ -81,34 +80,6 @@ def longer_replies(case: Case) -> Diagnosis | None:
         delta=cut / 3, metrics=("behaviour.cut_replies", "behaviour.stop.length"),
         risk="rambling replies",
     )  # fmt: skip
-
-
-@rule("shorter-replies", "scaffold")
-def shorter_replies(case: Case) -> Diagnosis | None:
-    """Suggests a lower limit of tokens per reply if solved attempts need only a fraction of it."""
-    limit = case.constant("scaffold", _REPLY, int)
-    needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
-    if limit is None or len(needs) < 4:
-        return None
-    new = max(32, 2 ** (2 * max(needs) - 1).bit_length())
-    if new > limit.value // 2:
-        return None
-    return Diagnosis(
-        strength=clamp(0.12 + case.failing / 10),
-        change=f"{limit.name} falls from {limit.value} to {new}",
-        effect="attempts that ramble end sooner, and the same tokens pay for more attempts",
-        because=f"solved attempts take at most about {max(needs)} tokens a reply",
-        delta=0.01,
-        edits=case.set_constant(limit, new),
-        evidence=case.lines("behaviour.cut_replies", "behaviour.stop.length"),
-        risk="harder tasks need longer replies",
-    )
-
-
-def _longest_reply(attempt: Rollout) -> int:
-    """Returns about how many tokens the longest reply took: no more than its bytes in threes."""
-    replies = (m for m in attempt.messages if m.get("role") == "assistant")
-    return max((len(str(m.get("content") or "").encode()) // 3 + 1 for m in replies), default=0)
 
 
 def _limit(case: Case, pattern: str, ceiling: int | None) -> Constant | None:

@@ -39,23 +39,6 @@ def order(tasks, history):
 
     return [task["key"] for task in sorted(tasks, key=place)]
 '''
-_PACED = '''
-def order(tasks, history):
-    """Kinds of tasks that are solved half of the time come first; the untried count as such."""
-    counts = {}
-    for task in tasks:
-        seen = history.get(task["key"], {})
-        tries, solved = counts.get(str(task["labels"]), (0, 0))
-        counts[str(task["labels"])] = tries + seen.get("tries", 0), solved + seen.get("solved", 0)
-
-    def place(task):
-        tries, solved = counts[str(task["labels"])]
-        distance = round(abs(solved / tries - 0.5), 1) if tries >= 16 else 0.0
-        mine = history.get(task["key"], {}).get("tries", 0)
-        return distance, mine, hashlib.sha256(task["key"].encode()).hexdigest()
-
-    return [task["key"] for task in sorted(tasks, key=place)]
-'''
 _MIXERS: Final = ("hash", "random", "shuffle", "sample(")
 _DROPPED: Final = "signal.train.dropped_group_ratio.last"
 _DEAD: Final = "signal.train.dead_group_ratio.last"
@@ -161,43 +144,16 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
     file = case.defining("data", "order")
     if file is None or case.dead < 0.25 or "solved" in file.text:
         return None
-    return _middling_first(
-        case, file, _INFORMATIVE, 0.45,
-        change="tasks that were always or never solved come last",
-        because=f"{file.path} ignores what was solved",
-        risk="tasks that were hopeless once are given up",
-    )  # fmt: skip
-
-
-@rule("pace-by-kind", "data")
-def pace_by_kind(case: Case) -> Diagnosis | None:
-    """Suggests training first on labels of tasks solved half of the time if many groups tie."""
-    file, kinds = case.defining("data", "order"), case.situation.task_kinds
-    if file is None or kinds < 2 or case.dead < 0.25 or "labels" in file.text:
-        return None
-    return _middling_first(
-        case, file, _PACED, 0.5,
-        change="kinds of tasks that are solved about half of the time come first",
-        because=f"the tasks are of {kinds} kinds",
-        risk="kinds that were hopeless once are given up",
-    )  # fmt: skip
-
-
-def _middling_first(
-    case: Case, file: PythonFile, order: str, weight: float, *,
-    change: str, because: str, risk: str,
-) -> Diagnosis:  # fmt: skip
-    """Returns a diagnosis that replaces the curriculum's `order`, because many groups are dead."""
     return Diagnosis(
-        strength=clamp(weight * case.dead),
-        change=change,
+        strength=clamp(0.45 * case.dead),
+        change="tasks that were always or never solved come last",
         effect="more groups of a step carry a gradient",
-        because=f"{case.dead:.1%} of groups are dead and {because}",
+        because=f"{case.dead:.1%} of groups are dead and {file.path} ignores what was solved",
         metric=_DEAD,
         delta=-case.dead / 4,
-        edits=_rewritten(file, "order", order),
+        edits=_rewritten(file, "order", _INFORMATIVE),
         evidence=case.lines(_DEAD_MEASURED),
-        risk=risk,
+        risk="tasks that were hopeless once are given up",
     )
 
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any, Final, Literal
 
-from meta_agent.core.capabilities import Capabilities, gives_hints
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.kinds import Bundle, Cell, Kind, Proposal, Verdict
@@ -32,7 +32,6 @@ from meta_agent.core.proposals import (
 )
 from meta_agent.core.protocols import JSON, Rollout, VerdictKind
 from meta_agent.core.skills import Skill
-from meta_agent.core.slices import listed
 
 _SOLVED_TASKS: Final = 8
 """Training tasks whose solutions the proposers may quote."""
@@ -80,12 +79,8 @@ def situation(run: Run) -> Situation:
         ceilings=domain.ceilings,
         tools=tuple(view.get("tools", ())),
         train_tasks=len(tasks),
-        task_kinds=len({str(task["labels"]) for task in listed(domain, tasks) if task["labels"]}),
-        warmup_rows=run.lab.warmup()["rows"],
         weights=_weights(run),
-        temperature=domain.sampling.temperature,
         solutions=cache(partial(_solutions, run)),
-        hints=cache(partial(gives_hints, domain)),
         easier=generators.easier if generators else "",
     )
 
