@@ -122,7 +122,7 @@ def first_idea(comparison: Comparison, side: str, seed: int) -> Idea:
         return None
 
     with suppress(Interrupted):
-        carry_out(one, until_then, lambda _: open_display(live=False))
+        carry_out(one, until_then, lambda _: open_display())
     return proposed(run.config.workspace)
 
 

@@ -144,7 +144,7 @@ def _config(workspace: Path, args: argparse.Namespace) -> RunConfig:
 def _measure(
     name: str, planted: Fault | None, config: RunConfig, reading_number: int, log: Any
 ) -> Case:
-    with open_run(config, open_display(log, live=False), purpose="recall") as run:
+    with open_run(config, open_display(log), purpose="recall") as run:
         collected = collect(run, first_version(run))
         reading = read(run, collected, reading_number, None)
         candidates = propose(run, collected, reading, reading_number)

@@ -209,7 +209,7 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
 def _run_with_display(
     stop: threading.Event, on_event: Callable[[Event], None] | None, config: RunConfig
 ) -> Result:
-    display: Display = open_display(live=False)
+    display: Display = open_display()
     if on_event is not None:
         display = TellingDisplay(display, on_event)
     try:

@@ -6,11 +6,11 @@ outcome, and its intent holds the question. Steps of older versions are read as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
-from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.ledger import Step
 from meta_agent.core.protocols import JSON, Verdict
 
 Answer = Literal["APPROVE", "REVISE", "ABORT"]
@@ -93,16 +93,8 @@ class DecisionView:
         }
 
 
-class Question(NamedTuple):
-    """A decision that a person has to make, with the run's ledger (its record) and name."""
-
-    ledger: Ledger
-    run: str
-    decision: DecisionView
-
-
 class Display(Protocol):
-    """Shows people the progress of a run, and asks them. Any thread may call it."""
+    """Shows people the progress of a run. Any thread may call it."""
 
     def begin(self, headline: Sequence[str]) -> None:
         """Shows what is about to run, one fact a line: tasks, policy, meta-agent and API keys."""
@@ -126,8 +118,8 @@ class Display(Protocol):
         """Shows the verdict on a candidate, and what the candidate claims (`statement`)."""
         ...
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        """Returns the person's answer; None if nobody can be reached or `stopping` returns True."""
+    def waits(self, question: str) -> None:
+        """Shows the question to a person that the run waits for."""
         ...
 
     def close(self) -> None:

@@ -153,7 +153,7 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
         policies=ChildPolicies(config.threads),
         open_sandbox=sandboxes_of(backend, row.run),
     )
-    display = open_display(io.StringIO(), live=False)
+    display = open_display(io.StringIO())
     skills = SkillLibrary(folder / "skills")
     models = None if config.meta_model == "rules" else cast("ModelClient", object())
     run = Run(

@@ -92,7 +92,7 @@ PLAN: Plan = replace(plan_for(CONFIG), looks=(4,), confirm=TASKS, steps=2)
 
 
 def calibrated(seeds: int = 6, effect: float | None = None) -> Any:
-    return calibrate(CONFIG, open_display(live=False), seeds=seeds, effect=effect)
+    return calibrate(CONFIG, open_display(), seeds=seeds, effect=effect)
 
 
 def test_a_calibration_says_how_far_runs_lie_apart_and_what_can_be_seen(lucky: Bench) -> None:
@@ -140,7 +140,7 @@ def test_senseless_requests_are_refused_before_anything_starts(
 ) -> None:
     config = RunConfig(workspace=tmp_path / "none")
     with pytest.raises(ConfigError):
-        calibrate(config, open_display(live=False), seeds=seeds, effect=effect)
+        calibrate(config, open_display(), seeds=seeds, effect=effect)
     assert not (tmp_path / "none").exists()
 
 

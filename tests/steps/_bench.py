@@ -191,7 +191,7 @@ class Bench:
             self.repo,
             self.lab,
             SkillLibrary(folder / "skills"),
-            open_display(live=False),
+            open_display(),
             1_800_000_000,
             lambda: self.stop,
             extensions_of(config, "r", None),

@@ -1,14 +1,14 @@
-"""A person's decisions: durable, asked once, parked without a terminal."""
+"""A person's decisions: durable, asked once, parked until they are made."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
 from meta_agent.composition.draining import exit_reason
-from meta_agent.core.display import Question, Reply
-from meta_agent.core.errors import Aborted, ConfigError, Interrupted, Parked
+from meta_agent.core.display import Reply
+from meta_agent.core.errors import Aborted, ConfigError, Parked
 from meta_agent.core.loop.verbs._briefing import tried
 from meta_agent.core.loop.verbs.approve import answer, feedback, to_merge, to_test
 from meta_agent.core.protocols import Candidate, Verdict, VerdictKind
@@ -18,21 +18,20 @@ from tests.steps._bench import Bench
 APPROVE, ABORT = Reply("APPROVE"), Reply("ABORT", "enough")
 REVISE = Reply("REVISE", "keep the old prompt")
 
+T = TypeVar("T")
 
-class Person:
-    """Sits at the display and gives these answers, one after the other."""
 
-    def __init__(self, bench: Bench, *replies: Reply) -> None:
-        self.replies = list(replies)
-        self.asked: list[Question] = []
-        bench.run.display = self  # type: ignore[assignment]
+def decided(bench: Bench, ask: Callable[[], T], *replies: Reply) -> T:
+    """What `ask` returns at last: each reply goes to the first question that parks the run."""
+    for reply in replies:
+        with pytest.raises(Parked) as parked:
+            ask()
+        answer(bench.run.ledger, "r", parked.value.subjects[:1], reply)
+    return ask()
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        self.asked.append(question)
-        return self.replies.pop(0) if self.replies else None
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+def subjects(bench: Bench) -> list[str]:
+    return [view.subject for view in reduce(bench.run.ledger).decisions]
 
 
 def gates(bench: Bench, approve: str) -> None:
@@ -48,32 +47,34 @@ def two(bench: Bench) -> list[Candidate]:
 
 
 def test_auto_asks_nobody(bench: Bench) -> None:
-    candidates, person = two(bench), Person(bench)
+    candidates = two(bench)
     assert to_test(bench.run, bench.collected(), bench.reading, candidates) == candidates
     assert to_merge(bench.run, candidates[0], Verdict(VerdictKind.PROMOTE, ("better",)))
-    assert not person.asked
+    assert not subjects(bench)
 
 
 def test_merge_asks_before_a_merge_and_not_before_a_test(bench: Bench) -> None:
     gates(bench, "merge")
-    candidates, person = two(bench), Person(bench, APPROVE)
+    candidates = two(bench)
     assert to_test(bench.run, bench.collected(), bench.reading, candidates) == candidates
-    assert not person.asked
+    assert not subjects(bench)
     won = Verdict(VerdictKind.PROMOTE, ("better by far",))
-    assert to_merge(bench.run, candidates[0], won)
-    (question,) = person.asked
-    assert question.decision.verdict and question.decision.verdict["reasons"] == ["better by far"]
+    assert decided(bench, lambda: to_merge(bench.run, candidates[0], won), APPROVE)
+    (decision,) = reduce(bench.run.ledger).decisions
+    assert decision.verdict and decision.verdict["reasons"] == ["better by far"]
 
 
 def test_each_asks_before_every_test_and_an_answer_is_asked_for_once(bench: Bench) -> None:
     gates(bench, "each")
-    candidates, person = two(bench), Person(bench, APPROVE, REVISE)
-    kept = to_test(bench.run, bench.collected(), bench.reading, candidates)
+    candidates = two(bench)
+
+    def test() -> list[Candidate]:
+        return to_test(bench.run, bench.collected(), bench.reading, candidates)
+
+    kept = decided(bench, test, APPROVE, REVISE)
     assert [one.id for one in kept] == ["r/g0/c0"]
-    assert [one.decision.subject for one in person.asked] == ["g0/c0", "g0/c1"]
-    again = Person(bench)
-    assert to_test(bench.run, bench.collected(), bench.reading, candidates) == kept
-    assert not again.asked
+    assert subjects(bench) == ["g0/c0", "g0/c1"]
+    assert test() == kept
 
 
 def test_the_rules_agent_cannot_revise_so_its_candidate_is_declined_with_the_words(
@@ -81,8 +82,11 @@ def test_the_rules_agent_cannot_revise_so_its_candidate_is_declined_with_the_wor
 ) -> None:
     gates(bench, "each")
     candidates = two(bench)
-    Person(bench, APPROVE, REVISE)
-    to_test(bench.run, bench.collected(), bench.reading, candidates)
+    decided(
+        bench,
+        lambda: to_test(bench.run, bench.collected(), bench.reading, candidates),
+        *(APPROVE, REVISE),
+    )
     state = reduce(bench.run.ledger)
     declined = state.candidate("g0/c1")
     assert declined.kind == "REJECT" and declined.verdict is not None
@@ -101,17 +105,20 @@ def test_an_author_who_can_revise_is_given_the_words_and_its_new_commit_is_asked
 ) -> None:
     gates(bench, "each")
     candidate, _ = two(bench)
-    person = Person(bench, REVISE, APPROVE)
-    told = []
+    told = set()
 
     def revise(one: Candidate, words: str) -> Candidate:
-        told.append((one.id, words))
+        told.add((one.id, words))
         return replace(one, id=f"{one.id}r1")
 
-    kept = to_test(bench.run, bench.collected(), bench.reading, [candidate], revise)
-    assert told == [("r/g0/c0", "keep the old prompt")]
+    kept = decided(
+        bench,
+        lambda: to_test(bench.run, bench.collected(), bench.reading, [candidate], revise),
+        *(REVISE, APPROVE),
+    )
+    assert told == {("r/g0/c0", "keep the old prompt")}
     assert [one.id for one in kept] == ["r/g0/c0r1"]
-    assert [one.decision.subject for one in person.asked] == ["g0/c0", "g0/c0r1"]
+    assert subjects(bench) == ["g0/c0", "g0/c0r1"]
     (reason,) = reduce(bench.run.ledger).candidate("g0/c0").reasons
     assert "it came back as g0/c0r1" in reason
 
@@ -167,19 +174,20 @@ def test_an_answer_to_what_is_not_asked_changes_nothing(
 def test_an_abort_ends_the_run_and_stays(bench: Bench) -> None:
     gates(bench, "each")
     candidates = two(bench)
-    person = Person(bench, ABORT)
+    with pytest.raises(Parked):
+        to_test(bench.run, bench.collected(), bench.reading, candidates)
+    answer(bench.run.ledger, "r", ["g0/c0"], ABORT)
     for _ in range(2):
         with pytest.raises(Aborted, match="ended this run at g0/c0: enough") as ended:
             to_test(bench.run, bench.collected(), bench.reading, candidates)
         assert ended.value.exit_code == 7
-    assert len(person.asked) == 1
 
 
 def test_a_declined_merge_keeps_the_verdict_of_the_numbers(bench: Bench) -> None:
     gates(bench, "merge")
     candidate, _ = two(bench)
-    Person(bench, REVISE)
-    assert not to_merge(bench.run, candidate, Verdict(VerdictKind.PROMOTE, ("better",)))
+    won = Verdict(VerdictKind.PROMOTE, ("better",))
+    assert not decided(bench, lambda: to_merge(bench.run, candidate, won), REVISE)
     seen = reduce(bench.run.ledger).candidate("g0/c0")
     assert seen.declined == "keep the old prompt"
     assert [one.gate for one in feedback(bench.run)] == ["merge"]
@@ -187,22 +195,6 @@ def test_a_declined_merge_keeps_the_verdict_of_the_numbers(bench: Bench) -> None
     told |= {"evidence": {}, "screened_out": False}
     bench.run.once(f"{candidate.id}/verdict", "verdict", {}, lambda: told)
     assert [one.verdict for one in tried(bench.run, bench.repo.head())] == [VerdictKind.REJECT]
-
-
-def test_a_drain_while_the_person_thinks_is_an_interruption_not_an_answer(bench: Bench) -> None:
-    gates(bench, "each")
-    candidates = two(bench)
-
-    class Leaves(Person):
-        def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-            bench.stop = True
-            return None
-
-    Leaves(bench)
-    with pytest.raises(Interrupted):
-        to_test(bench.run, bench.collected(), bench.reading, candidates[:1])
-    bench.stop = False
-    assert reduce(bench.run.ledger).waiting
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_each_finds_the_edit_that_helps_and_is_examined(
             candidates=1,
             samples=1,
         )
-        state = evolve(config, open_display(live=False))
+        state = evolve(config, open_display())
     assert state.exit_reason == "done" and state.handover
     assert state.handover["standing"] == "proven"
     (candidate, *_) = state.candidates.values()

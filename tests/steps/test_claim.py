@@ -163,7 +163,7 @@ FIVE_PAIRS = 29  # trainings, whose claim's share of the budget pays for five pa
 def test_a_claim_that_has_come_near_buys_further_pairs(bench: Bench) -> None:
     screen = io.StringIO()
     prepare(bench, trainings=FIVE_PAIRS)
-    bench.run.display = open_display(screen, live=False)
+    bench.run.display = open_display(screen)
     say_what_can_be_proven(bench.run)
     with_a_weak_seed(bench)
     handed = claimed(bench)
@@ -259,7 +259,7 @@ def test_where_only_the_version_is_claimed_leaking_weights_end_it(bench: Bench) 
 def test_a_budget_too_small_for_a_proof_says_so_beforehand(bench: Bench) -> None:
     screen = io.StringIO()
     prepare(bench, trainings=7)
-    bench.run.display = open_display(screen, live=False)
+    bench.run.display = open_display(screen)
     say_what_can_be_proven(bench.run)
     assert "cannot prove a harness" in screen.getvalue()
     by_seed(bench, 0.2)

@@ -40,7 +40,7 @@ A_STEP = 16  # the tiny profile's batch
 
 
 def quiet(_name: str) -> Display:
-    return open_display(live=False)
+    return open_display()
 
 
 def declared(

@@ -27,7 +27,7 @@ def test_static_samples_the_version_as_it_is_and_a_score_keeps_what_helps(
     with openai_server(policy(), serial=False) as url:
         config = settings(tmp_path / "unused", tasks, url)
         comparison = declare(config, ["static", "score-only"], 1, tmp_path / "compared")
-        stopped = carry_out(comparison, evolve, lambda _: open_display(live=False))
+        stopped = carry_out(comparison, evolve, lambda _: open_display())
         told = report(comparison, results_of(comparison))
     assert not stopped and not told["unfinished"]
     static, score = told["arms"]["static"], told["arms"]["score-only"]

@@ -16,7 +16,7 @@ from tests.steps._kit import write_tasks
 
 
 def start(config: RunConfig) -> None:
-    with opening.open_run(config, open_display(live=False)):
+    with opening.open_run(config, open_display()):
         pass
 
 
@@ -99,7 +99,7 @@ def test_a_folder_with_a_contract_stands_in_for_the_seed_harness(
     config = RunConfig(
         workspace=tmp_path / "w", domain=suite, harness=str(folder), sandbox="process"
     )
-    with opening.open_run(config, open_display(live=False)) as run:
+    with opening.open_run(config, open_display()) as run:
         files = run.repo.tree(run.repo.head()).files
     assert files[f"{suite}/agent.py"] == agent.read_bytes()
     shutil.rmtree(folder)

@@ -193,7 +193,7 @@ def test_writing_to_an_impossible_path_is_a_clear_error(state: RunState, tmp_pat
 
 def test_lines_are_stamped_and_flat(state: RunState) -> None:
     stream = io.StringIO()
-    display = open_display(stream)  # no terminal: lines
+    display = open_display(stream)
     display.begin(["evolving swe", HOSTILE])
     display.phase("train", "g0/c0", done=3, total=30)
     for step in range(5):
@@ -207,20 +207,6 @@ def test_lines_are_stamped_and_flat(state: RunState) -> None:
     assert sum(": step " in line for line in written) == 1, "a log needs a sign of life, no curve"
     assert any("REJECT: too small" in line for line in written)
     assert any("train     g0/c0 3/30" in line for line in written)
-
-
-def test_live_display_draws_and_gives_the_terminal_back(state: RunState) -> None:
-    stream = io.StringIO()
-    display = open_display(stream, live=True)
-    display.begin(["evolving swe"])
-    display.phase("train", HOSTILE)
-    display.metric("g0/c0/s0", 1, {"reward": 0.5})
-    display.verdict("g0/c0", "reward", Verdict(VerdictKind.PROMOTE, (HOSTILE,)))
-    display.note(HOSTILE)
-    display.close()
-    display.close()
-    assert "PROMOTE" in stream.getvalue()
-    assert "\x1b[2J" not in stream.getvalue()
 
 
 def test_recorded_display_journals_what_people_saw(tmp_path: Path) -> None:

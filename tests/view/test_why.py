@@ -147,7 +147,7 @@ def test_a_run_at_work_says_its_progress_and_records_its_words_alone(tmp_path: P
     with Ledger.open(tmp_path / "l.sqlite") as ledger:
         ledger.start_run("r", {}, config_hash="h")
         ledger.event("plan", {"attempts": 10})
-        display = recorded(open_display(stream, live=False), ledger, "r")
+        display = recorded(open_display(stream), ledger, "r")
         display.phase("collect", "v0")
         display.note("r/g0/c0: an idea")
         kept = [event.payload for event in ledger.events("r")][1:]

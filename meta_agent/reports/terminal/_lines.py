@@ -1,25 +1,18 @@
-"""Progress as timestamped lines: for pipes, logs and terminals that cannot redraw."""
+"""Progress as timestamped lines, on a terminal and in a log alike."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
 from meta_agent.reports._format import effect_text, number, one_line
 
 # A curve is in the ledger; a log needs only a sign of life.
 METRIC_INTERVAL_SEC: Final = 10.0
-HEADLINE_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_group_ratio", "entropy")
-
-
-def headline_numbers(values: Mapping[str, float]) -> str:
-    """Returns the most important metrics of a training step on one line."""
-    chosen = (name for name in HEADLINE_METRICS if name in values)
-    return "  ".join(f"{name} {number(values[name])}" for name in chosen)
+_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_group_ratio", "entropy")
 
 
 class LineDisplay:
@@ -46,23 +39,16 @@ class LineDisplay:
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         if self._is_due(series):
-            self._line("train", f"{series}: step {step}  {headline_numbers(values)}")
+            numbers = [f"{name} {number(values[name])}" for name in _METRICS if name in values]
+            self._line("train", f"{series}: step {step}  {'  '.join(numbers)}")
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         why = "; ".join(verdict.reasons)
         effect = f" {effect_text(verdict.effect)}" if verdict.effect else ""
         self._line("verdict", f"{candidate} ({factor}) {verdict.kind}{effect}: {why or statement}")
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        from meta_agent.reports.terminal._prompt import (  # rich: most runs never ask
-            person_at,
-            prompt,
-        )
-
-        if not person_at(self._stream):
-            return None
-        with self._lock:
-            return prompt(question, self._stream, stopping)
+    def waits(self, question: str) -> None:
+        self._line("waits", question)
 
     def close(self) -> None:
         """Does nothing, because this display holds nothing open."""
@@ -78,8 +64,5 @@ class LineDisplay:
     def _line(self, label: str, text: str) -> None:
         stamp = time.strftime("%H:%M:%S")
         with self._lock:
-            self._write(f"{stamp} {one_line(label, 12):<9} {one_line(text, 400)}")
-
-    def _write(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+            self._stream.write(f"{stamp} {one_line(label, 12):<9} {one_line(text, 400)}\n")
+            self._stream.flush()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.rule import Rule
+from rich.console import RenderableType
 from rich.text import Text
 
 from meta_agent.core.display import DecisionView
@@ -18,40 +17,30 @@ from meta_agent.reports._format import (
 )
 from meta_agent.reports._parts import CandidateView, parse_effect
 from meta_agent.reports.run_sections import spend_line
-from meta_agent.reports.sections import Cell, Facts, Words
+from meta_agent.reports.sections import Cell, Facts, Section, Words
 from meta_agent.reports.state import RunState
-from meta_agent.reports.terminal.paint import painted, patch_text
+from meta_agent.reports.terminal.paint import painted
 
 Rows = Iterator[tuple[str, Cell]]
-
-
-def question(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the question that waits for a person, with all that is known except the diff."""
-    heading = Rule(Text(visible(decision.asks), style="bold"))
-    return Group(heading, painted([_facts(state, decision)]))
-
-
-def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
-    """Returns the diff of the candidate to decide about, or words that there is no single one."""
-    candidate = state.candidates.get(decision.candidate or "")
-    return patch_text(candidate.diff) if candidate else Text("no single change is asked about")
 
 
 def waiting(state: RunState) -> RenderableType:
     """Returns every open question of a run, each with the command that answers it."""
     if not state.waiting:
         return Text(visible(f"nothing waits for a person in run {state.run}"))
-    parts: list[RenderableType] = []
-    for decision in state.waiting:
-        parts += [question(state, decision), Text(answer_command(state, decision))]
-    return Group(*parts)
+    return painted([question(state, decision) for decision in state.waiting])
+
+
+def question(state: RunState, decision: DecisionView) -> Section:
+    """Returns the question that waits for a person, with all that is known except the diff."""
+    command = Words(answer_command(state, decision))
+    return Section([_facts(state, decision), command], decision.asks)
 
 
 def answer_command(state: RunState, decision: DecisionView) -> str:
     """Returns the command that answers a run's question from another terminal, later."""
-    where = visible(state.workspace_flag)
-    subject = visible(decision.subject)
-    return f'meta-agent approve {subject} [--revise "WHAT SHOULD CHANGE" | --abort]{where}'
+    answers = '[--revise "WHAT SHOULD CHANGE" | --abort]'
+    return f"meta-agent approve {decision.subject} {answers}{state.workspace_flag}"
 
 
 def _facts(state: RunState, decision: DecisionView) -> Facts:

@@ -1,4 +1,4 @@
-"""Progress while a run is under way: live on a terminal, plain lines elsewhere, always on stderr.
+"""Progress while a run is under way, as lines on stderr.
 
 The loop speaks to one `Display`. Others wrap it: `recorded` writes what a person saw to the ledger,
 `TellingDisplay` tells callbacks and trackers, and `beside` names the run that a line is of.
@@ -6,35 +6,23 @@ The loop speaks to one `Display`. Others wrap it: `recorded` writes what a perso
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from meta_agent.core.display import Display, Question, Reply
+from meta_agent.core.display import Display
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import JSON, Verdict
 from meta_agent.reports._format import within_run
 from meta_agent.reports._sentences import progress
 from meta_agent.reports.state import reduce
+from meta_agent.reports.terminal._lines import LineDisplay
 
 
-def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> Display:
-    """Returns a display for `stream` (None: stderr): redrawn if `live` (None: on a terminal)."""
-    stream = sys.stderr if stream is None else stream
-    if _is_live(stream) if live is None else live:
-        from meta_agent.reports.terminal._live import LiveDisplay
-
-        return LiveDisplay(stream)
-    from meta_agent.reports.terminal._lines import LineDisplay
-
-    return LineDisplay(stream)
-
-
-def _is_live(stream: TextIO) -> bool:
-    odd_terminal = os.environ.get("TERM", "") in ("dumb", "") or bool(os.environ.get("CI"))
-    return stream.isatty() and not odd_terminal
+def open_display(stream: TextIO | None = None) -> Display:
+    """Returns a display that writes timestamped lines to `stream` (None: stderr)."""
+    return LineDisplay(sys.stderr if stream is None else stream)
 
 
 class _Forwarding:
@@ -60,8 +48,8 @@ class _Forwarding:
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         self._inner.verdict(candidate, factor, verdict, statement)
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        return self._inner.ask(question, stopping)
+    def waits(self, question: str) -> None:
+        self._inner.waits(question)
 
     def close(self) -> None:
         self._inner.close()
@@ -141,14 +129,14 @@ class TellingDisplay(_Forwarding):
         self._tell(Event("verdict", statement, kind))
         super().verdict(candidate, factor, verdict, statement)
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        self._tell(Event("waiting", question.decision.asks))
-        return super().ask(question, stopping)
+    def waits(self, question: str) -> None:
+        self._tell(Event("waiting", question))
+        super().waits(question)
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
     """Returns a function from a run's name to a display that adds the name to `display`'s lines."""
-    shared = display or open_display(live=False)
+    shared = display or open_display()
     return lambda name: _Named(shared, name)
 
 
@@ -178,8 +166,8 @@ class _Named(_Forwarding):
         short = candidate.partition("/")[2] or candidate
         super().verdict(f"{self._name} {short}", factor, verdict, statement)
 
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        return None
+    def waits(self, question: str) -> None:
+        super().waits(f"{self._name}: {question}")
 
     def close(self) -> None:
         """Does nothing, because other runs share the display."""

@@ -1,8 +1,8 @@
 """Asks a person to decide, if the run was started with `--approve merge` or `--approve each`.
 
-Each question is one step of the ledger: asked once, and answered on the terminal or by
-`meta-agent approve`. Without a terminal the run stops (`Parked`, exit code 6) and lists all open
-questions. Once they are answered, the same command goes on. ABORT ends the run for good.
+Each question is one step of the ledger. The run stops (`Parked`, exit code 6) and lists all open
+questions. Once `meta-agent approve` has answered them, the same command goes on. ABORT ends the run
+for good.
 
 REVISE sends a candidate back to its author. The revision is a new candidate; the rules agent cannot
 revise. A declined merge does not change the verdict. Feedback reaches the next authors.
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from meta_agent.core.display import A_PERSON, DecisionView, Gate, Question, Reply
-from meta_agent.core.errors import Aborted, ConfigError, Interrupted, Parked
+from meta_agent.core.display import A_PERSON, DecisionView, Gate, Reply
+from meta_agent.core.errors import Aborted, ConfigError, Parked
 from meta_agent.core.gate import verdict_to_json
 from meta_agent.core.ledger import Ledger, Step
 from meta_agent.core.loop.records import Collected, Judged, Reading
@@ -62,7 +62,7 @@ def to_test(
     """Returns the candidates that may be tested: all, or those that a person has approved.
 
     With `--approve each` a person decides about each. For one sent back, `revise` returns a new one
-    or None. Raises Parked if nobody answers, and Aborted if a person ends the run.
+    or None. Raises Parked until all are answered, and Aborted if a person ends the run.
     """
     if run.config.approve != "each":
         return list(candidates)
@@ -84,7 +84,7 @@ def to_test(
 def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
     """Returns True if a candidate may be merged. Asks a person unless `--approve auto`.
 
-    Raises Parked if nobody answers, and Aborted if the person ends the run.
+    Raises Parked until it is answered, and Aborted if the person ends the run.
     """
     if run.config.approve == "auto":
         return True
@@ -127,7 +127,7 @@ def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Decision
 
 
 def _decide(run: Run, questions: Sequence[Decision]) -> list[Reply]:
-    """Returns all answers in order. Raises Parked with the questions that nobody could answer."""
+    """Returns all answers in order. Raises Parked with the questions that nobody has answered."""
     replies, waiting = [], []
     for question in questions:
         try:
@@ -140,7 +140,7 @@ def _decide(run: Run, questions: Sequence[Decision]) -> list[Reply]:
 
 
 def _answer(run: Run, question: Decision) -> Reply:
-    outcome = run.once(question.name, "decision", question.intent, lambda: _ask(run, question))
+    outcome = run.once(question.name, "decision", question.intent, lambda: _park(run, question))
     reply = Reply(outcome["answer"], outcome["feedback"])
     if reply.answer == "ABORT":
         why = f": {reply.feedback}" if reply.feedback else ""
@@ -151,16 +151,13 @@ def _answer(run: Run, question: Decision) -> Reply:
     return reply
 
 
-def _ask(run: Run, question: Decision) -> JSON:
+def _park(run: Run, question: Decision) -> JSON:
+    """Shows the question and raises Parked."""
     run.phase("approve", f"a person is asked about {question.subject}")
     step = run.ledger.step(f"{run.id}/{question.name}")
     assert step is not None, "the ledger records the intent of a step before its work"
-    reply = run.display.ask(Question(run.ledger, run.id, DecisionView.parse(step)), run.stopping)
-    if run.stopping():
-        raise Interrupted
-    if reply is None:
-        raise _parked(run, [question.subject])
-    return _outcome(reply)
+    run.display.waits(DecisionView.parse(step).asks)
+    raise _parked(run, [question.subject])
 
 
 def _outcome(reply: Reply) -> JSON:
