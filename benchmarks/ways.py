@@ -38,8 +38,8 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.gate.numbers.results import interval
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.nano.sources import SUITES, sources
-from meta_agent.reports.pages.compare import render_csv, render_html
-from meta_agent.reports.pages.html import write_page
+from meta_agent.reports.comparison_sections import comparison_page
+from meta_agent.reports.pages.html import rendered, write_page
 from meta_agent.reports.terminal.display import beside
 from meta_agent.studies.conditions import HUMAN, Comparison, carry_out, declare
 from meta_agent.studies.conditions_results import report, results_of
@@ -131,8 +131,7 @@ def write(out: Path, parts: list[Part]) -> None:
     documents = {part.name: report(part.comparison, results_of(part.comparison)) for part in parts}
     for name in (part.name for part in parts if len(part.comparison.seeds) > 1):
         if any(arm["runs"] for arm in documents[name]["arms"].values()):
-            write_page(render_html(documents[name]), out / f"{name}.html")
-            (out / f"{name}.csv").write_text(render_csv(documents[name]))
+            write_page(rendered(comparison_page(documents[name])), out / f"{name}.html")
     (out / "ways.json").write_text(json.dumps(documents, indent=1))
     (out / "ways.md").write_text("\n".join(table(documents)) + "\n")
     (out / "ways.svg").write_text(figure(documents))

@@ -13,7 +13,6 @@ from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
-    from meta_agent.reports import RunState
 
 DEFAULT_FOLDER = Path("meta-agent-comparison")
 
@@ -28,12 +27,10 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
 )
 def compare(
     config: RunConfig,
-    runs: Annotated[
+    files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Two recorded runs (ids or workspaces), or with --by two result files. "
-            "Default: run the conditions.",
-            show_default=False,
+            help="With --by: two result files. Default: run the conditions.", show_default=False
         ),
     ] = None,
     conditions: Annotated[
@@ -57,10 +54,6 @@ def compare(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the result as a page.", show_default=False)
     ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option("--csv", help="Write a row for each run as CSV.", show_default=False),
-    ] = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -72,12 +65,9 @@ def compare(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare search strategies, two runs, or two result files. The same command resumes."""
-    if by is not None:
-        _two_files(runs or [], by, as_json)
-        return
-    if runs:
-        _two_runs(config.workspace, runs, as_json)
+    """Compare search strategies, or two result files. The same command resumes."""
+    if by is not None or files:
+        _two_files(files or [], by or "task", as_json)
         return
     from meta_agent.composition.used import require_used
 
@@ -85,14 +75,13 @@ def compare(
     with stdout_for_data():
         names = [name.strip() for name in conditions.split(",") if name.strip()]
         document, stopped = _compare(config, names, arms or [], seeds, out, read_only)
-    from meta_agent.reports.pages import compare as drawing
-    from meta_agent.reports.pages.html import write_page
+    from meta_agent.reports.comparison_sections import comparison_page
+    from meta_agent.reports.pages.html import rendered, write_page
+    from meta_agent.reports.terminal.paint import painted_page
 
     if html is not None:
-        write_page(drawing.render_html(document), html)
-    if csv is not None:
-        write_page(drawing.render_csv(document), csv, "--csv")
-    emit(as_json, lambda: document, lambda: drawing.table(document))
+        write_page(rendered(comparison_page(document)), html)
+    emit(as_json, lambda: document, lambda: painted_page(comparison_page(document)))
     if stopped:
         raise stopped[0]
 
@@ -114,36 +103,15 @@ def _compare(
 
 def _two_files(names: list[str], by: str, as_json: bool) -> None:
     from meta_agent.core.errors import ConfigError
-    from meta_agent.reports.terminal.two_runs import files_table
+    from meta_agent.reports.comparison_sections import files_sections
+    from meta_agent.reports.terminal.paint import painted
     from meta_agent.studies.two_files import compare_files
 
     if len(names) != 2:
         raise ConfigError(
-            f"--by {by} compares two result files, but {len(names)} were given",
+            f"compare takes two result files, but {len(names)} were given",
             hint="meta-agent compare A.jsonl B.jsonl --by task",
         )
     first, second = (Path(name).expanduser() for name in names)
     document = compare_files((first, second), by)
-    emit(as_json, lambda: document, lambda: files_table(document))
-
-
-def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
-    from meta_agent.core.errors import ConfigError
-    from meta_agent.reports.terminal import two_runs
-
-    if len(names) != 2:
-        raise ConfigError(
-            f"meta-agent compare takes two runs, but {len(names)} were given: {' '.join(names)}",
-            hint="meta-agent compare RUN RUN, each an id in this workspace or another workspace",
-        )
-    first, second = (_recorded(here, name) for name in names)
-    emit(as_json, lambda: two_runs.document(first, second), lambda: two_runs.table(first, second))
-
-
-def _recorded(here: Path, name: str) -> RunState:
-    """Returns the newest run of the workspace `name`, or else the run `name` of this one."""
-    from meta_agent.cli._review import recorded_run
-    from meta_agent.core.workspace import is_workspace
-
-    elsewhere = Path(name).expanduser()
-    return recorded_run(elsewhere, None) if is_workspace(elsewhere) else recorded_run(here, name)
+    emit(as_json, lambda: document, lambda: painted(files_sections(document)))

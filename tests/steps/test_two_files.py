@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.reports.terminal.two_runs import files_table
+from meta_agent.reports.comparison_sections import files_sections
+from meta_agent.reports.terminal.paint import painted
 from meta_agent.studies.two_files import compare_files
 
 
@@ -45,7 +46,7 @@ def test_attempts_are_clusters_and_tasks_are_paired(tmp_path: Path) -> None:
     assert told["smallest_shown"] == pytest.approx((2.0227 + 0.8512) * 0.04003, abs=1e-3)
     assert (told["better_tasks"], told["worse_tasks"]) == (20, 0)
     stream = io.StringIO()
-    Console(file=stream, width=140).print(files_table(told))
+    Console(file=stream, width=140).print(painted(files_sections(told)))
     assert "+25.0 [+16.9, +33.1] points on 40 common tasks" in stream.getvalue()
 
 

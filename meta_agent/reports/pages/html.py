@@ -49,8 +49,8 @@ def render_html(state: RunState, *, follow: bool = False) -> str:
     return rendered(run_sections.page(state), follow=follow)
 
 
-def write_page(text: str, path: Path, flag: str = "--html") -> None:
-    """Writes text to the path that the user gave by `flag`, whole or not at all.
+def write_page(text: str, path: Path) -> None:
+    """Writes text to the path that the user gave by `--html`, whole or not at all.
 
     Raises ConfigError on failure.
     """
@@ -58,7 +58,7 @@ def write_page(text: str, path: Path, flag: str = "--html") -> None:
         write_whole(path, text)
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint=f"choose another path for {flag}"
+            f"cannot write {path}: {error.strerror}", hint="choose another path for --html"
         ) from error
 
 
