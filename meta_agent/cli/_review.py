@@ -55,16 +55,16 @@ def report(
         return
     from meta_agent.reports import run_sections
     from meta_agent.reports.documents import report_json
-    from meta_agent.reports.terminal.paint import painted
+    from meta_agent.reports.terminal.paint import painted_page
 
     if html is not None:
         _write_html(html, run, workspace, follow)
         if not as_json:
             return
     state = recorded_run(workspace, run)
-    sections = run_sections.report(state, every_metric=every_metric)
+    page = run_sections.page(state, every_metric=every_metric)
     unfold = ["evidence"] if every_metric else []
-    emit(as_json, lambda: report_json(state), lambda: painted(sections, unfold=unfold))
+    emit(as_json, lambda: report_json(state), lambda: painted_page(page, unfold=unfold))
 
 
 def _write_html(path: Path, run: str | None, workspace: Path | None, follow: bool) -> None:

@@ -5,10 +5,9 @@ Reading is tolerant: a field that is missing, or has another type, is empty.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as read_dataclass
@@ -107,14 +106,6 @@ class VersionView(Recorded):
     undone: Truth = False
     measured: Measured | None = None
 
-    @property
-    def column(self) -> int:
-        """Returns the version's column in the chart: 0 for the first, else generation + 1."""
-        return 0 if self.candidate is None else self.generation + 1
-
-
-_Z95: Final = 1.959964
-
 
 @read_dataclass(frozen=True, slots=True)
 class CellView(Recorded):
@@ -126,20 +117,9 @@ class CellView(Recorded):
     commit: Words = ""
     clean_success: Share = None
     delta: Share = None
-    n: Annotated[Count, Field(exclude=True)] = 0
     valid: Truth = False
     why: Words = ""
     chosen: Truth = False
-
-    @property
-    def measured(self) -> Measured | None:
-        """Returns clean success with Wilson's interval over tasks; None without a result."""
-        if self.clean_success is None or not self.n:
-            return None
-        share, n = self.clean_success, self.n
-        middle, spread = share + _Z95**2 / (2 * n), share * (1 - share) / n + (_Z95 / (2 * n)) ** 2
-        half, over = _Z95 * math.sqrt(max(0.0, spread)), 1 + _Z95**2 / n
-        return Measured("search", n, None, share, ((middle - half) / over, (middle + half) / over))
 
 
 @read_dataclass(slots=True)

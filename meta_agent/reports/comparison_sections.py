@@ -214,12 +214,11 @@ def _runs(document: Document) -> Table:
 
 def _drawn(figures: Mapping[str, Document], text: Callable[[Document], str]) -> list[Interval]:
     """Returns the rows of an interval chart, in percent or points."""
-    return [
-        Interval(
-            name, *(100 * figure[end] for end in ("value", "low", "high")), "version", text(figure)
-        )
-        for name, figure in figures.items()
-    ]
+    rows = []
+    for name, figure in figures.items():
+        middle, low, high = (100 * figure[end] for end in ("value", "low", "high"))
+        rows.append(Interval(name, middle, low, high, "version", text(figure)))
+    return rows
 
 
 def _share(figure: Document) -> str:

@@ -30,8 +30,7 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
     if not every:
         return Section([])
     folds = []
-    for place, evidence in enumerate(every):
-        first = all(earlier.version != evidence.version for earlier in every[:place])
+    for evidence in every:
         alerts = len(evidence.alerts)
         count = Words(f"{alerts} alert{'s' * (alerts > 1)}" if alerts else "", "warn")
         cells = (f"generation {evidence.generation}, version {evidence.version}", count)
@@ -39,7 +38,7 @@ def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = Fals
             metrics_table(evidence.layers),
             Folds(list(map(_exemplar, evidence.exemplars))),
         ]
-        folds.append(Fold(cells, blocks, evidence.version if first else ""))
+        folds.append(Fold(cells, blocks))
     few = compared(every)[:-1] if every_metric else compared(every)
     return Section([*few, Folds(folds)], "Evidence", "evidence")
 

@@ -11,12 +11,9 @@ from typing import Final
 
 from meta_agent.core.evidence import Alert
 from meta_agent.readers.evidence import ForeignReport, meaning_of
-from meta_agent.reports._format import number, percent
 from meta_agent.reports.evidence_sections import metrics_table
 from meta_agent.reports.sections import (
     Block,
-    Card,
-    Cards,
     Cell,
     Facts,
     Fold,
@@ -50,7 +47,7 @@ def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) ->
     shares = Intervals("Share solved", list(_shares(report)), caption=_BARS)
     next_steps = [(what, Words("", command=command)) for what, command in _next(report, arguments)]
     sections = present(
-        Section([Facts(list(_solved(report))), Cards(list(_cards(report))), shares]),
+        Section([Facts(list(_solved(report))), shares]),
         Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", WARNINGS),
         Section([metrics_table(report.layers, report.over)], "Numbers", "numbers"),
         Section([Words(line) for line in report.missing], "Not in this data", "missing"),
@@ -102,25 +99,6 @@ def _success(score: Mapping[str, float]) -> str:
         f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {n_judged} whose "
         "outcome is known"
     )
-
-
-def _cards(report: ForeignReport) -> Iterator[Card]:
-    score = report.evidence.score
-    if report.benchmarks:
-        yield Card("benchmarks", str(len(report.benchmarks)), "their shares do not add up to one")
-    elif "success" in score:
-        detail = f"{percent(score['success_known'])} of those whose outcome is known"
-        yield Card("solved", percent(score["success"]), detail)
-    else:
-        yield Card("solved", "unknown", "no outcome in this data")
-    per_task = f"{report.n / report.tasks:.3g} attempts a task" if report.tasks else ""
-    yield Card("attempts", f"{report.n:,}", per_task)
-    if "reward_mean" in report.evidence.signal:
-        mean = number(report.evidence.signal["reward_mean"])
-        yield Card("mean reward", mean, "of an attempt with a reward")
-    levels = [alert.level for alert in report.evidence.alerts]
-    critical = f"{levels.count('CRITICAL')} critical" if levels else "nothing beyond its limit"
-    yield Card("warnings", str(len(levels)), critical)
 
 
 def _shares(report: ForeignReport) -> Iterator[Interval]:

@@ -1,4 +1,4 @@
-"""The figures of a run as data: shares with intervals, the lineage of versions, training curves."""
+"""The figures of a run as data: shares with intervals, and training curves."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from meta_agent.reports._format import bounded, effect_text, one_line, share_text, vault_text
-from meta_agent.reports._parts import CandidateView, Measured
-from meta_agent.reports.sections import (
-    PALETTE_SIZE,
-    Curve,
-    Curves,
-    Interval,
-    Intervals,
-    Lineage,
-    Node,
-)
+from meta_agent.reports._format import bounded, effect_text, share_text, vault_text
+from meta_agent.reports._parts import Measured
+from meta_agent.reports.sections import PALETTE_SIZE, Curve, Curves, Interval, Intervals
 from meta_agent.reports.state import RunState
 
 # Shown first, in this order; other metrics follow by name.
@@ -36,27 +28,10 @@ def vault(state: RunState) -> Intervals:
         "Bars are 95 % intervals. The vault split is read once, at the end."
     )
     title = words[:1].upper() + words[1:]
-    return Intervals(title, list(measured_rows(sides)), caption=caption)
+    return Intervals(title, list(_measured(sides)), caption=caption)
 
 
-def bundles(state: RunState) -> Intervals:
-    """Returns a chart of clean success on the search split, by candidates trained together.
-
-    The first row is the version that the run started from.
-    """
-    rows = list(measured_rows([("start", state.first)]))
-    for cell in state.cells:
-        kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
-        label = f"g{cell.generation} {one_line(cell.name, 14)}"
-        rows += [row._replace(kind=kind) for row in measured_rows([(label, cell.measured)])]
-    caption = (
-        "Green is the cell that the search continued from, red is barred by a veto. "
-        "Bars are 95 % intervals over tasks, of one training."
-    )
-    return Intervals("Clean success on the search split by generation", rows, caption=caption)
-
-
-def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
+def _measured(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
     """Yields a chart row of clean success for each labelled measurement that is not None."""
     for label, side in sides:
         if side and side.clean_success is not None:
@@ -89,42 +64,6 @@ def _effect_rows(state: RunState) -> Iterator[Interval]:
             yield Interval(candidate.short_id, middle, low, high, candidate.kind, text)
 
 
-def lineage(state: RunState) -> Lineage:
-    """Returns the chart of versions on the main line, with the candidates between them."""
-    nodes: list[Node] = []
-    last: float | None = None
-    evidence_of = {evidence.version for evidence in state.evidence}
-    for version in state.versions:
-        label = one_line(version.version or version.commit[:8], 18) + " (undone)" * version.undone
-        parent, column = None if last is None else (last, 0), float(version.column)
-        kind = "pending" if version.undone else "version"
-        opens = version.version if version.version in evidence_of else ""
-        nodes.append(Node(label, column, 0, kind, parent, opens=opens))
-        last = last if version.undone else column
-    lanes: dict[int, int] = defaultdict(int)
-    for candidate in state.candidates.values():
-        lanes[candidate.generation] += 1
-        nodes.append(_branch(state, candidate, lanes[candidate.generation]))
-    generations = [candidate.generation for candidate in state.candidates.values()]
-    return Lineage(nodes, 1 + max(generations, default=0))
-
-
-def _branch(state: RunState, candidate: CandidateView, lane: int) -> Node:
-    versions = [version for version in state.versions if not version.undone]
-    before = [v.column for v in versions if v.column <= candidate.generation]
-    merge = str((candidate.merge or {}).get("commit"))
-    after = [version.column for version in versions if version.commit == merge]
-    return Node(
-        label=f"{candidate.short_id} {candidate.factor}",
-        column=candidate.generation + 0.5,
-        lane=lane,
-        kind=candidate.kind,
-        parent=(float(max(before, default=0)), 0),
-        merged_into=float(after[0]) if after else None,
-        opens=candidate.short_id,
-    )
-
-
 def training(state: RunState) -> Curves:
     """Returns charts of up to 12 training metrics, with a line per trained version or candidate."""
     arms = group_by_arm(state.metrics)
@@ -135,7 +74,8 @@ def training(state: RunState) -> Curves:
     for name in sorted(names, key=lambda name: (order.get(name, len(order)), name))[:_MAX_CHARTS]:
         curves = (_curve(state, name, arm, colour) for arm, colour in arms.items())
         charts.append((name, [curve for curve in curves if curve.points]))
-    return Curves(list(arms.items()), charts)
+    caption = "A line is the mean over training seeds, the band their least and greatest."
+    return Curves(list(arms.items()), charts, caption)
 
 
 def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:

@@ -1,7 +1,7 @@
 """A run as sections: what `report`, `status`, `why` and the page show, derived once from its state.
 
-`summary` is the end of a run, `standing` where it is now, `page` everything. Sections with nothing
-to say are left out.
+`summary` is the end of a run, `status` where it is now, `page` everything. Sections with nothing to
+say are left out.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ from meta_agent.reports._sentences import progress, sentences
 from meta_agent.reports.evidence_sections import evidence_section
 from meta_agent.reports.sections import (
     Block,
-    Card,
-    Cards,
     Cell,
     Facts,
     Fold,
@@ -75,37 +73,53 @@ _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, p
 
 
 def summary(state: RunState) -> list[Section]:
-    """Returns a run's summary: before and after, every verdict, skills, what to type next."""
-    outcome = [
-        ("run", f"{state.run}, {state.exit_reason or 'not finished'}"),
-        *_sentence_rows(state),
-    ]
-    return present(
-        Section([Facts([*outcome, *_claims(state).rows, *replay_facts(state)])]),
-        _bundles(state),
-        _candidates(state),
-        _people(state),
-        _skills(state),
-        _spend(state),
-        _next_commands(state),
-    )
-
-
-def report(state: RunState, *, every_metric: bool = False) -> list[Section]:
-    """Returns each version's metrics and alerts, how gains came about, and the run's summary."""
-    health = evidence_section(state.evidence, every_metric=every_metric)
-    return [*present(health, _gains(state)), *summary(state)]
+    """Returns a run's summary: what happened, what is claimed, what was tried, and the spend."""
+    run = ("run", f"{state.run}, {state.exit_reason or 'not finished'}")
+    first = Facts([run, *_sentence_rows(state), *_claims(state).rows, *replay_facts(state)])
+    return present(Section([first]), *_details(state))
 
 
 def status(state: RunState) -> list[Section]:
     """Returns where a run stands now: what happened in sentences, then the present figures."""
-    return [Section([Facts(_sentence_rows(state))]), *standing(state)]
+    return present(*_standing(state), Section(_spend_by_role(state)))
 
 
-def standing(state: RunState) -> list[Section]:
-    """Returns the figures of a run's present state: phase, waits, progress, candidates, spend."""
+def page(state: RunState, *, every_metric: bool = False) -> Page:
+    """Returns everything that is known about a run, for `report` on a terminal and as a page.
+
+    With `every_metric`, the line on how to see the other metrics is left out.
+    """
+    gain = state.vault_gain
+    headline = f"meta-agent run {state.run}"
+    if gain is not None and state.baseline and state.final:
+        before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
+        unproven = (state.handover or {}).get("standing") == "unproven"
+        headline = f"Clean success {before} → {after}{', the harness unproven' * unproven}"
+    config = state.config
+    lines = [
+        f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
+        f"meta-agent {config.get('meta_model', '')}"
+    ]
+    sections = present(
+        *_standing(state),
+        Section([run_figures.vault(state), _claims(state)], "What is claimed", "claims"),
+        *_details(state),
+        _training(state),
+        evidence_section(state.evidence, every_metric=every_metric),
+        _settings(state),
+    )
+    footer = Words(
+        f"Made by meta-agent from {state.workspace}/ledger.sqlite. The same numbers:",
+        command="meta-agent report --json",
+    )
+    return Page(f"run {state.run}", headline, lines, sections, footer)
+
+
+def _standing(state: RunState) -> tuple[Section, Section]:
+    """Returns what happened in sentences, and the figures of a run's present state."""
     kinds = counts(candidate.kind for candidate in state.candidates.values())
     rows: list[tuple[str, Cell]] = [("run", state.run), ("state", state_word(state))]
+    rows += replay_facts(state)
     if state.exit_reason is None and state.phase:
         rows.append(("phase", f"{state.phase} {state.phase_detail}"))
     if state.owner:
@@ -120,7 +134,7 @@ def standing(state: RunState) -> list[Section]:
         rows.append(("progress", words))
     rows += [("candidates", kinds or "none yet"), ("versions", str(len(state.versions)))]
     rows.append(("spend", spend_line(state)))
-    return present(Section([Facts(rows)]), Section(_spend_by_role(state)))
+    return Section([Facts(_sentence_rows(state))]), Section([Facts(rows)])
 
 
 def _wait_row(wait: Wait) -> str:
@@ -128,41 +142,14 @@ def _wait_row(wait: Wait) -> str:
     return "; ".join(filter(None, (wait.subject, lasting, wait.progress)))
 
 
-def page(state: RunState) -> Page:
-    """Returns the page (headline, lines, sections) with everything that is known about a run."""
-    gain = state.vault_gain
-    headline = f"meta-agent run {state.run}"
-    if gain is not None and state.baseline and state.final:
-        before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
-        unproven = (state.handover or {}).get("standing") == "unproven"
-        headline = f"Clean success {before} → {after}{', the harness unproven' * unproven}"
-    config = state.config
-    lines = [
-        f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
-        f"meta-agent {config.get('meta_model', '')}",
-        state_word(state),
-    ]
-    first = Section([Facts(_sentence_rows(state)), *_notices(state)])
-    result = Section([run_figures.vault(state), Cards(list(_cards(state)))])
-    sections = present(
-        first,
-        result,
-        Section([Folds([Fold(("What is claimed, and on what it rests",), [_claims(state)])])]),
-        _bundles(state),
-        _candidates(state),
-        _gains(state),
-        _people(state),
-        _training(state),
-        evidence_section(state.evidence),
-        _skills(state),
-        _spend(state),
-        _settings(state),
-    )
-    footer = Words(
-        f"Made by meta-agent from {state.workspace}/ledger.sqlite. The same numbers:",
-        command="meta-agent report --json",
-    )
-    return Page(f"run {state.run}", headline, lines, sections, footer)
+def _details(state: RunState) -> Iterator[Section]:
+    """Yields what was tried, what it brought and what it cost."""
+    yield _bundles(state)
+    yield _candidates(state)
+    yield _gains(state)
+    yield _people(state)
+    yield _skills(state)
+    yield _spend(state)
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
@@ -197,19 +184,6 @@ def _sentence_rows(state: RunState) -> list[tuple[str, Cell]]:
     return [(part.about, Words(part.words, command=part.command)) for part in sentences(state)]
 
 
-def _notices(state: RunState) -> list[Block]:
-    replayed = " · ".join(f"{name} {value}" for name, value in replay_facts(state))
-    questions = [
-        Words(
-            f"waits for a person: {decision.asks}",
-            "notice",
-            command=f"meta-agent approve {decision.subject}{state.workspace_flag}",
-        )
-        for decision in state.waiting
-    ]
-    return [Words(replayed, "notice"), *questions]
-
-
 def state_word(state: RunState) -> str:
     """Returns `running`, `done` or why the run stopped, and how to resume it."""
     if state.exit_reason == "parked":
@@ -242,27 +216,6 @@ def _claims(state: RunState) -> Facts:
     return Facts([*rows, *outcome_facts(state), *claim_facts(state)])
 
 
-def _cards(state: RunState) -> Iterator[Card]:
-    gain, before, after = state.vault_gain, state.baseline, state.final
-    if gain is not None and before and after:
-        sizes = f"n {before.n} before, {after.n} after"
-        yield Card("change on the vault", f"{points(gain)} pts", sizes)
-    if state.candidates:
-        kinds = counts(candidate.kind.lower() for candidate in state.candidates.values())
-        looks = f"{kinds}; {state.confirm_queries} looks at the confirm split"
-        yield Card("candidates", str(len(state.candidates)), looks)
-    if state.share is not None and state.exit_reason is None:
-        remaining = "" if state.left_sec is None else f"; about {duration(state.left_sec)} left"
-        yield Card(
-            "done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts{remaining}"
-        )
-    yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
-    work = f"{state.rollouts} rollouts, {state.train_steps} training steps"
-    yield Card("time", duration(state.wall_sec), work)
-    spent = "unknown" if state.usd is None else dollars(state.usd)
-    yield Card("API spend", spent, f"{state.tokens:,} tokens")
-
-
 # --- bundles and candidates ---------------------------------------------------------------------
 
 
@@ -277,7 +230,7 @@ def _bundles(state: RunState) -> Section:
         "seed 0, against what the cell stands on. It explains; what is proven is the claim."
     )
     table = Table(_CELL_COLUMNS, [start, *map(_cell_row, state.cells)], whole=(3, 4))
-    return Section([Words(words, "dim"), run_figures.bundles(state), table], "Bundles", "cells")
+    return Section([Words(words, "dim"), table], "Bundles", "cells")
 
 
 def _cell_row(cell: CellView) -> tuple[str, ...]:
@@ -293,12 +246,11 @@ def _candidates(state: RunState) -> Section:
         Fold(
             _row(candidate),
             [_decided(candidate, state.decisions_on(candidate.id)), Patch(candidate.diff)],
-            candidate.short_id,
         )
         for candidate in state.candidates.values()
     ]
     rows = Folds(folds, _CANDIDATE_COLUMNS, whole=range(4))
-    blocks: list[Block] = [run_figures.lineage(state), run_figures.effects(state), rows]
+    blocks: list[Block] = [run_figures.effects(state), rows]
     return Section(blocks if folds else [], "What was tried", "candidates")
 
 
@@ -395,9 +347,7 @@ def _people(state: RunState) -> Section:
 
 
 def _training(state: RunState) -> Section:
-    words = "A line is a version's mean over its training seeds, the band their least and greatest."
-    curves = run_figures.training(state)
-    return Section([Words(words, "dim"), curves] if curves.charts else [], "Training", "training")
+    return Section([run_figures.training(state)], "Training", "training")
 
 
 # --- skills, spend, settings, commands ----------------------------------------------------------
@@ -459,16 +409,6 @@ def _settings(state: RunState) -> Section:
     ]
     fold = Fold(("Settings of this run",), [Table(("setting", "value", "from"), rows)])
     return Section([Folds([fold])] if rows else [])
-
-
-def _next_commands(state: RunState) -> Section:
-    commands = [f"meta-agent report --html report.html{state.workspace_flag}"]
-    if state.candidates:
-        last = list(state.candidates.values())[-1].short_id
-        commands += [f"meta-agent {verb} {last}{state.workspace_flag}" for verb in ("why", "diff")]
-    if state.workspace:
-        commands.append(f"git -C {state.workspace}/harness_repo log --graph --notes")
-    return Section([Words(command, "dim") for command in commands])
 
 
 # --- words --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
+Style = Literal["", "dim", "strong", "good", "warn", "bad"]
 
 
 class Words(NamedTuple):
@@ -59,26 +59,11 @@ class Message(NamedTuple):
     text: str
 
 
-class Card(NamedTuple):
-    """A headline number of a page, with its name and a detail below it."""
-
-    name: str
-    value: str
-    detail: str
-
-
-class Cards(NamedTuple):
-    """Headline numbers side by side. A terminal leaves them out, because its facts repeat them."""
-
-    cards: Sequence[Card]
-
-
 class Fold(NamedTuple):
     """A row of table cells that a reader can open to show further blocks."""
 
     cells: Sequence[Cell]
     blocks: Sequence[Block]
-    anchor: str = ""
     opened: bool = False
 
 
@@ -117,18 +102,6 @@ class Curve(NamedTuple):
     band: Sequence[tuple[float, float, float]] = ()
 
 
-class Node(NamedTuple):
-    """A dot of the lineage chart: a version (`lane` 0, main line) or a candidate (`lane` > 0)."""
-
-    label: str
-    column: float
-    lane: int
-    kind: str
-    parent: tuple[float, int] | None
-    merged_into: float | None = None
-    opens: str = ""  # the anchor of the fold that tells more
-
-
 class Intervals(NamedTuple):
     """A chart of points with error bars over one shared axis. `zero` draws a line at zero."""
 
@@ -144,17 +117,10 @@ class Curves(NamedTuple):
 
     legend: Sequence[tuple[str, int]]
     charts: Sequence[tuple[str, Sequence[Curve]]]
+    caption: str = ""
 
 
-class Lineage(NamedTuple):
-    """A chart of the versions on the main line and the candidates tried from each."""
-
-    nodes: Sequence[Node]
-    columns: int
-
-
-Figure = Intervals | Curves | Lineage
-Block = Words | Facts | Table | Patch | Message | Cards | Folds | Figure
+Block = Words | Facts | Table | Patch | Message | Folds | Intervals | Curves
 
 
 class Section(NamedTuple):
@@ -176,7 +142,7 @@ class Page(NamedTuple):
 
 
 # What a block holds stands in one of these fields.
-_CONTENTS: Final = ("text", "command", "rows", "cards", "folds", "charts", "nodes")
+_CONTENTS: Final = ("text", "command", "rows", "folds", "charts")
 
 
 def present(*sections: Section) -> list[Section]:

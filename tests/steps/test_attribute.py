@@ -11,7 +11,7 @@ from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 from meta_agent.reports import attribution_note, reduce, run_sections
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.paint import painted, painted_page
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,
@@ -86,7 +86,7 @@ def test_a_promotion_is_attributed_in_its_merge_record_and_note(bench: Bench) ->
     assert attribution_note("r/claim", told).strip() in note
     assert "old policy, new harness" in note and "of it the interaction" in note
     with (console := Console(width=160)).capture() as seen:
-        console.print(painted(run_sections.report(state := reduce(bench.run.ledger, "r"))))
+        console.print(painted_page(run_sections.page(state := reduce(bench.run.ledger, "r"))))
         console.print(painted(run_sections.why(state.candidate(found.members[0]))))
     assert "g0/c0 attributed" in seen.get() and "new policy, old harness" in seen.get()
     assert "of it the interaction" in render_html(state)

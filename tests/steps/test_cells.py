@@ -173,7 +173,7 @@ def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Benc
 
     from meta_agent.reports import reduce, run_sections
     from meta_agent.reports.pages.html import render_html
-    from meta_agent.reports.terminal.paint import painted
+    from meta_agent.reports.terminal.paint import painted_page
 
     prepare(bench)
     having(bench, *FOUR[:2])
@@ -185,7 +185,7 @@ def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Benc
     state = reduce(bench.run.ledger, "r")
     assert [view.chosen for view in state.cells] == [True, False, False]
     with (console := Console(width=160)).capture() as seen:
-        console.print(painted(run_sections.report(state)))
+        console.print(painted_page(run_sections.page(state)))
     assert "without g0/c1" in seen.get() and "continued from" in seen.get()
     assert "without g0/c1" in render_html(state)
 

@@ -18,7 +18,7 @@ from meta_agent.core.loop.records import HandedOver, Judged
 from meta_agent.core.protocols import JSON, Verdict, VerdictKind
 from meta_agent.reports import reduce, run_sections
 from meta_agent.reports.pages.html import render_html
-from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.paint import painted, painted_page
 from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
 from tests.steps._ideas import Idea, Marks, carried_out, having, in_it, outcomes, prepare, solving
@@ -93,7 +93,7 @@ def require_readers_show_it(bench: Bench) -> None:
     state = reduce(bench.run.ledger, "r")
     with (console := Console(width=200)).capture() as seen:
         console.print(painted(run_sections.summary(state)))
-        console.print(painted(run_sections.report(state)))
+        console.print(painted_page(run_sections.page(state)))
         for one in state.candidates.values():
             console.print(painted(run_sections.why(one)))
     shown = seen.get()

@@ -144,7 +144,6 @@ def test_verdicts_and_versions(state: RunState) -> None:
     kinds = [one.kind for one in state.candidates.values()]
     assert kinds == ["PROMOTE", "INVALID", "REJECT", "INCONCLUSIVE", "REJECT", "pending"]
     assert [version.version for version in state.versions] == ["v0", "v1"]
-    assert [version.column for version in state.versions] == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["g0/c1", "r1/g0/c1", "12abab"])

@@ -19,7 +19,6 @@ from meta_agent.reports._parts import Measured
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.pages.html import render_html
 from meta_agent.reports.terminal.paint import painted
-from meta_agent.reports.terminal.two_runs import table
 
 from .sample import write_sample
 
@@ -41,7 +40,6 @@ def note(state: RunState) -> str:
 PLACES: dict[str, Callable[[RunState], str]] = {
     "summary": lambda state: on_paper(painted(run_sections.summary(state))),
     "page": render_html,
-    "two runs": lambda state: on_paper(table(state, state)),
     "the model's card": lambda state: "\n".join(told for _, told in card_facts(state)),
     "the git note": note,
     "json": lambda state: json.dumps(state.to_json()),

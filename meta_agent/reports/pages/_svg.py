@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from meta_agent.core.protocols import VerdictKind
 from meta_agent.reports._format import visible
-from meta_agent.reports.sections import PALETTE_SIZE, Curve, Intervals, Lineage
+from meta_agent.reports.sections import PALETTE_SIZE, Curve, Intervals
 
 _VERDICTS: Final = frozenset(kind.value for kind in VerdictKind)
 _CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PALETTE_SIZE))}
@@ -23,17 +23,6 @@ _CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PAL
 def css_of(kind: str) -> str:
     """Returns `kind` if it is a known CSS class (verdict or palette colour), else `pending`."""
     return kind if kind in _CLASSES else "pending"
-
-
-def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
-    """Returns a figure as SVG. If it is a metric's name, returns the line chart of `curves`."""
-    match figure:
-        case Intervals():
-            return interval_chart(figure)
-        case Lineage():
-            return lineage(figure)
-        case _:
-            return line_chart(f"{figure} by step", curves)
 
 
 def interval_chart(figure: Intervals) -> Markup:
@@ -89,39 +78,6 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
         parts.append(_band([*above, *below], curve.colour))
         parts.append(_polyline([(x(a), y(b)) for a, b in curve.points], curve))
     return _svg(title, width, height, parts)
-
-
-def lineage(figure: Lineage) -> Markup:
-    """Returns an SVG chart of the versions on the main line and the candidates tried from each."""
-    nodes, columns = figure.nodes, figure.columns
-    step, lane_px, left, top = 190, 44, 60, 24
-    lanes = max((node.lane for node in nodes), default=0)
-    width, height = left + step * max(columns, 2) + 60, top + lane_px * (lanes + 1) + 6
-
-    def at(column: float, lane: int) -> tuple[float, float]:
-        return left + step * column, top + lane_px * lane
-
-    parts = []
-    for node in nodes:
-        x, y = at(node.column, node.lane)
-        if node.parent is not None:
-            parts.append(_branch(at(*node.parent), (x, y)))
-        if node.merged_into is not None:
-            parts.append(_branch((x, y), at(node.merged_into, 0), "edge merge"))
-    for node in nodes:
-        x, y = at(node.column, node.lane)
-        label_y = y + 21 if node.lane else y - 11  # below the dot: the merge edge leaves upwards
-        dot = _circle(x, y, 6, css_of(node.kind)) + _text(x, label_y, node.label, "middle")
-        link = Markup('<a href="#in-{}">{}</a>').format(visible(node.opens), dot)
-        parts.append(link if node.opens else dot)
-    return _svg("Versions and the branches tried from them", width, height, parts)
-
-
-def _branch(start: tuple[float, float], end: tuple[float, float], css: str = "edge") -> Markup:
-    (x1, y1), (x2, y2) = start, end
-    bend = (x1 + x2) / 2
-    path = f"M{x1:.1f},{y1:.1f} C{bend:.1f},{y1:.1f} {bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
-    return Markup('<path class="{}" d="{}"/>').format(css, path)
 
 
 def _grid_x(

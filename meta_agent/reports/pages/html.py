@@ -19,13 +19,13 @@ from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.reports import run_sections
 from meta_agent.reports._format import visible
-from meta_agent.reports.pages._svg import css_of, drawn
+from meta_agent.reports.pages._svg import css_of, interval_chart, line_chart
 from meta_agent.reports.sections import (
     Block,
-    Cards,
     Cell,
     Curves,
     Facts,
+    Fold,
     Folds,
     Intervals,
     Message,
@@ -146,19 +146,15 @@ def _block(block: Block) -> Iterator[Markup]:
         case Message():
             speaker = element("span", block.speaker, class_="dim")
             yield element("div", speaker, element("pre", block.text), class_="msg")
-        case Cards():
-            yield element("div", *(_card(*card) for card in block.cards), class_="cards")
         case Folds():
             for fold in block.folds:
-                yield _fold(fold.cells, fold.blocks, fold.anchor, fold.opened)
+                yield _fold(fold)
         case Curves():
             yield from _curves(block)
         case Intervals():
-            yield _scrolled(drawn(block))
+            yield _scrolled(interval_chart(block))
             if block.caption:
                 yield element("p", block.caption, class_="dim")
-        case _:
-            yield _scrolled(drawn(block))
 
 
 def _table(block: Table) -> Markup:
@@ -189,25 +185,21 @@ def _code(command: str) -> Markup:
     return element("code", command) if command else Markup()
 
 
-def _card(name: str, value: str, detail: str) -> Markup:
-    parts = (element("span", name), element("b", value), element("span", detail))
-    return element("div", *parts, class_="card")
-
-
-def _fold(cells: Iterable[Cell], blocks: Iterable[Block], anchor: str, opened: bool) -> Markup:
-    parts = [cell for cell in cells if cell and cell != Words("")]
+def _fold(fold: Fold) -> Markup:
+    parts = [cell for cell in fold.cells if cell and cell != Words("")]
     summary = element("summary", Markup(" · ").join(map(_cell, parts)))
-    inner = element("div", blocks_html(blocks), id=f"in-{anchor}" if anchor else "")
-    return element("details", summary, inner, id=anchor, open="open" if opened else "")
+    inner = element("div", blocks_html(fold.blocks))
+    return element("details", summary, inner, open="open" if fold.opened else "")
 
 
 def _curves(block: Curves) -> Iterator[Markup]:
+    yield element("p", block.caption, class_="dim")
     keys = (element("span", _key(colour), arm) for arm, colour in block.legend)
     yield element("p", *keys, class_="legend dim")
     charts = []
     for name, curves in block.charts:
         caption = element("figcaption", f"{name}, by step", class_="dim")
-        charts.append(element("figure", caption, drawn(name, curves)))
+        charts.append(element("figure", caption, line_chart(f"{name} by step", curves)))
     yield element("div", *charts, class_="charts")
 
 

@@ -29,7 +29,7 @@ from meta_agent.reports.sections import (
 )
 
 _STYLES: Final = {
-    **{"dim": "dim", "strong": "bold", "notice": "bold", "good": "green"},
+    **{"dim": "dim", "strong": "bold", "good": "green"},
     **{"warn": "yellow", "bad": "bold red"},
 }
 _VERDICTS: Final = {
