@@ -1,8 +1,6 @@
 """The command line from outside: documents, sentences, exit codes. Real processes throughout."""
 
-import json
 import os
-import pty
 import shlex
 import shutil
 import subprocess
@@ -337,25 +335,6 @@ def test_evolve_json_is_one_document_whatever_else_writes(tmp_path: Path) -> Non
     assert done.document["run"] == "told"
     for part in ("here we go", "a stray print", "a child process", "a C library"):
         assert part in done.stderr
-
-
-def test_evolve_json_is_one_document_with_the_live_display_on(tmp_path: Path) -> None:
-    """Stderr is a terminal here, so the display redraws while stdout stays clean."""
-    leader, follower = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k != "CI"}
-    with subprocess.Popen(
-        [sys.executable, "-c", NOISY, "evolve", "--json"],
-        cwd=tmp_path,
-        env={**environment, "TERM": "xterm"},
-        stdout=subprocess.PIPE,
-        stderr=follower,
-    ) as process:
-        os.close(follower)
-        output = process.stdout.read() if process.stdout else b""
-    seen = os.read(leader, 65536)
-    os.close(leader)
-    assert json.loads(output)["run"] == "told"
-    assert b"\x1b[" in seen
 
 
 def test_a_closed_pipe_ends_without_a_word(workspace: Path) -> None:

@@ -160,7 +160,7 @@ def test_on_a_page_the_picture_comes_before_the_figures(tmp_path: Path) -> None:
     write_sample(tmp_path / "l.sqlite")
     with Ledger.open(tmp_path / "l.sqlite", owner_lock=False) as ledger:
         page = render_html(reduce(ledger))
-    assert page.index("what happened") < page.index("vault, before") < page.index("handed over")
+    assert page.index("what happened") < page.index("vault, before") < page.index("<td>before</td>")
     assert "r1/g0" not in page and "&#34;" not in page.partition("<pre>")[0]
 
 
