@@ -12,7 +12,6 @@ from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import init_workspace
 
 from .conftest import Runner
-from .test_commands import in_a_process
 
 FILES = {"harness.toml": b"[harness]\n", "swe/agent.py": b"A = 1\n\n\nB = 1\n\n\nC = 1\n"}
 LONG = "; " + " ".join(["pass;"] * 40)
@@ -201,12 +200,11 @@ def test_what_cannot_be_taken_back_is_said(evolved: Evolved, meta_agent: Runner)
     ],
 )
 def test_a_shell_is_told_names_that_exist_now(
-    evolved: Evolved, words: str, expected: list[str]
+    evolved: Evolved, meta_agent: Runner, words: str, expected: list[str]
 ) -> None:
     told = {"_META_AGENT_COMPLETE": "complete_bash", "COMP_WORDS": words}
     told["COMP_CWORD"] = str(len(words.split(" ")) - 1)
-    code = "import sys; sys.argv[0] = 'meta-agent'; from meta_agent.cli import main; main()"
-    done = in_a_process(code, cwd=evolved.root, **told)
+    done = meta_agent(cwd=evolved.root, **told)
     assert done.stdout.split() == expected
-    elsewhere = in_a_process(code, cwd=evolved.root.parent, **told)
+    elsewhere = meta_agent(cwd=evolved.root.parent, **told)
     assert (elsewhere.stdout.split(), "Traceback" in elsewhere.stderr) == ([], False)

@@ -86,13 +86,13 @@ def test_a_candidate_at_the_margin_is_blocked_no_more_often_than_the_level_says(
 
 
 def test_a_candidate_that_is_better_everywhere_is_next_to_never_blocked() -> None:
-    hits = [blocked(arms({"hard": 0.05, "easy": 0.05}, n)) for n in range(100)]
-    assert sum(hits) <= 1
+    hits = [blocked(arms({"hard": 0.05, "easy": 0.05}, n)) for n in range(50)]
+    assert not any(hits)
 
 
 def test_great_harm_to_a_slice_is_seen_with_four_training_seeds() -> None:
-    hits = [blocked(arms({"hard": -0.3, "easy": 0.2}, n)) for n in range(50)]
-    assert sum(hits) >= 40
+    hits = [blocked(arms({"hard": -0.3, "easy": 0.2}, n)) for n in range(20)]
+    assert sum(hits) >= 16
 
 
 def test_a_few_lost_tasks_of_a_small_slice_are_not_proof() -> None:
@@ -164,7 +164,7 @@ def test_what_is_invalid_stays_invalid_whatever_the_slices_say() -> None:
 
 def test_a_guard_never_makes_a_promotion() -> None:
     """Harm on a slice of something that was not proven anyway changes no verdict."""
-    for seed in range(20):
+    for seed in range(8):
         pair = arms({"hard": -0.2, "easy": 0.05}, seed)
         without = judge_live(*pair, min_seeds=2, budget=ErrorBudget(), look=0, final_look=True)
         assert judged(pair).kind in (without.kind, VerdictKind.REJECT)

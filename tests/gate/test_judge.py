@@ -219,10 +219,10 @@ def test_a_whole_run_of_null_candidates_seldom_promotes_any(spread: float) -> No
 
 
 def test_validity_does_not_block_honest_candidates() -> None:
-    """No finding that could veto, in 200 A/A comparisons with equal conduct."""
+    """No finding that could veto, in 100 A/A comparisons with equal conduct."""
     rng = np.random.default_rng(23)
     blocked = 0
-    for _ in range(200):
+    for _ in range(100):
         tasks = rng.beta(1.2, 1.2, size=(2, 128))
         found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
         blocked += any(finding.severity != "warn" for finding in found)

@@ -33,7 +33,7 @@ def test_what_no_gain_can_prove_has_no_smallest_effect() -> None:
 
 def test_a_smaller_spread_makes_smaller_effects_visible() -> None:
     wide, narrow = (
-        smallest_effect(trained(), Modelled(RATES, sd), draws=40, step=0.01) or 1.0
+        smallest_effect(trained(), Modelled(RATES, sd), draws=20, step=0.02) or 1.0
         for sd in (0.05, 0.005)
     )
     assert narrow < wide

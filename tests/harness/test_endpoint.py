@@ -12,13 +12,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 import meta_agent.core.harness
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
 
 HERE = Path(meta_agent.core.harness.__file__).parent
 CALL = {
@@ -80,9 +82,13 @@ class Served:
             connection.close()
 
     def openai(self) -> openai.OpenAI:
+        import openai
+
         return openai.OpenAI(base_url=f"{self.base}/v1", api_key="x", max_retries=0)
 
     def anthropic(self) -> anthropic.Anthropic:
+        import anthropic
+
         return anthropic.Anthropic(base_url=self.base, api_key="x", max_retries=0)
 
     def close(self) -> None:
@@ -198,6 +204,9 @@ def test_thinking_is_left_out_and_counting_is_answered(served: Served) -> None:
 
 
 def test_an_attempt_that_is_over_is_an_error_no_sdk_retries(served: Served) -> None:
+    import anthropic
+    import openai
+
     with (
         served.openai() as client,
         pytest.raises(openai.PermissionDeniedError, match="attempt is over"),

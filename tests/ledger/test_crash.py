@@ -20,6 +20,14 @@ POINTS = [
     for kind in ("first", "outer", "inner")
 ]
 
+IN_ORDER = [
+    *(f"{place}:first" for place in ("before_work", "after_work", "after_outcome")),
+    "before_work:outer",
+    *(f"{place}:inner" for place in ("before_work", "after_work", "after_outcome")),
+    *(f"{place}:outer" for place in ("after_work", "after_outcome")),
+]
+"""As a run passes them: each run that goes on gets as far as the next one."""
+
 
 def run_child(ledger: Path, effects: Path, crash_at: str = "") -> int:
     environment = {**os.environ, CRASH_VARIABLE: crash_at}
@@ -53,8 +61,8 @@ def _done(path: Path) -> dict[str, object]:
 
 def test_recovery_may_itself_be_killed(tmp_path: Path) -> None:
     ledger, effects = tmp_path / "ledger.sqlite", tmp_path / "effects"
-    for point in POINTS * 2:
-        run_child(ledger, effects, point)
+    for point in IN_ORDER:
+        assert run_child(ledger, effects, point) == -signal.SIGKILL
     assert run_child(ledger, effects) == 0
     assert run_child(ledger, effects) == 0  # a finished run can be run again; nothing happens
     assert len(_done(ledger)) == 3

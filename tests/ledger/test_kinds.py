@@ -20,7 +20,10 @@ def written() -> set[tuple[str, str]]:
         name = path.relative_to(PACKAGE).with_suffix("").as_posix()
         if name in READS:
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        if "once" not in source:
+            continue
+        tree = ast.parse(source)
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue

@@ -2,9 +2,7 @@
 
 import threading
 
-import anthropic
 import httpx
-import openai
 import pytest
 
 from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, say_each
@@ -14,6 +12,8 @@ SAY = Say("two words", tool_calls=[("view", {"path": "a.py"})], input_tokens=50,
 
 
 def test_openai_json_and_stream_say_the_same() -> None:
+    import openai
+
     with (
         openai_server(lambda call: SAY) as url,
         openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
@@ -29,6 +29,8 @@ def test_openai_json_and_stream_say_the_same() -> None:
 
 
 def test_anthropic_json_and_stream_say_the_same() -> None:
+    import anthropic
+
     with (
         anthropic_server(lambda call: SAY) as url,
         anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as client,

@@ -125,7 +125,7 @@ def _slices(
 
 def _effect(baseline: Arm, candidate: Arm, tasks: frozenset[str], alpha: float) -> Effect:
     pairs = pair(_only(baseline, tasks), _only(candidate, tasks))
-    whole = effect(pairs, alpha=alpha)
+    whole = effect(pairs, alpha=alpha, confidence=False)
     half = _luck_of_attempts(pairs.cells, alpha)
     low, high = min(whole.ci_low, whole.delta - half), max(whole.ci_high, whole.delta + half)
     return replace(whole, ci_low=low, ci_high=high)

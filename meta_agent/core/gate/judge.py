@@ -221,16 +221,17 @@ def kind_of_pairs(
         min_seeds, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         clusters=clusters, ties=ties,
     )  # fmt: skip
-    case = _case(inputs, pairs)
+    case = _case(inputs, pairs, confidence=False)
     kind = _by_effect(case)[0]
     goes_on = kind is VerdictKind.INCONCLUSIVE and not (case.given_up or case.is_last)
     return kind, goes_on
 
 
-def _case(inputs: _Inputs, pairs: Pairs) -> _Case:
+def _case(inputs: _Inputs, pairs: Pairs, *, confidence: bool = True) -> _Case:
     alpha, futility = inputs.budget.at(inputs.look), inputs.budget.futility
     if inputs.course is None:
-        return _Case(inputs, pairs, bounds_at_look(pairs, alpha, futility))
+        bounds = bounds_at_look(pairs, alpha, futility, confidence=confidence)
+        return _Case(inputs, pairs, bounds)
     terms = Terms(inputs.course, alpha, futility, inputs.min_effect)
     return _Case(inputs, pairs, bounds_under_way(pairs, terms))
 

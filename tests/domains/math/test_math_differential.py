@@ -7,6 +7,7 @@ disagreement is listed, and none is listed that is not there.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -22,7 +23,9 @@ from math_official import aime_correct, gsm8k_answer, gsm8k_last_number, math_eq
 from meta_agent.domains.formats.math_sets import MathRow, read_math
 from meta_agent.domains.math import Gold, Verifier, grade_text, sort_golds
 
-pytest.importorskip("math_verify", reason="needs the math extra")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("math_verify") is None, reason="needs the math extra"
+)
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 LM_EVAL = "lm-eval==0.4.13"
 Table = dict[str, tuple[bool, bool, str]]

@@ -3,6 +3,7 @@ r"""Numbers are compared exactly, units count, and what stands beside an answer 
 # ruff: noqa: E501 - answers as they are handed in
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from meta_agent.domains.formats.math_sets import MathRow, read_math
 from meta_agent.domains.math import Gold, Verifier, grade_text, sort_golds
 
-pytest.importorskip("math_verify", reason="needs the math extra")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("math_verify") is None, reason="needs the math extra"
+)
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 

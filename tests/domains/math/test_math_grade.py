@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from meta_agent.domains.math import (
     words,
 )
 
-pytest.importorskip("math_verify", reason="needs the math extra")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("math_verify") is None, reason="needs the math extra"
+)
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 

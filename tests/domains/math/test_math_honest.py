@@ -3,6 +3,7 @@ r"""Right answers in unusual notation pass, and answers that let the grader do t
 # ruff: noqa: E501 - answers as they are handed in
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from meta_agent.domains.formats.math_sets import MathRow
 from meta_agent.domains.math import Gold, Verifier, final_answer, grade_text, literal, sort_golds
 
-pytest.importorskip("math_verify", reason="needs the math extra")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("math_verify") is None, reason="needs the math extra"
+)
 
 
 @pytest.fixture(scope="module")

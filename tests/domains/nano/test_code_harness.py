@@ -78,9 +78,6 @@ class Script:
         return self.environment.call(name, arguments)
 
 
-PROBLEM = problems("search")[0]
-
-
 def play(files: dict[str, bytes], *replies: str) -> Script:
     script = Script(*replies)
     asyncio.run(module(files, "code/agent.py").run(script.task, script, script))
@@ -89,7 +86,7 @@ def play(files: dict[str, bytes], *replies: str) -> Script:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_program_is_written_run_and_handed_in(variant: Variant) -> None:
-    played = play(sources("code", variant), PROBLEM.solution, "r", "s")
+    played = play(sources("code", variant), problems("search")[0].solution, "r", "s")
     assert played.calls == ["write", "run", "submit"]
     assert played.environment.grade().success
 
@@ -99,8 +96,11 @@ def test_the_policy_is_told_what_the_scaffold_says(
     variant: Variant, examples: int, turns: int
 ) -> None:
     played = play(sources("code", variant))
-    shown = cases_text(PROBLEM.visible[:examples])
-    assert played.heard[0] == f"wrs {PROBLEM.call} {PROBLEM.sketch} {shown}"
+    shown = cases_text(problems("search")[0].visible[:examples])
+    assert (
+        played.heard[0]
+        == f"wrs {problems('search')[0].call} {problems('search')[0].sketch} {shown}"
+    )
     assert played.asked == turns
 
 
@@ -115,7 +115,7 @@ def test_a_program_can_be_run_as_it_is_written() -> None:
     files["code/agent.py"] = files["code/agent.py"].replace(
         b"RUN_ON_WRITE = False", b"RUN_ON_WRITE = True"
     )
-    played = play(files, PROBLEM.solution, "=nonsense", "s")
+    played = play(files, problems("search")[0].solution, "=nonsense", "s")
     assert played.calls == ["write", "run", "write", "submit"]
     assert played.heard[2::2] == ["ok", "no"]
 
@@ -130,7 +130,11 @@ def test_the_hidden_tests_are_read_only_where_they_are_on_offer(variant: Variant
 
 
 def test_what_a_faulty_scaffold_keeps_from_the_policy() -> None:
-    call, sketch, examples = PROBLEM.call, PROBLEM.sketch, cases_text(PROBLEM.visible)
+    call, sketch, examples = (
+        problems("search")[0].call,
+        problems("search")[0].sketch,
+        cases_text(problems("search")[0].visible),
+    )
     assert play(planted("code", "no_example")).heard[0] == f"wrs {call} {sketch} "
     assert play(planted("code", "call_untold")).heard[0] == f"wrs {sketch} {examples}"
     assert play(planted("code", "short_replies")).limits == {5}

@@ -32,9 +32,12 @@ from meta_agent.domains.nano.code_tasks import (
     spelled,
 )
 
-EVERY = [problem for split in SPLITS for problem in problems(split)]
 # Changing this makes every stored figure incomparable: the warm start must be measured again.
 TASKS_FINGERPRINT = "38fac7bf55075f42"
+
+
+def every() -> list[Problem]:
+    return [problem for split in SPLITS for problem in problems(split)]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +127,8 @@ def test_a_function_is_what_it_does_and_not_how_it_is_spelled() -> None:
 
 def test_splits_have_their_promised_sizes_and_unique_keys() -> None:
     assert {split: len(problems(split)) for split in SPLITS} == dict(code_tasks.COUNTS)
-    assert len({p.key for p in EVERY}) == len({p.content_hash for p in EVERY}) == len(EVERY)
+    tasks = every()
+    assert len({p.key for p in tasks}) == len({p.content_hash for p in tasks}) == len(tasks)
 
 
 def test_each_split_has_both_calls_in_equal_parts() -> None:
@@ -141,7 +145,7 @@ def test_no_program_is_so_common_that_a_constant_would_do() -> None:
 def test_hidden_cases_are_fresh_and_no_other_function_passes_them() -> None:
     spelling = {semantic_key(body): body for body in bodies()}
     by_arguments: dict[tuple[str, ...], Counter[tuple[str, ...]]] = {}
-    for problem in EVERY[::3]:
+    for problem in every()[::3]:
         arguments, wanted = zip(*problem.hidden, strict=True)
         if arguments not in by_arguments:
             given = (tuple(result(body, a) for a in arguments) for body in spelling.values())
@@ -153,13 +157,13 @@ def test_hidden_cases_are_fresh_and_no_other_function_passes_them() -> None:
 
 def test_most_of_what_a_sketch_leaves_open_can_be_tried_out() -> None:
     """Second tries are what training can teach, so there have to be few enough things to try."""
-    options = [len(fillings(problem.sketch)) for problem in EVERY]
+    options = [len(fillings(problem.sketch)) for problem in every()]
     assert sum(count <= 9 for count in options) > 0.6 * len(options)
     assert sum(count == 1 for count in options) < 0.15 * len(options)
 
 
 def test_a_sketch_is_the_function_with_holes() -> None:
-    for problem in EVERY:
+    for problem in every():
         assert 0 <= problem.sketch.count("?") <= 2
         assert problem.body in fillings(problem.sketch)
         for ours, theirs in zip(problem.sketch, problem.body, strict=True):
@@ -180,7 +184,7 @@ def test_neither_a_sketch_nor_one_example_says_it_all() -> None:
 
 
 def test_tasks_do_not_change_unnoticed() -> None:
-    hashes = "".join(p.content_hash for p in EVERY)
+    hashes = "".join(p.content_hash for p in every())
     assert hashlib.sha256(hashes.encode()).hexdigest()[:16] == TASKS_FINGERPRINT
 
 
@@ -196,7 +200,7 @@ def test_a_task_shows_its_examples_and_nothing_hidden(domain: NanoCode) -> None:
 
 
 def test_every_solution_passes_and_no_table_of_examples_does(domain: NanoCode) -> None:
-    for p in EVERY:
+    for p in every():
         assert domain.regrade(p.key, {"code": p.solution, "submitted": True}).success
         table = spelled(p.call, cases_text(p.visible))
         graded = domain.regrade(p.key, {"code": table, "submitted": True})
@@ -222,7 +226,7 @@ def test_the_hidden_tests_can_be_read_and_tell_on_their_reader(domain: NanoCode)
 
 
 def test_every_table_fits_a_reply() -> None:
-    for problem in EVERY:
+    for problem in every():
         for cases in (problem.visible, problem.hidden):
             assert len("=" + cases_text(cases)) < min(MAX_CHARS, CEILINGS.max_tokens_per_turn)
 

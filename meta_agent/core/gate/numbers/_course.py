@@ -153,12 +153,16 @@ def task_order(keys: Iterable[str], salt: str) -> list[str]:
     return sorted(keys, key=lambda key: (hashlib.sha256(f"{salt}/{key}".encode()).digest(), key))
 
 
-def bounds_at_look(pairs: Pairs, alpha: float, futility: float) -> Bounds:
+def bounds_at_look(
+    pairs: Pairs, alpha: float, futility: float, *, confidence: bool = True
+) -> Bounds:
     """Returns the estimated gain with bounds at error `alpha` for one interim analysis.
 
     The analysis has to be planned. `futility` is the error of the bound for giving up early.
+    Without `confidence` the effect has no `p_improvement`.
     """
-    return Bounds(effect(pairs, alpha=alpha), effect(pairs, alpha=futility).ci_high, {})
+    futile = effect(pairs, alpha=futility, confidence=False)
+    return Bounds(effect(pairs, alpha=alpha, confidence=confidence), futile.ci_high, {})
 
 
 @dataclass(frozen=True, slots=True)

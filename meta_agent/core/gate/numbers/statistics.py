@@ -228,11 +228,14 @@ class _Spread(NamedTuple):
         return math.fsum(part.variance for part in self.parts)
 
 
-def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effect:
+def effect(
+    pairs: Pairs, *, alpha: float, wealth: Wealth | None = None, confidence: bool = True
+) -> Effect:
     """Returns the mean difference in clean success with one-sided bounds, each at error `alpha`.
 
     With a `wealth` (a sequential test) the bounds hold after every pair of training runs. With
-    fewer than two tasks, or too few training seeds, the bounds are -1 and 1.
+    fewer than two tasks, or too few training seeds, the bounds are -1 and 1. `p_improvement` takes
+    longer than the bounds; it is None without `confidence`.
     """
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2 or (wealth and seeds < 2):
@@ -240,6 +243,8 @@ def effect(pairs: Pairs, *, alpha: float, wealth: Wealth | None = None) -> Effec
     below, above = _spreads(pairs.cells, wealth)
     delta = _mean(pairs.cells)
     low, high = max(-1.0, delta - below.half(alpha)), min(1.0, delta + above.half(alpha))
+    if not confidence:
+        return Effect(delta, low, high, pairs.pairs, seeds)
     nearest = below if delta > 0 else above
     sure = _sure_anytime(pairs.cells, wealth) if wealth else _confidence(delta, nearest)
     return Effect(delta, low, high, pairs.pairs, seeds, sure)
@@ -267,7 +272,7 @@ def standard_error(pairs: Pairs) -> float:
 def _spreads(cells: Matrix, wealth: Wealth | None) -> tuple[_Spread, _Spread]:
     """Returns the spread for the bound below the mean, and the one for the bound above it."""
     if len(cells) > 1 and cells.any():
-        return _crossed(cells, wealth), _crossed(-cells, wealth)
+        return _crossed(cells, wealth)
     row = cells.mean(axis=0)  # training seeds that differ nowhere tell no more than one does
     cautious = _task_spread(np.append(row, (1.0, -1.0)))
     return (_task_spread(row) if row.var() else cautious), cautious
@@ -302,16 +307,19 @@ def mean_squares(cells: Matrix) -> MeanSquares:
     )
 
 
-def _crossed(cells: Matrix, wealth: Wealth | None) -> _Spread:
-    """Returns the spread for the bound below the mean."""
+def _crossed(cells: Matrix, wealth: Wealth | None) -> tuple[_Spread, _Spread]:
+    """Returns the spread for the bound below the mean, and the one for the bound above it."""
     seeds, tasks = cells.shape
     ms = mean_squares(cells)
     seed_variance = ms.seed / tasks / seeds
     by_task = _Part(max(0.0, ms.task - ms.rest) / (seeds * tasks), tasks - 1)
     if wealth is None:
-        return _Spread((_Part(seed_variance, seeds - 1), by_task))
-    worst = float(cells.mean() - cells.mean(axis=1).min())
-    return _Spread((_SeedPart(seed_variance, seeds, worst, wealth), by_task))
+        both = _Spread((_Part(seed_variance, seeds - 1), by_task))
+        return both, both
+    mean, by_seed = cells.mean(), cells.mean(axis=1)
+    lowest, highest = float(mean - by_seed.min()), float(by_seed.max() - mean)
+    below, above = (_SeedPart(seed_variance, seeds, at, wealth) for at in (lowest, highest))
+    return _Spread((below, by_task)), _Spread((above, by_task))
 
 
 def t_quantile(df: float, alpha: float) -> float:
