@@ -28,16 +28,9 @@ PINNED = (
 
 
 LEAKING = {"swe/agent.py": ('TOOLS = "vets"', 'TOOLS = "vetls"')}
-EVENTS = [
-    {"tool": "edit", "arguments": {}, "result": "ok", "ok": True, "turn": 1},
-    {"tool": "test", "arguments": {}, "result": "2t ok", "ok": True, "turn": 2},
-]
 BUSY = {
     "behaviour__stop.returned": 0.3,
     "signal__dead_group_ratio": 0.5,
-    "behaviour__tool_share.test": 0.1,
-    "behaviour__edit_then_test": 0.3,
-    "signal__dead_unsolved_ratio": 0.4,
     "signal__train.reward_mean.change": 0.0,
 }
 

@@ -142,18 +142,6 @@ def test_an_answer_in_a_fence_is_read_out_of_it() -> None:
     assert "read-fenced-answer" not in ideas(tree(), [attempt(solved=False)])
 
 
-def test_parts_are_paid_where_all_groups_are_dead() -> None:
-    near = [attempt(n, solved=False, outcome_detail={"right": n / 4}) for n in range(4)]
-    dead = {"signal__dead_unsolved_ratio": 0.9}
-    text = ideas(tree(), near, **dead)["pay-parts"].edits["agent/reward.py"]
-    scope = namespace(text)
-    pay: Any = scope["reward"]
-    paid = pay({"outcome": False, "outcome_detail": {"right": 0.5}})
-    assert paid["parts"] == 0.5
-    assert pay({"outcome": False})["parts"] == 0.0
-    assert "pay-parts" not in ideas(tree(), near)
-
-
 STILL = {
     "signal__train.reward_mean.change": 0.0,
     "signal__train.entropy.first": 1.79,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meta_agent.core.protocols import HarnessTree
-from tests.agents._rules import EVENTS, evidence, find, namespace, rollout, tree
+from tests.agents._rules import evidence, find, namespace, rollout, tree
 
 
 def bonus(weight: float = 0.5) -> HarnessTree:
@@ -109,17 +109,6 @@ def test_a_length_penalty_is_removed() -> None:
     assert "busy" not in proposal.edits["swe/reward.py"]
 
 
-def test_the_outcome_is_made_to_dominate() -> None:
-    harness = tree(
-        {"swe/reward.py": ('"solved": 1.0, "submitted": 0.1', '"solved": 0.2, "submitted": 1.0')}
-    )
-    known = {"signal__component.solved.follows": 1.0, "signal__component.submitted.follows": 0.4}
-    proposal = find("outcome-first", evidence(signal__misordered=0.2, **known), harness)
-    assert proposal is not None
-    assert '"solved": 2.0, "submitted": 1.0' in proposal.edits["swe/reward.py"]
-    assert find("outcome-first", evidence(**known), tree()) is None
-
-
 def test_a_component_that_falls_with_length_is_found_by_its_numbers_alone() -> None:
     within = {
         "signal__component.busy.turns_corr_within": 0.95,
@@ -170,50 +159,18 @@ def test_a_reward_that_is_often_no_number_is_paid_anew() -> None:
     assert find("pay-outcome", evidence(**broken), tree()) is not None
 
 
-TESTS = {"behaviour__tool_share.test": 0.1}
-NEW_COMPONENTS = {
-    "reward-testing": (
-        {**TESTS, "behaviour__edit_then_test": 0.2},
-        "tested_last",
-        {"tool_events": EVENTS},
-    ),
-    "reward-progress": (
-        {**TESTS, "signal__dead_unsolved_ratio": 0.6},
-        "green",
-        {"tool_events": EVENTS},
-    ),
-    "punish-leak": ({"behaviour__flagged": 0.3}, "flagged", {"flags": ["leak:log"]}),
-}
-
-
 @pytest.mark.parametrize("layout", ["a table", "a dict in the function"])
-@pytest.mark.parametrize("rule", NEW_COMPONENTS)
-def test_a_new_component_pays_what_it_says(rule: str, layout: str) -> None:
-    metrics, component, conduct = NEW_COMPONENTS[rule]
+def test_a_new_component_takes_from_flagged_attempts_only(layout: str) -> None:
     harness = tree()
     if layout != "a table":
         text = 'WEIGHTS = {"solved": 1.0}\n\n\n'
         text += 'def reward(rollout):\n    return {"solved": float(rollout["outcome"])}\n'
         harness = HarnessTree("a" * 40, "t" * 40, {**harness.files, "swe/reward.py": text.encode()})
-    proposal = find(rule, evidence(**metrics), harness)
+    proposal = find("punish-leak", evidence(behaviour__flagged=0.3), harness)
     assert proposal is not None
     scope = namespace(proposal.edits["swe/reward.py"])
-    assert component in scope["WEIGHTS"]  # type: ignore[operator]
-    paid = scope["reward"](rollout(**conduct))  # type: ignore[operator]
-    unpaid = scope["reward"](rollout())  # type: ignore[operator]
-    assert (paid[component], unpaid[component]) == (1.0, 0.0)
-    assert paid["solved"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("named", "paid"),
-    [(("write", "run"), 1.0), (("create_file", "pytest"), 1.0), (("run", "write"), 0.0)],
-)
-def test_tools_are_known_by_what_they_are_for(named: tuple[str, str], paid: float) -> None:
-    shares = {f"behaviour__tool_share.{name}": 0.3 for name in (*named, "submit")}
-    shown = evidence(behaviour__edit_then_test=0.2, **shares)
-    proposal = find("reward-testing", shown, tree())
-    assert proposal is not None
-    reward = namespace(proposal.edits["swe/reward.py"])["reward"]
-    events = [{**event, "tool": name} for event, name in zip(EVENTS, named, strict=True)]
-    assert reward(rollout(tool_events=events))["tested_last"] == paid  # type: ignore[operator]
+    assert scope["WEIGHTS"]["flagged"] <= -1.0  # type: ignore[index]
+    flagged = scope["reward"](rollout(flags=["leak:log"]))  # type: ignore[operator]
+    honest = scope["reward"](rollout())  # type: ignore[operator]
+    assert (flagged["flagged"], honest["flagged"]) == (1.0, 0.0)
+    assert flagged["solved"] == 0.0

@@ -86,14 +86,6 @@ class RewardFile:
             file = _wrapped(file, component, function)
         return {file.path: file.text}
 
-    def with_group(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """Returns an edit, `{path: new text}`, that adds a component which compares attempts.
-
-        `function` is the source of `reward_group`, which rates the attempts of one group.
-        """
-        file = self.file.with_entry(WEIGHTS, component, repr(weight))
-        return {file.path: file.with_end(function).text}
-
     def _line_of(self, table: str) -> int:
         """Returns the line of the table: functions that it names must stand above it."""
         for node in self.file.tree.body:

@@ -1,4 +1,4 @@
-"""Rules for a chat harness around a pretrained model: prompts, replies, and partial rewards.
+"""Rules for a chat harness around a pretrained model: prompts and replies.
 
 They read the version's own attempts. Texts of attempts enter a harness as literals only. Nothing
 here applies to the nano policy, which reads single letters.
@@ -17,7 +17,6 @@ from typing import Final
 
 from meta_agent.core.protocols import Message, Rollout
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
 from meta_agent.proposers.rules._rule import Diagnosis, Rule, clamp, rule
 from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
 
@@ -25,7 +24,6 @@ _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 SENTENCES: Final = 3  # that are left out in one generation, each in an idea of its own
-_DEAD: Final = 0.5
 
 # --- prompts ------------------------------------------------------------------------------------
 
@@ -226,44 +224,4 @@ def unfenced(text):
     inside = parts[-2] if len(parts) % 2 else parts[-1]
     first, newline, rest = inside.partition("\\n")
     return (rest if newline and len(first.split()) < 2 else inside).strip()
-'''
-
-# --- pay ----------------------------------------------------------------------------------------
-
-
-@reward_rule("pay-parts")
-def pay_parts(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests a partial reward for near misses if in many groups no attempt is solved."""
-    dead, key = case.value("signal.dead_unsolved_ratio"), _telling_detail(case.attempts)
-    if key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
-        return None
-    return Diagnosis(
-        strength=clamp(0.2 + dead / 2),
-        change=f"the grader's {key} of a failed attempt earns up to 0.3",
-        effect="groups without a solution carry a gradient",
-        because=f"{dead:.0%} of groups are all wrong and all equal, and {key} differs among them",
-        metric="signal.dead_group_ratio",
-        delta=-dead / 2,
-        edits=rewards.with_component("parts", 0.3, _PARTS.replace("$key", literal(key))),
-        evidence=case.lines("signal.dead_unsolved_ratio"),
-        risk="the policy is content with parts",
-    )
-
-
-def _telling_detail(attempts: Sequence[Rollout]) -> str | None:
-    """Returns a share among the grader's details that differs among failed attempts, or None."""
-    values: dict[str, set[float]] = {}
-    for attempt in attempts:
-        for key, value in attempt.outcome_detail.items() if attempt.outcome is False else ():
-            if isinstance(value, int | float):
-                values.setdefault(key, set()).add(float(value))
-    shares = {k: v for k, v in values.items() if len(v) > 1 and min(v) >= 0 and max(v) <= 1}
-    return max(sorted(shares), key=lambda key: len(shares[key]), default=None)
-
-
-_PARTS: Final = '''
-def parts(rollout):
-    """How near the grader says that the attempt came, between 0 and 1."""
-    value = rollout.get("outcome_detail", {}).get($key)
-    return min(1.0, max(0.0, float(value))) if isinstance(value, (int, float)) else 0.0
 '''

@@ -11,7 +11,6 @@ from typing import Final
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rewards import RewardFile, reward_rule
 from meta_agent.proposers.rules._rule import Diagnosis, clamp
-from meta_agent.readers.evidence import role_of
 
 _FOLLOWS: Final = "signal.reward_follows"
 _PAY: Final = tuple(f"signal.pay.{kind}" for kind in ("failed", "quit", "busy", "hasty"))
@@ -135,31 +134,6 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
 # --- pay for the outcome ------------------------------------------------------------------------
 
 
-@reward_rule("outcome-first", repairs=True)
-def outcome_first(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests a dominant reward for solving if unsolved attempts earn as much as solved ones."""
-    wrong = case.over("signal.misordered", "order_violations")
-    outcome = _outcome_component(case, rewards)
-    if not outcome:
-        return None
-    now = rewards.weights[outcome]
-    needed = round(max(1.0, 2 * (sum(map(abs, rewards.weights.values())) - abs(now))), 3)
-    alike = max(0.0, case.short(_FOLLOWS, _CLEAN) - _SLACK)
-    if now >= needed or (wrong < 0.01 and not alike):
-        return None
-    return Diagnosis(
-        strength=clamp(0.25 + max(2 * wrong, alike)),
-        change=f"the weight of {outcome} grows from {now:g} to {needed:g}",
-        effect="no unsolved attempt is paid as much as a solved one",
-        because=f"{wrong:.1%} of pairs within a group are ranked the wrong way round",
-        metric="signal.misordered",
-        delta=-max(wrong, 0.01),
-        edits=rewards.reweighted(outcome, needed),
-        evidence=(*case.lines("signal.misordered"), f"weights: {dict(rewards.weights)}"),
-        risk="shaping counts for less",
-    )
-
-
 @reward_rule("pay-outcome", repairs=True)
 def pay_outcome(case: Case, rewards: RewardFile) -> Diagnosis | None:
     """Suggests paying mostly for the grader's outcome if the reward hardly depends on it."""
@@ -208,13 +182,6 @@ def _harmless(case: Case, component: str) -> bool:
     return pay >= _EXACT or (light and measured)
 
 
-def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
-    """Returns the component that is the grader's answer, as far as was measured, or None."""
-    pays = {n: pay for n, w in rewards.weights.items() if w > 0 and (pay := _follows(case, n))}
-    best = max(pays, key=lambda name: pays[name], default=None)
-    return best if best is not None and pays[best] > _EXACT else None
-
-
 # --- components that lack -----------------------------------------------------------------------
 
 
@@ -238,75 +205,12 @@ def punish_leak(case: Case, rewards: RewardFile) -> Diagnosis | None:
     )
 
 
-@reward_rule("reward-testing")
-def reward_testing(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests a small reward for running the tests after the last edit, if few attempts do."""
-    tests = _test_tools(case)
-    names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
-    rate = case.value(*names, default=1.0)
-    if not tests or rate > 0.75 or "tool_events" in rewards.file.text:
-        return None
-    source = _source(_TESTED_LAST, tests, _tools_for(case, "edit") or ["edit"])
-    return Diagnosis(
-        strength=clamp(0.55 * (0.9 - rate)),
-        change="attempts that test after their last edit earn 0.1 more",
-        effect="more attempts notice and repair a wrong edit",
-        because=f"only {rate:.1%} of editing attempts test what they edited",
-        metric="behaviour.edit_then_test",
-        delta=(0.9 - rate) / 2,
-        edits=rewards.with_component("tested_last", 0.1, source),
-        evidence=case.lines(*names),
-        risk="testing for its own sake",
-    )
-
-
-@reward_rule("reward-progress")
-def reward_progress(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests rewarding attempts whose last test run passed, if many groups have no solution."""
-    tests = _test_tools(case)
-    dead = case.value("signal.dead_unsolved_ratio")
-    if not tests or dead < 0.2 or "result" in rewards.file.text:
-        return None
-    return Diagnosis(
-        strength=clamp(0.8 * dead),
-        change="an attempt whose last test run reports success earns 0.2 more",
-        effect="all-wrong groups carry a gradient",
-        because=f"{dead:.1%} of groups are all wrong and all equal",
-        metric="signal.dead_group_ratio",
-        delta=-dead / 3,
-        edits=rewards.with_component("green", 0.2, _source(_GREEN, tests, [])),
-        evidence=case.lines("signal.dead_unsolved_ratio", "signal.reward_spread"),
-        risk="tests that pass without a solution are paid",
-    )
-
-
 def _punishes_flags(case: Case, rewards: RewardFile) -> bool:
     """Returns True if a component pays flagged attempts less, as measured or by its code."""
     metrics = {n: case.find(f"signal.component.{n}.corr_flagged") for n in rewards.weights}
     if any(metrics.values()):
         return any(rewards.weights[n] * m[1] < -0.3 for n, m in metrics.items() if m)
     return "flags" in rewards.file.text
-
-
-def _test_tools(case: Case) -> list[str]:
-    """Returns the tools that run tests: by their plain name, else by what they are for.
-
-    A `run` beside a `test` runs something else.
-    """
-    tools = _tools_for(case, "test")
-    plain = [tool for tool in tools if any(word in tool.lower() for word in ("test", "check"))]
-    return plain or tools
-
-
-def _tools_for(case: Case, role: str) -> list[str]:
-    return [tool for tool in case.under("behaviour.tool_share.") if role_of(tool) == role]
-
-
-def _source(template: str, tests: list[str], edits: list[str]) -> str:
-    names = {"$tests": tests, "$edits": edits}
-    for place, tools in names.items():
-        template = template.replace(place, repr(tools).replace("'", '"'))
-    return template
 
 
 _FLAGGED: Final = '''
@@ -318,17 +222,4 @@ _GRADED: Final = '''
 def graded(rollout):
     """The sealed grader's answer; what it flagged is not solved."""
     return 1.0 if rollout["outcome"] and not rollout["flags"] else 0.0
-'''
-_TESTED_LAST: Final = '''
-def tested_last(rollout):
-    """Whether the attempt tested its last edit."""
-    tools = [event["tool"] for event in rollout["tool_events"]]
-    edits = [i for i, tool in enumerate(tools) if tool in $edits]
-    return 1.0 if edits and any(tool in $tests for tool in tools[edits[-1] :]) else 0.0
-'''
-_GREEN: Final = '''
-def green(rollout):
-    """Whether the attempt's last test run reported success."""
-    said = [e["result"] for e in rollout["tool_events"] if e["tool"] in $tests]
-    return 1.0 if said and said[-1].split()[-1:] in (["ok"], ["passed"]) else 0.0
 '''

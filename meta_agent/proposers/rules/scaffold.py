@@ -188,15 +188,12 @@ def _letters(case: Case, offer: Constant) -> dict[str, str]:
 
 def _names(case: Case, offer: Constant) -> list[str]:
     if isinstance(offer.value, str):
-        letters = _letters(case, offer)
-        words = re.findall(r"[\w-]+", offer.value)
-        return [letters[c] for c in offer.value] if letters else words
+        return [tool for c, tool in _letters(case, offer).items() if c in offer.value]
     return [name for name in offer.value if isinstance(name, str)]
 
 
 def _without(case: Case, offer: Constant, tool: str) -> Any:
     if isinstance(offer.value, str):
-        if letters := _letters(case, offer):
-            return "".join(c for c in offer.value if letters[c] != tool)
-        return re.sub(rf"[\s,]*\b{re.escape(tool)}\b", "", offer.value).strip(" ,")
+        letters = _letters(case, offer)
+        return "".join(c for c in offer.value if letters[c] != tool)
     return type(offer.value)(name for name in offer.value if name != tool)

@@ -1,17 +1,17 @@
-"""Rules on what is trained on: groups with differing rewards, and tasks that are mixed and open."""
+"""Rules on what is trained on: groups with differing rewards, and tasks that are mixed and open.
+
+Filter and curriculum are judged by what they do in a probe and in training, not by their source.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
 from typing import Final
 
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
-from meta_agent.proposers.rules._source import Constant, PythonFile
+from meta_agent.proposers.rules._source import PythonFile
 
-_SPREAD = r"(MIN_)?(SPREAD|STD|VARIANCE|RANGE|REWARD_STD|REWARD_SPREAD)(_MIN|_FLOOR|_THRESHOLD)?"
-_TINY = 1e-6
 _KEEP = '''
 def keep(groups):
     """A group whose rewards are all equal carries no gradient; every other one does."""
@@ -39,7 +39,6 @@ def order(tasks, history):
 
     return [task["key"] for task in sorted(tasks, key=place)]
 '''
-_MIXERS: Final = ("hash", "random", "shuffle", "sample(")
 _DROPPED: Final = "signal.train.dropped_group_ratio.last"
 _DEAD: Final = "signal.train.dead_group_ratio.last"
 _DEAD_MEASURED: Final = "signal.dead_group_ratio"
@@ -50,26 +49,17 @@ _DEAD_MEASURED: Final = "signal.dead_group_ratio"
 @rule("keep-informative-groups", "filter")
 def keep_informative_groups(case: Case) -> Diagnosis | None:
     """Suggests another filter if the present one discards groups whose rewards differ."""
-    file = case.defining("filter", "keep")
-    if file is None:
+    file, lost = case.defining("filter", "keep"), _lost(case)
+    if file is None or lost < 0.05:
         return None
-    lost, floor = _lost(case), _high_floor(file)
-    probed = case.find("signal.filter.lost") is not None
-    if lost < 0.05 and (probed or not (floor is not None or _looks_beyond_rewards(file))):
-        return None
-    because = "it drops by something else than the spread of the rewards"
-    if lost > 0:
-        because = f"{lost:.1%} of what groups could teach is left out although their rewards differ"
-    elif floor:
-        because = f"{floor.name} = {floor.value:g} drops groups whose rewards differ less"
     return Diagnosis(
         strength=clamp(0.35 + 1.5 * lost),
         change="only groups with equal rewards are dropped",
         effect="each step learns from more groups",
-        because=because,
+        because=f"{lost:.1%} of what groups could teach is left out although their rewards differ",
         metric=_DROPPED,
         delta=-max(lost, 0.1),
-        edits=case.set_constant(floor, _TINY) if floor else _rewritten(file, "keep", _KEEP),
+        edits=_rewritten(file, "keep", _KEEP),
         evidence=case.lines("signal.filter.lost", _DROPPED, _DEAD, _DEAD_MEASURED),
         risk="noisier gradients",
     )
@@ -83,55 +73,25 @@ def _lost(case: Case) -> float:
     return max(0.0, case.over("signal.filter.lost"), in_training)
 
 
-def _high_floor(file: PythonFile) -> Constant | None:
-    """Returns a spread below which groups are dropped and that real differences may not reach."""
-    numbers = (c for c in file.constants() if isinstance(c.value, float | int))
-    return next((c for c in numbers if re.fullmatch(_SPREAD, c.name) and c.value > 0.01), None)
-
-
-def _reachable(file: PythonFile) -> str:
-    """Returns the text of `keep` and of every function of the file that it uses."""
-    names, text = ["keep"], ""
-    for name in names:
-        node = file.function(name)
-        text += file.source_of(node) if node else ""
-        uses = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node else set()
-        names += sorted(f.name for f in file.functions() if f.name in uses - set(names))
-    return text
-
-
-def _sees_spread(file: PythonFile) -> bool:
-    words = ("min(", "std", "var", "set(", "spread", "advantage")
-    return any(word in _reachable(file) for word in words)
-
-
-def _looks_beyond_rewards(file: PythonFile) -> bool:
-    """Returns whether groups are chosen by outcomes or mean, which also drops mixed ones."""
-    words = ("outcomes", "mean", "sum(", "any(", "all(")
-    return not _sees_spread(file) and any(word in _reachable(file) for word in words)
-
-
 # --- which tasks train --------------------------------------------------------------------------
 
 
 @rule("broaden-curriculum", "data")
 def broaden_curriculum(case: Case) -> Diagnosis | None:
     """Suggests a mixed curriculum of all tasks if the present one omits, repeats or sorts tasks."""
-    file = case.defining("data", "order")
-    if file is None:
+    file, left_out = case.defining("data", "order"), case.short("signal.curriculum.covered", 0.9)
+    skew, solved = case.over("signal.curriculum.skew"), case.over("signal.curriculum.solved")
+    worst = max(left_out, skew, 2 * solved, _needless_repeats(case))
+    if file is None or worst < 0.1:
         return None
-    probed = case.find("signal.curriculum.covered") is not None
-    narrow = _narrowness(case) if probed else _as_written(case, file)
-    if narrow is None:
-        return None
-    strength, because = narrow
     probes = (f"signal.curriculum.{name}" for name in ("covered", "skew", "solved"))
     return Diagnosis(
-        strength=clamp(strength),
+        strength=clamp(0.4 + worst / 2),
         change="the curriculum gives all tasks, those least tried first, in mixed order",
         effect="what is learned carries over to tasks that were not trained on",
-        because=because,
-        delta=0.04 if strength > 0.2 else 0.01,
+        because=f"{left_out:.0%} of what could be trained on comes too late or never, what is "
+        f"chosen lies {skew:.2f} standard deviations beside all tasks",
+        delta=0.04,
         edits=_rewritten(file, "order", _MIXED),
         evidence=case.lines(*probes, "signal.task_repeats", "clean_success"),
         risk="easy tasks take steps from hard ones",
@@ -157,44 +117,12 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
     )
 
 
-def _narrowness(case: Case) -> tuple[float, str] | None:
-    """Returns how narrow the curriculum proved in a probe or while training, and why."""
-    left_out = case.short("signal.curriculum.covered", 0.9)
-    skew, solved = case.over("signal.curriculum.skew"), case.over("signal.curriculum.solved")
-    worst = max(left_out, skew, 2 * solved, _needless_repeats(case))
-    if worst < 0.1:
-        return None
-    because = f"{left_out:.0%} of what could be trained on comes too late or never, what is chosen "
-    return 0.4 + worst / 2, because + f"lies {skew:.2f} standard deviations beside all tasks"
-
-
-def _as_written(case: Case, file: PythonFile) -> tuple[float, str] | None:
-    """Returns the narrowness and why, from the groups that trained and the source of `order`."""
-    repeats, mixed = _needless_repeats(case), any(word in file.text for word in _MIXERS)
-    if repeats > 0.25:
-        return 0.55 + repeats / 4, f"{repeats:.0%} of what is trained on repeats a task needlessly"
-    if _leaves_out(file):
-        return 0.55, "the curriculum as written leaves out part of the tasks"
-    return None if mixed else (0.12, "the curriculum as written does not mix the tasks")
-
-
 def _needless_repeats(case: Case) -> float:
     """Returns the share of groups that repeat a task although there are others. Else 0."""
     repeats, groups = case.value("signal.task_repeats"), case.value("signal.groups")
     if not groups or not case.situation.train_tasks:
         return 0.0
     return max(0.0, repeats - max(0.0, 1 - case.situation.train_tasks / groups))
-
-
-def _leaves_out(file: PythonFile) -> bool:
-    """Returns whether `order` slices, filters or skips tasks."""
-    node = file.function("order")
-    return any(
-        (isinstance(inner, ast.Slice) and bool(inner.upper or inner.lower))
-        or (isinstance(inner, ast.comprehension) and bool(inner.ifs))
-        or isinstance(inner, ast.Continue | ast.Break)
-        for inner in (ast.walk(node) if node else ())
-    )
 
 
 def _rewritten(file: PythonFile, function: str, source: str) -> dict[str, str]:
