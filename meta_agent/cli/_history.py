@@ -28,9 +28,6 @@ def show(
         bool,
         typer.Option("--transcript", help="Show the conversations of agents with their models."),
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="With --transcript: print long outputs whole.")
-    ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
@@ -42,7 +39,7 @@ def show(
     with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
     if transcript:
-        _show_transcript(place, state, name, full, as_json)
+        _show_transcript(place, state, name, as_json)
         return
     if name is None:
         document = {**state.to_json(), "config": dict(state.config)}
@@ -50,12 +47,10 @@ def show(
         return
     candidate = state.candidate(name)
     document = {"schema_version": 1, **candidate.to_json()}
-    emit(as_json, lambda: document, lambda: painted(run_sections.show(candidate)))
+    emit(as_json, lambda: document, lambda: painted(run_sections.why(candidate)))
 
 
-def _show_transcript(
-    place: Workspace, state: RunState, name: str | None, full: bool, as_json: bool
-) -> None:
+def _show_transcript(place: Workspace, state: RunState, name: str | None, as_json: bool) -> None:
     """Shows the conversations of a candidate or role turn by turn, or without a name lists them."""
     from meta_agent.llm_clients.asking.transcripts import Transcripts
     from meta_agent.reports.terminal import dialogue
@@ -63,10 +58,10 @@ def _show_transcript(
     conversations = dialogue.find(Transcripts(place.transcripts / state.run), state, name)
     if name is None:
         document = dialogue.listing_json(state.run, conversations)
-        emit(as_json, lambda: document, lambda: dialogue.listing(conversations))
+        emit(as_json, lambda: document, lambda: dialogue.listing(state.run, conversations))
         return
     document = dialogue.dialogues_json(state.run, conversations)
-    emit(as_json, lambda: document, lambda: dialogue.dialogues(conversations, full=full))
+    emit(as_json, lambda: document, lambda: dialogue.dialogues(conversations), paged=True)
 
 
 def diff(

@@ -79,9 +79,10 @@ def _reply(revise: str | None, abort: bool) -> Reply:
 
 
 def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:
-    from meta_agent.reports.terminal import asked
+    from meta_agent.reports import run_sections
+    from meta_agent.reports.terminal.paint import painted
 
     state = recorded_run(workspace, run)
     waiting = [decision.to_json() for decision in state.waiting]
     document = {"schema_version": 1, "run": state.run, "waiting": waiting}
-    emit(as_json, lambda: document, lambda: asked.waiting(state))
+    emit(as_json, lambda: document, lambda: painted(run_sections.questions(state)))

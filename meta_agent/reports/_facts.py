@@ -189,15 +189,6 @@ def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
     yield "rests on", f"{attribution.get('n')} tasks; {visible(attribution.get('limit', ''))}"
 
 
-def attribution_line(attribution: Mapping[str, Any]) -> str:
-    """Returns on one line the points that harness, policy and their interaction each brought."""
-    if failure := attribution.get("failed"):
-        return f"could not be measured: {one_line(failure, 200)}"
-    effects = attribution.get("effects") or {}
-    parts = [f"{name} {_effect_points(effects[name])}" for name in _EFFECTS if name in effects]
-    return "; ".join(parts) + ("" if "policy" in effects else "; the policy is frozen")
-
-
 def _effect_points(effect: Mapping[str, Any]) -> str:
     delta, low, high = (points(float(effect[name])) for name in ("delta", "ci_low", "ci_high"))
     return f"{delta} points [{low}, {high}]"

@@ -15,7 +15,6 @@ from typing import Any, Final
 from meta_agent.core.protocols import Effect
 from meta_agent.reports._parts import Measured, parse_effect
 
-_BAR_WIDTH: Final = 41
 _HARMLESS: Final = "\n\t"
 # Cc: control, Cf: format (bidi, zero-width), Cs: lone surrogates, Co: private use,
 # Zl and Zp: line and paragraph separators.
@@ -167,19 +166,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def interval_bar(effect: Effect) -> str:
-    """Draws an effect and its interval as text, on a scale that is symmetric around zero."""
-    most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
-
-    def place(share: float) -> int:
-        return round((share / most + 1) / 2 * (_BAR_WIDTH - 1))
-
-    low, high = place(effect.ci_low), place(effect.ci_high)
-    cells = ["─" if low <= at <= high else " " for at in range(_BAR_WIDTH)]
-    cells[place(0.0)], cells[place(effect.delta)] = "|", "●"
-    return f"{points(-most)} [{''.join(cells)}] {points(most)} points of clean success"
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:

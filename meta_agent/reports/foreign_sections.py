@@ -45,13 +45,11 @@ def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) ->
     if alerts:
         alerts[0] = alerts[0]._replace(opened=True)
     shares = Intervals("Share solved", list(_shares(report)), caption=_BARS)
-    next_steps = [(what, Words("", command=command)) for what, command in _next(report, arguments)]
     sections = present(
         Section([Facts(list(_solved(report))), shares]),
         Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", WARNINGS),
         Section([metrics_table(report.layers, report.over)], "Numbers", "numbers"),
         Section([Words(line) for line in report.missing], "Not in this data", "missing"),
-        Section([Facts(next_steps)], "Next", "next"),
     )
     headline = f"{report.n:,} rollouts of {report.tasks:,} tasks {_policies(report)}"
     command = f"meta-agent report {arguments} --json"
@@ -122,14 +120,3 @@ def _alert(report: ForeignReport, alert: Alert, arguments: str) -> Fold:
         blocks.append(Message(f"{attempt.name} {place}", "\n".join(attempt.lines)))
     level = Words(alert.level, kind=_COLOURS[alert.level])
     return Fold((level, Words(alert.metric, "strong"), alert.message), blocks)
-
-
-def _next(report: ForeignReport, arguments: str) -> Iterator[tuple[str, str]]:
-    unknown = not report.present["outcome"] and report.present["rewards"]
-    if unknown and "--solved-at" not in arguments:
-        yield "which rewards mean solved", f"meta-agent report {arguments} --solved-at 1"
-    yield "after a change, on new rollouts", f"meta-agent report {arguments} --html after.html"
-    yield (
-        "let a harness be found",
-        "meta-agent evolve --harness AGENT --tasks TASKS --policy PROVIDER/MODEL --dry-run",
-    )

@@ -7,6 +7,7 @@ say are left out.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any, Final
 from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Step
 from meta_agent.core.ledger.waiting import Wait
+from meta_agent.core.protocols import ROLES
 from meta_agent.reports import run_figures
 from meta_agent.reports._facts import (
     attribution_facts,
-    attribution_line,
     claim_facts,
     handover_words,
     outcome_facts,
@@ -29,7 +30,6 @@ from meta_agent.reports._format import (
     duration,
     effect_text,
     finding_text,
-    interval_bar,
     live_text,
     measured_text,
     one_line,
@@ -153,28 +153,27 @@ def _details(state: RunState) -> Iterator[Section]:
 
 
 def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
-    """Returns why a candidate got its verdict: a sentence, a picture, then all numbers."""
+    """Returns why a candidate got its verdict: a sentence, then all numbers."""
     because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
     verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
-    gain = candidate.estimate
-    picture = Words(interval_bar(gain)) if gain else Words("")
-    return present(Section([verdict, picture]), Section([_decided(candidate, decisions)]))
+    return [Section([verdict]), Section([_decided(candidate, decisions)])]
 
 
-def show(candidate: CandidateView) -> list[Section]:
-    """Returns what a candidate is: hypothesis, prediction, commit and paths, with its verdict."""
-    rows = (
-        ("candidate", candidate.short_id),
-        ("factor", candidate.label),
-        ("hypothesis", candidate.statement),
-        ("prediction", prediction_text(candidate.hypothesis)),
-        ("ref", candidate.ref),
-        ("commit", candidate.commit),
-        ("base", candidate.base),
-        ("paths", ", ".join(candidate.paths)),
-        ("verdict", verdict_word(candidate)),
-    )
-    return [Section([Facts(rows, limit=0)])]
+def questions(state: RunState) -> list[Section]:
+    """Returns every open question to a person, what is known, and the command that answers it."""
+    nothing = Section([Words(f"nothing waits for a person in run {state.run}")])
+    return [_question(state, decision) for decision in state.waiting] or [nothing]
+
+
+def _question(state: RunState, decision: DecisionView) -> Section:
+    rows: list[tuple[str, Cell]] = [("failed", name) for name in decision.failed]
+    if candidate := state.candidates.get(decision.candidate or ""):
+        verdict = dict(decision.verdict) if decision.verdict else candidate.verdict
+        rows += _decided(replace(candidate, verdict=verdict), ()).rows
+    rows.append(("spent so far", spend_line(state)))
+    answers = '[--revise "WHAT SHOULD CHANGE" | --abort]'
+    command = f"meta-agent approve {decision.subject} {answers}{state.workspace_flag}"
+    return Section([Facts(rows, limit=0), Words("", command=command)], decision.asks)
 
 
 # --- the beginning of every screen --------------------------------------------------------------
@@ -280,7 +279,9 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
         ("candidate", f"{candidate.short_id} ({candidate.label})"),
         ("hypothesis", candidate.statement),
         ("prediction", prediction_text(hypothesis)),
+        ("changes", ", ".join(candidate.paths)),
     ]
+    rows += [("may break", str(line)) for line in hypothesis.get("risks") or ()]
     rows += [("rests on", str(line)) for line in hypothesis.get("evidence") or ()]
     rows += [("skill used", str(name)) for name in hypothesis.get("skills") or ()]
     rows += [(f"screen {screen.get('stage', '')}", _screen(screen)) for screen in candidate.screens]
@@ -320,11 +321,15 @@ def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
 
 
 def _gains(state: RunState) -> Section:
-    merged = (candidate for candidate in state.candidates.values() if candidate.attribution)
-    rows = [
-        (f"{candidate.short_id} attributed", attribution_line(candidate.attribution or {}))
-        for candidate in merged
-    ]
+    """Returns what harness and policy each added to the gain of every merge."""
+    merges: dict[str, list[CandidateView]] = defaultdict(list)
+    for candidate in state.candidates.values():
+        if candidate.merge and candidate.attribution:
+            merges[str(candidate.merge.get("commit"))].append(candidate)
+    rows: list[tuple[str, Cell]] = []
+    for members in merges.values():
+        rows.append(("merged", ", ".join(candidate.short_id for candidate in members)))
+        rows += attribution_facts(members[0].attribution)
     return Section([Facts(rows)], "What did the gains", "gains")
 
 
@@ -401,14 +406,30 @@ def _spend_by_role(state: RunState) -> list[Block]:
 
 
 def _settings(state: RunState) -> Section:
-    origin = state.config.get("origin") or {}
+    fold = Fold(("Settings of this run",), [settings_table(state.config)])
+    return Section([Folds([fold])] if state.config else [])
+
+
+def settings_table(config: Mapping[str, Any]) -> Table:
+    """Returns a table of every setting with its origin."""
+    origin = config.get("origin") or {}
     rows = [
-        (name, flat_text(value), Words(str(origin.get(name, "")), "dim"))
-        for name, value in state.config.items()
+        (name, _setting(value), Words(str(origin.get(name, "")), "dim"))
+        for name, value in config.items()
         if name != "origin"
     ]
-    fold = Fold(("Settings of this run",), [Table(("setting", "value", "from"), rows)])
-    return Section([Folds([fold])] if rows else [])
+    return Table(("setting", "value", "from"), rows, limit=400)
+
+
+def _setting(value: Any) -> str:
+    """Returns a setting as text; a mapping by role as pairs, or as one value if all are equal."""
+    if value in (None, {}):
+        return "–"
+    if not isinstance(value, dict):
+        return value_text(value)
+    same = len(set(map(str, value.values()))) == 1 and set(value) == set(ROLES)
+    pairs = (f"{name}={inner}" for name, inner in value.items())
+    return f"all={value[ROLES[0]]}" if same else "  ".join(pairs)
 
 
 # --- words --------------------------------------------------------------------------------------

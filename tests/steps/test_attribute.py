@@ -88,7 +88,7 @@ def test_a_promotion_is_attributed_in_its_merge_record_and_note(bench: Bench) ->
     with (console := Console(width=160)).capture() as seen:
         console.print(painted_page(run_sections.page(state := reduce(bench.run.ledger, "r"))))
         console.print(painted(run_sections.why(state.candidate(found.members[0]))))
-    assert "g0/c0 attributed" in seen.get() and "new policy, old harness" in seen.get()
+    assert "What did the gains" in seen.get() and "new policy, old harness" in seen.get()
     assert "of it the interaction" in render_html(state)
 
 

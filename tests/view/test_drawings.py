@@ -75,7 +75,7 @@ def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
         painted_page(run_sections.page(state)),
         painted(run_sections.status(state)),
         painted(run_sections.why(state.candidate("g1/c1"))),
-        painted(run_sections.show(state.candidate("g1/c1"))),
+        painted(run_sections.questions(state)),
         patch_text(HOSTILE),
         lines([HOSTILE]),
         facts({"name": HOSTILE}),

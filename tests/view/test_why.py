@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from meta_agent.core.ledger import Event, Ledger
-from meta_agent.core.protocols import Effect
 from meta_agent.reports import MetricPoint, RunState, open_display, recorded, reduce, run_sections
-from meta_agent.reports._format import interval_bar, plain_leaves, value_text
+from meta_agent.reports._format import plain_leaves, value_text
 from meta_agent.reports._parts import CandidateView, EvidenceView, SkillView
 from meta_agent.reports._sentences import progress
 from meta_agent.reports.pages.html import render_html
@@ -39,10 +38,9 @@ def judged() -> CandidateView:
     return CandidateView.parse({"id": "r/g0/c1", "factor": "reward", "verdict": verdict})
 
 
-def test_why_begins_with_a_sentence_and_a_picture() -> None:
+def test_why_begins_with_a_sentence() -> None:
     told = shown(painted(run_sections.why(judged()))).splitlines()
     assert told[0].rstrip() == "g0/c1 is PROMOTE, because it gained."
-    assert "●" in told[1] and "points of clean success" in told[1]
 
 
 def test_no_record_shows_its_own_form() -> None:
@@ -50,23 +48,6 @@ def test_no_record_shows_its_own_form() -> None:
     assert "{" not in told and '"' not in told
     assert "inputs.budget.alpha" in told and "0.05" in told
     assert "2 entries (--json shows them)" in told
-
-
-@pytest.mark.parametrize(
-    ("effect", "order"),
-    [
-        (Effect(0.1, 0.05, 0.15, 9, 3), "|─●"),
-        (Effect(-0.1, -0.15, -0.05, 9, 3), "─●|"),
-        (Effect(0.0, -0.1, 0.1, 9, 3), "─●"),
-    ],
-)
-def test_a_bar_has_nothing_in_its_middle(effect: Effect, order: str) -> None:
-    drawn = interval_bar(effect)
-    inside = drawn[drawn.index("[") + 1 : drawn.index("]")]
-    assert len(inside) == 41
-    assert [c for c in dict.fromkeys(inside) if c != " "] and inside[20] in "|●"
-    places = [inside.find(mark) for mark in order]
-    assert -1 not in places
 
 
 def test_leaves_are_plain() -> None:
@@ -91,8 +72,7 @@ def test_verify_says_what_it_did(ok: bool) -> None:
 
 
 def test_a_run_is_named_only_where_two_meet() -> None:
-    for sections in (run_sections.why(judged()), run_sections.show(judged())):
-        assert "r/g0" not in shown(painted(sections))
+    assert "r/g0" not in shown(painted(run_sections.why(judged())))
     (line,) = log([], [Event(1, "r", "note", 0.0, {"text": "r/g0/c1 waits, q/g0/c1 did not"})])
     assert line.plain.endswith("  g0/c1 waits, q/g0/c1 did not")
 

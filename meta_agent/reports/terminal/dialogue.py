@@ -1,7 +1,6 @@
 """Conversations of agents with models: prompts, replies and tool calls.
 
-An exchange shows only its new messages, so a reader sees each message once. Long outputs are cut in
-the middle unless `full` is set. The model's own words are never cut.
+An exchange shows only its new messages, so a reader sees each message once. No text is cut.
 """
 
 from __future__ import annotations
@@ -9,24 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import dollars, duration
 from meta_agent.reports._money import total_usd
-from meta_agent.reports.sections import Block, Message, Section, Table, Words
+from meta_agent.reports.sections import Block, Message, Section, Words
 from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.text import rows_table
 
 if TYPE_CHECKING:
     from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts
     from meta_agent.reports.state import RunState
-
-_HEAD_LINES: Final = 12
-_TAIL_LINES: Final = 4
-_LONGEST_LINE: Final = 600
 
 
 class Conversation(NamedTuple):
@@ -95,22 +92,18 @@ def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
     return chosen
 
 
-def listing(conversations: Iterable[Conversation]) -> RenderableType:
-    """Returns a table of conversations (name, role, model, size), or words that there are none."""
-    rows = [
-        (conversation.name, conversation.role, conversation.model, conversation.size_text())
-        for conversation in conversations
-    ]
-    table = Table(("conversation", "role", "model", "size"), rows)
-    return painted([table if rows else Words("no agent asked a model in this run")])
+def listing(run: str, conversations: Iterable[Conversation]) -> RenderableType:
+    """Returns a table of conversations, or words that there are none."""
+    rows = listing_json(run, conversations)["conversations"]
+    return rows_table(rows) if rows else Text("no agent asked a model in this run")
 
 
-def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:
-    """Returns all messages of the conversations; unless `full`, long outputs are cut."""
-    return painted(Section(list(_blocks(part, full)), part.name) for part in conversations)
+def dialogues(conversations: Iterable[Conversation]) -> RenderableType:
+    """Returns all messages of the conversations, each once."""
+    return painted(Section(list(_blocks(part)), part.name) for part in conversations)
 
 
-def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
+def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, Any]:
     """Returns the document of `show --transcript --json`: one row for each conversation."""
     rows = [
         {
@@ -172,7 +165,7 @@ def _exchange_json(before: Exchange | None, now: Exchange) -> dict[str, JSON]:
     }
 
 
-def _blocks(conversation: Conversation, full: bool) -> Iterator[Block]:
+def _blocks(conversation: Conversation) -> Iterator[Block]:
     yield Words(conversation.size_text(), "dim")
     for before, now in _paired(conversation):
         count = _repeated(before, now)
@@ -182,14 +175,14 @@ def _blocks(conversation: Conversation, full: bool) -> Iterator[Block]:
         for message in now.messages[count:]:
             content = message.get("content")
             text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-            yield Message(str(message.get("role", "?")), _folded(text, full))
-        yield from _reply(now, full)
+            yield Message(str(message.get("role", "?")), text)
+        yield from _reply(now)
     for failure in conversation.failures:
         words = f"#{failure.turn} got no whole reply: {failure.kind}: {failure.message}"
         yield Words(words, "bad")
 
 
-def _reply(now: Exchange, full: bool) -> Iterator[Block]:
+def _reply(now: Exchange) -> Iterator[Block]:
     reply, usage = now.reply, now.reply.usage
     tries = f", {now.attempts} attempts" if now.attempts > 1 else ""
     yield Words(
@@ -198,11 +191,11 @@ def _reply(now: Exchange, full: bool) -> Iterator[Block]:
         "strong",
     )
     if reply.reasoning:
-        yield Message("thinks", _folded(reply.reasoning, full))
+        yield Message("thinks", reply.reasoning)
     if reply.content:
         yield Message("says", reply.content)
     for call in reply.tool_calls:
-        yield Message("calls", _folded(f"{call.name} {_arguments(call.arguments)}", full))
+        yield Message("calls", f"{call.name} {_arguments(call.arguments)}")
 
 
 def _arguments(arguments: Mapping[str, JSON]) -> str:
@@ -211,22 +204,3 @@ def _arguments(arguments: Mapping[str, JSON]) -> str:
     parts = [json.dumps(short, ensure_ascii=False)] if short else []
     parts += [f"\n{k}:\n{v}" for k, v in arguments.items() if k not in short]
     return "".join(parts)
-
-
-def _folded(text: str, full: bool) -> str:
-    """Returns the beginning and the end of a text, with a count of the lines between."""
-    if full:
-        return text
-    lines = [_cut(line) for line in text.splitlines()]
-    hidden = len(lines) - _HEAD_LINES - _TAIL_LINES
-    if hidden < 3:  # folding one or two lines would save nothing
-        return "\n".join(lines)
-    marker = f"… {hidden} lines folded (--full shows them) …"
-    return "\n".join([*lines[:_HEAD_LINES], marker, *lines[-_TAIL_LINES:]])
-
-
-def _cut(line: str) -> str:
-    """Returns a line cut at the longest that a screen shows."""
-    if len(line) <= _LONGEST_LINE:
-        return line
-    return f"{line[:_LONGEST_LINE]}… {len(line) - _LONGEST_LINE} characters folded"

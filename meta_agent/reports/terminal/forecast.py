@@ -13,10 +13,10 @@ from meta_agent.core.gate import NEAR
 from meta_agent.core.loop.plan import MIN_PAIRS
 from meta_agent.llm_clients.asking.estimate import Estimate, Range
 from meta_agent.policies.training.memory import Memory, by_part, gib
-from meta_agent.reports._format import dollars
+from meta_agent.reports._format import dollars, value_text
+from meta_agent.reports.run_sections import settings_table
 from meta_agent.reports.sections import Facts, Section, Table, Words, present
 from meta_agent.reports.terminal.paint import painted
-from meta_agent.reports.terminal.text import settings_table
 
 _COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "based on", "price from")
 
@@ -38,12 +38,14 @@ def forecast(
     most attempts of a training step. `cells` is for `--continue-steps`: attempts of a cell that
     continues, or trains from the base, and the fewest ideas of a bundle that continues.
     """
+    sizes = [(name, value_text(value)) for name, value in plan.items()]
     warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     facts = [*_facts(estimate), *_cells(plan, cells), *_further(plan)]
     facts += [*_memory(memory, workers), *_work(work), *_refill(step_attempts)]
     sections = present(
-        Section([settings_table(config, plan)]),
+        Section([settings_table(config)]),
+        Section([Facts(sizes)], "What follows from them"),
         Section([by_role]),
         Section([Facts(facts)]),
         *warnings,

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from meta_agent.core.ledger import Event, Ledger, Step
-from meta_agent.core.protocols import JSON, ROLES
+from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
 from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
 from meta_agent.reports.sections import Cell, Facts, Section, Style, Table, Words
@@ -135,30 +135,6 @@ def _sides(difference: Mapping[str, Any]) -> str:
     return " -> ".join(one_line(value_text(side), 120) for side in sides)
 
 
-def settings_table(config: Mapping[str, Any], plan: Mapping[str, Any]) -> Table:
-    """Returns a table of every setting with its origin, then of the plan's sizes."""
-    origin = config.get("origin") or {}
-    rows: list[tuple[Cell, ...]] = [
-        (name, _setting(value), Words(str(origin.get(name, "")), "dim"))
-        for name, value in config.items()
-        if name != "origin"
-    ]
-    for name, value in plan.items():
-        rows.append((f"plan: {name}", value_text(value), Words("follows", "dim")))
-    return Table(("setting", "value", "from"), rows, limit=400)
-
-
-def _setting(value: Any) -> str:
-    """Returns a setting as text; a mapping by role as pairs, or as one value if all are equal."""
-    if value in (None, {}):
-        return "–"
-    if not isinstance(value, dict):
-        return str(value)
-    same = len(set(map(str, value.values()))) == 1 and set(value) == set(ROLES)
-    pairs = (f"{name}={inner}" for name, inner in value.items())
-    return f"all={value[ROLES[0]]}" if same else "  ".join(pairs)
-
-
 def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
     """Returns a table of `doctor`'s checks: level, name, detail, and the command that repairs."""
     styles: Mapping[str, Style] = {"ok": "good", "warn": "warn", "fail": "bad"}
@@ -171,19 +147,16 @@ def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
 
 def skills_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Returns a table of skills: name, status, domain, and measured worth or description."""
-    if not rows:
-        return Text("there is no skill")
     cells = [
-        (
-            row["name"],
-            ("avoid, " if row["kind"] == "negative" else "") + row["status"],
-            row["domain"],
-            row["worth"] or row["description"].partition(". ")[0],
-        )
+        {
+            "skill": row["name"],
+            "standing": ("avoid, " if row["kind"] == "negative" else "") + row["status"],
+            "domain": row["domain"],
+            "worth, or what it is about": row["worth"] or row["description"].partition(". ")[0],
+        }
         for row in rows
     ]
-    headings = ("skill", "standing", "domain", "worth, or what it is about")
-    return painted([Table(headings, cells, whole=range(3), limit=0)])
+    return rows_table(cells) if cells else Text("there is no skill")
 
 
 def skill_page(row: Mapping[str, Any]) -> RenderableType:

@@ -1,6 +1,7 @@
 """The questions that `meta-agent approve` lists."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,7 @@ from rich.console import Console
 
 from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Ledger
-from meta_agent.reports import RunState, reduce
-from meta_agent.reports.terminal import asked
+from meta_agent.reports import RunState, reduce, run_sections
 from meta_agent.reports.terminal.paint import painted
 
 from .sample import HOSTILE, write_sample
@@ -35,7 +35,7 @@ def state(waiting: Path) -> RunState:
 
 
 def test_before_a_test_the_question_shows_idea_change_and_cost(state: RunState) -> None:
-    shown = printed(asked.waiting(state))
+    shown = printed(painted(run_sections.questions(state)))
     for part in (
         "g1/c2: may it be tested?",
         "if the recipe counts tests",
@@ -55,7 +55,7 @@ def test_before_a_merge_the_question_shows_the_verdict_with_its_numbers(state: R
         "evidence": {"findings": [{"code": "infra.lost", "severity": "note", "message": "two"}]},
     }
     decision = DecisionView("k", "merge", "g0/c0", "r1/g0/c0", None, verdict=verdict)
-    shown = printed(painted([asked.question(state, decision)]))
-    for part in ("may it be merged?", "PROMOTE", "+10.0 [+4.0, +16.0]", "infra.lost: two"):
+    shown = printed(painted(run_sections.questions(replace(state, decisions=[decision]))))
+    for part in ("may it be merged?", "PROMOTE", "[+4.0, +16.0]", "512 pairs", "infra.lost: two"):
         assert part in shown
     assert "\x1b[2J" not in shown and "\u202e" not in shown
