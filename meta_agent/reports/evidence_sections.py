@@ -87,21 +87,11 @@ def metrics_table(
 
 def _exemplar(exemplar: Mapping[str, Any]) -> Fold:
     """Returns an attempt that shows a failure: its steps, last words and messages."""
-    cells = (
-        f"{exemplar.get('mode', '')} · {exemplar.get('task_key', '')}",
-        _text(exemplar, "summary"),
-    )
+    name = f"{exemplar.get('mode', '')} · {exemplar.get('task_key', '')}"
     messages = [
-        Message(_text(message, "role"), _text(message, "content"))
+        Message(str(message.get("role") or ""), str(message.get("content") or ""))
         for message in exemplar.get("messages") or ()
     ]
-    steps = "\n".join(map(str, exemplar.get("steps") or ()))
-    return Fold(
-        cells,
-        [Message("steps", steps), Message("last words", _text(exemplar, "last_words")), *messages],
-    )
-
-
-def _text(record: Mapping[str, Any], name: str) -> str:
-    value = record.get(name)
-    return "" if value is None else str(value)
+    steps = Message("steps", "\n".join(map(str, exemplar.get("steps") or ())))
+    last_words = Message("last words", str(exemplar.get("last_words") or ""))
+    return Fold((name, str(exemplar.get("summary") or "")), [steps, last_words, *messages])

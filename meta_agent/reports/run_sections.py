@@ -311,7 +311,7 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
 def _screen(screen: Mapping[str, Any]) -> str:
     outcome = "passed" if screen.get("passed") else "failed"
     reasons = "; ".join(str(reason) for reason in screen.get("reasons") or ())
-    numbers = flat_text(screen.get("numbers"))
+    numbers = value_text(screen["numbers"]) if screen.get("numbers") else ""
     return " ".join(part for part in (outcome, reasons, numbers) if part)
 
 
@@ -440,13 +440,6 @@ def open_step_text(step: Step) -> str:
     failure = f": {step.error}" if step.error else ""
     key = step.key.partition("/")[2] or step.key
     return f"{step.kind} {key}, attempt {step.attempts}{failure}"
-
-
-def flat_text(value: Any) -> str:
-    """Returns a record on one line: `name value  name value`."""
-    if not isinstance(value, dict):
-        return "" if value is None else value_text(value)
-    return "  ".join(f"{name} {value_text(inner)}" for name, inner in value.items())
 
 
 def counts(kinds: Iterable[str]) -> str:

@@ -151,5 +151,4 @@ def test_a_plan_for_weights_of_ones_own_says_attempts_and_tokens(
     )
     shown = " ".join(capsys.readouterr().out.split())
     assert "attempts at most 100, and those at vault tasks" in shown
-    assert "hours not measured" in shown
     assert "attempts a step 64 to 192, as the recipe's refill_factor" in shown

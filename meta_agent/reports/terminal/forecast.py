@@ -38,19 +38,25 @@ def forecast(
     most attempts of a training step. `cells` is for `--continue-steps`: attempts of a cell that
     continues, or trains from the base, and the fewest ideas of a bundle that continues.
     """
-    sizes = [(name, value_text(value)) for name, value in plan.items()]
-    warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
-    facts = [*_facts(estimate), *_cells(plan, cells), *_further(plan)]
-    facts += [*_memory(memory, workers), *_work(work), *_refill(step_attempts)]
-    sections = present(
-        Section([settings_table(config)]),
-        Section([Facts(sizes)], "What follows from them"),
-        Section([by_role]),
-        Section([Facts(facts)]),
-        *warnings,
+    sizes = Facts([(name, value_text(value)) for name, value in plan.items()])
+    facts = [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts, cells)]
+    if memory is not None:
+        facts.append(("memory of a training", f"{gib(memory.total)}: {by_part(memory)}"))
+        facts.append(("trainings at once", str(workers)))
+    if work is not None:
+        attempts, tokens = work
+        facts.append(("attempts", f"at most {attempts:,}, and those at vault tasks"))
+        facts.append(("tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"))
+    return painted(
+        present(
+            Section([settings_table(config)]),
+            Section([sizes], "What follows from them"),
+            Section([by_role]),
+            Section([Facts(facts)]),
+            *(Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings),
+        )
     )
-    return painted(sections)
 
 
 def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
@@ -61,20 +67,22 @@ def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
         yield role, calls.model, *sizes, money(calls.usd), basis, price
 
 
-def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    if estimate.roles:
-        yield "model calls", span(estimate.calls)
-        yield "tokens", span(estimate.tokens)
-        yield "price", money(estimate.usd)
-        if not any(role.measured for role in estimate.roles.values()):
-            yield (
-                "",
-                "nothing is measured yet. To narrow the range, start the run, press Ctrl-C once "
-                "after five attempts and ask again; the same command then goes on and pays for "
-                "nothing twice",
-            )
-    else:
+def _calls(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    if not estimate.roles:
         yield "model calls", "none: no model behind a server is asked"
+        return
+    yield "model calls", span(estimate.calls)
+    yield "tokens", span(estimate.tokens)
+    yield "price", money(estimate.usd)
+    if not any(role.measured for role in estimate.roles.values()):
+        yield (
+            "",
+            "nothing is measured yet. To narrow the range, start the run, press Ctrl-C once after "
+            "five attempts and ask again; the same command then goes on and pays for nothing twice",
+        )
+
+
+def _effect(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "candidates", _candidates(estimate)
     effect = estimate.smallest_effect
     proven = f"{100 * (effect or 0):.1f} points of clean success can be proven"
@@ -83,52 +91,26 @@ def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "", estimate.effect_assumes
 
 
-def _cells(plan: Mapping[str, Any], price: Mapping[str, int] | None) -> Iterator[tuple[str, str]]:
-    """Yields how ideas are tried, if they may continue a version's training."""
-    if price is None:
-        return
-    yield (
-        "continued cells",
-        f"{price['continued']:,} attempts each, to train the version by {plan['continue_steps']} "
-        f"steps more (of {plan['steps']}); as many for the version unchanged. For bundles of "
-        f"{price['fewest_ideas']} ideas and more",
-    )
-    yield (
-        "from the base",
-        f"{price['from_base']:,} attempts each: smaller bundles, ideas about a whole training, and "
-        "the confirmation of the best continued cell",
-    )
-
-
-def _further(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields what further pairs of trainings a claim over training seeds may take, at most."""
+def _trainings(
+    plan: Mapping[str, Any], step_attempts: tuple[int, int] | None, cells: Mapping[str, int] | None
+) -> Iterator[tuple[str, str]]:
+    """Yields what continued cells, further pairs of the claim and refilled groups may take."""
+    if cells is not None:
+        yield (
+            "continued cells",
+            f"{cells['continued']:,} attempts each, for {plan['continue_steps']} steps more (of "
+            f"{plan['steps']}), and as many for the version unchanged. For bundles of "
+            f"{cells['fewest_ideas']} ideas and more; others train from the base, "
+            f"{cells['from_base']:,} attempts each, and so does the best continued cell",
+        )
     most = plan["looks"][-1]
-    if plan["frozen"] or most <= MIN_PAIRS:
-        return
-    yield (
-        "further pairs",
-        f"a claim with {NEAR:.0%} of the evidence that it needs goes on, up to {most} pairs. Each "
-        f"costs two trainings of {plan['steps']} steps and {2 * plan['confirm']:,} attempts, of "
-        "what would train on",
-    )
-
-
-def _memory(memory: Memory | None, workers: int) -> Iterator[tuple[str, str]]:
-    if memory is not None:
-        yield "memory of a training", f"{gib(memory.total)}: {by_part(memory)}"
-        yield "trainings at once", str(workers)
-
-
-def _work(work: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
-    if work is not None:
-        attempts, tokens = work
-        yield "attempts", f"at most {attempts:,}, and those at vault tasks"
-        yield "tokens of the policy", f"at most {_count(tokens)}; --limits lowers this"
-        yield "hours", "not measured for this model and machine"
-
-
-def _refill(step_attempts: tuple[int, int] | None) -> Iterator[tuple[str, str]]:
-    """Yields what a training step may take where the recipe refills groups."""
+    if not plan["frozen"] and most > MIN_PAIRS:
+        yield (
+            "further pairs",
+            f"a claim with {NEAR:.0%} of the evidence that it needs goes on, up to {most} pairs. "
+            f"Each costs two trainings of {plan['steps']} steps and {2 * plan['confirm']:,} "
+            "attempts, of what would train on",
+        )
     low, high = step_attempts or (0, 0)
     if low < high:
         yield (

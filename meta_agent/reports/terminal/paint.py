@@ -43,11 +43,6 @@ _LEAST_ROOM: Final = 24  # columns that the last cell of a row needs to be read
 _LONGEST_CELL: Final = 240  # of a row that opens
 
 
-def verdict_style(kind: object) -> str:
-    """Returns the rich style for a verdict, or `dim` if there is none yet."""
-    return _VERDICTS.get(str(kind), "dim")
-
-
 def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()) -> RenderableType:
     """Returns sections for rich to print. `unfold` holds anchors of sections with rows to open."""
     parts: list[RenderableType] = []
@@ -81,32 +76,23 @@ def lines(texts: Iterable[str]) -> Text:
     return Text("\n".join(map(visible, texts)), no_wrap=True, overflow="ignore")
 
 
-def listed(
-    headings: Sequence[str],
-    rows: Iterable[Iterable[Cell | Text]] = (),
-    *,
-    numbers: Collection[int] = (),
-    whole: Collection[int] = (),
-    cut: bool = False,
-    limit: int = _LONGEST_CELL,
-) -> RenderableType:
-    """Returns a table for the terminal; `numbers` are columns aligned right, `whole` never wrapped.
-
-    With `cut`, long cells end in an ellipsis. `limit` is the most characters of a cell; 0: any.
-    """
+def _table(block: Table) -> RenderableType:
+    """Returns a table for the terminal, whose last column may go below its row."""
     table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for column, heading in enumerate(headings):
-        stiff = column in numbers or column in whole
+    for column, heading in enumerate(block.headings):
+        stiff = column in block.numbers or column in block.whole
         table.add_column(
             Text(visible(heading)),
-            justify="right" if column in numbers else "left",
+            justify="right" if column in block.numbers else "left",
             no_wrap=stiff,
-            overflow="ellipsis" if cut or stiff else "fold",
+            overflow="ellipsis" if block.cut or stiff else "fold",
         )
-    cells = [[_cell(cell, limit) for cell in row] for row in rows]
+    cells = [[_cell(cell, block.limit) for cell in row] for row in block.rows]
     for row in cells:
         table.add_row(*row)
-    return table if cut else _Folding(table, [[Text(name) for name in headings], *cells])
+    return (
+        table if block.cut else _Folding(table, [[Text(name) for name in block.headings], *cells])
+    )
 
 
 class _Folding:
@@ -137,14 +123,7 @@ def _lines(block: Block, unfold: bool) -> Iterator[RenderableType]:
         case Facts():
             yield _facts(block)
         case Table():
-            yield listed(
-                block.headings,
-                block.rows,
-                numbers=block.numbers,
-                whole=block.whole,
-                cut=block.cut,
-                limit=block.limit,
-            )
+            yield _table(block)
         case Folds():
             yield from _folds(block, unfold)
         case Patch():
@@ -166,7 +145,7 @@ def _facts(block: Facts) -> RichTable:
 
 def _folds(block: Folds, unfold: bool) -> Iterator[RenderableType]:
     if block.headings:
-        yield listed(block.headings, (fold.cells for fold in block.folds), whole=block.whole)
+        yield _table(Table(block.headings, [fold.cells for fold in block.folds], whole=block.whole))
     for fold in block.folds if unfold else ():
         yield Text()
         yield Text("  ").join(_cell(cell, _LONGEST_CELL) for cell in fold.cells)
@@ -174,11 +153,9 @@ def _folds(block: Folds, unfold: bool) -> Iterator[RenderableType]:
             yield from _lines(inner, unfold)
 
 
-def _cell(cell: Cell | Text, limit: int) -> Text:
-    if isinstance(cell, Text):
-        return cell
+def _cell(cell: Cell, limit: int) -> Text:
     words = cell if isinstance(cell, Words) else Words(cell)
     text = one_line(words.text, limit) if limit else visible(words.text)
-    style = verdict_style(words.kind) if words.kind else _STYLES.get(words.style, "")
+    style = _VERDICTS.get(words.kind, "dim") if words.kind else _STYLES.get(words.style, "")
     drawn = Text(text, style=style)
     return drawn.append(f"\n{visible(words.command)}", style="bold") if words.command else drawn

@@ -14,7 +14,7 @@ from rich.text import Text
 from meta_agent.core.ledger import Event, Ledger, Step
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
-from meta_agent.reports.run_sections import flat_text, open_step_text, state_word
+from meta_agent.reports.run_sections import open_step_text, state_word
 from meta_agent.reports.sections import Cell, Facts, Section, Style, Table, Words
 from meta_agent.reports.state import RunState, reduce
 from meta_agent.reports.terminal.paint import lines, painted
@@ -103,7 +103,7 @@ def _event_line(event: Event) -> str:
     if event.kind == "phase":
         return f"{event.fields.get('name')}: {event.fields.get('detail')}"
     note = event.fields.get("text")
-    return note if isinstance(note, str) else flat_text(event.payload)
+    return note if isinstance(note, str) else value_text(event.payload)
 
 
 def verified(document: Mapping[str, Any]) -> RenderableType:
