@@ -105,7 +105,11 @@ def test_data_commands_print_one_document(
 def test_data_commands_print_for_people(meta_agent: Runner, workspace: Path, command: str) -> None:
     done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)
     assert done.returncode == 0
-    short = command in ("log", "why g0/c0")  # these are about one run, and leave its name out
+    short = command in (
+        "log",
+        "why g0/c0",
+        "show g0/c0",
+    )  # these are about one run, and leave its name out
     assert ("g0/c0" if short else "r1") in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -98,10 +98,14 @@ def _trainings(
     if cells is not None:
         yield (
             "continued cells",
-            f"{cells['continued']:,} attempts each, for {plan['continue_steps']} steps more (of "
-            f"{plan['steps']}), and as many for the version unchanged. For bundles of "
-            f"{cells['fewest_ideas']} ideas and more; others train from the base, "
-            f"{cells['from_base']:,} attempts each, and so does the best continued cell",
+            f"{cells['continued']:,} attempts each, to train the version by "
+            f"{plan['continue_steps']} steps more (of {plan['steps']}); as many for the version "
+            f"unchanged. For bundles of {cells['fewest_ideas']} ideas and more",
+        )
+        yield (
+            "from the base",
+            f"{cells['from_base']:,} attempts each: smaller bundles, ideas about a whole training, "
+            "and the confirmation of the best continued cell",
         )
     most = plan["looks"][-1]
     if not plan["frozen"] and most > MIN_PAIRS:
