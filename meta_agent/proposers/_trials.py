@@ -20,8 +20,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from scipy.stats import binomtest
-
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.proposals import TriedIdea
 from meta_agent.core.protocols import HarnessTree, Hypothesis
@@ -57,6 +55,8 @@ class Result(NamedTuple):
     @property
     def p_value(self) -> float:
         """Returns the p-value of a one-sided exact sign test on the wins and losses."""
+        from scipy.stats import binomtest  # slow to import, and few processes try edits
+
         pairs = self.wins + self.losses
         return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 

@@ -22,10 +22,10 @@ _PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
 _PRCTL = ctypes.CDLL(None).prctl
 
 
-def as_a_stranger(*arguments: str) -> Done:
-    """Runs the command where permissions count, for root too."""
+def as_a_stranger(*arguments: str, code: str = "") -> Done:
+    """Runs the command, or `code`, where permissions count, for root too."""
     done = subprocess.run(
-        [sys.executable, "-B", "-m", "meta_agent", *arguments],
+        [sys.executable, "-B", *(("-c", code) if code else ("-m", "meta_agent")), *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -56,10 +56,23 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     _permit(root, writing=True)
 
 
-@pytest.mark.parametrize("words", ["status", "log", "report", "show", "why g0/c1"])
-def test_a_read_only_workspace_is_read(workspace: Path, words: str) -> None:
-    done = as_a_stranger(*words.split(), "--workspace", str(workspace), "--json")
-    assert done.document["schema_version"] == 1
+_EACH = """
+import contextlib, io, json, sys
+from meta_agent.cli import main
+place, *commands = sys.argv[1:]
+for words in commands:
+    caught = io.StringIO()
+    with contextlib.redirect_stdout(caught), contextlib.suppress(SystemExit):
+        sys.argv = ["meta-agent", *words.split(), "--workspace", place, "--json"]
+        main()
+    print(words, json.loads(caught.getvalue())["schema_version"], sep=":")
+"""
+
+
+def test_a_read_only_workspace_is_read(workspace: Path) -> None:
+    commands = ("status", "log", "report", "show", "why g0/c1")
+    done = as_a_stranger(str(workspace), *commands, code=_EACH)
+    assert done.stdout.splitlines() == [f"{words}:1" for words in commands], done.stderr
 
 
 def test_verify_looks_for_a_verdict_in_a_read_only_workspace(tmp_path: Path) -> None:

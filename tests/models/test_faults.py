@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import cache
 from typing import Any
 
 import pytest
@@ -136,19 +137,20 @@ SLOW = [  # each attempt waits for its deadline, so one attempt is made
     Row("stall", Fault.stall(), "timeout", "unknown", 1),
 ]
 CASES = [
-    *(pytest.param(sdk, row, id=f"{sdk.name}: {row.name}") for row in EVERYWHERE for sdk in EVERY),
-    *(pytest.param(sdk, row, id=f"{sdk.name}: {row.name}") for row in DIRECT for sdk in SDKS),
+    *(pytest.param(sdk, row, id=f"{sdk.name}: {row.name}") for sdk in SDKS for row in DIRECT),
+    *(pytest.param(sdk, row, id=f"{sdk.name}: {row.name}") for sdk in EVERY for row in EVERYWHERE),
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def warm() -> None:
+@cache
+def warm(sdk: Sdk) -> None:
     """SDKs import much at their first call, and litellm warns while it does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for sdk in EVERY:
-            with sdk.serve(lambda call: Say("hi")) as url, opened(sdk, url) as provider:
-                provider.chat(asking(sdk))
+        with sdk.serve(lambda call: Say("hi")) as url:
+            provider = open_provider(sdk.model, base_url=url, api_key=CANARY)
+            provider.chat(asking(sdk))
+            provider.close()
 
 
 class Time:
@@ -168,6 +170,7 @@ class Time:
 
 @contextmanager
 def opened(sdk: Sdk, url: str, timeouts: Timeouts | None = None) -> Iterator[Provider]:
+    warm(sdk)
     provider = open_provider(sdk.model, base_url=url, api_key=CANARY, timeouts=timeouts)
     try:
         yield provider

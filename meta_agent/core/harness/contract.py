@@ -12,6 +12,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from meta_agent.core.errors import CandidateError, ConfigError
@@ -162,16 +163,21 @@ def _paths_and_factors(touched: Mapping[Factor, str]) -> str:
 
 def parse_contract(tree: HarnessTree) -> HarnessContract:
     """Parses the `harness.toml` of a harness. Raises `ConfigError` if it is missing or wrong."""
-    contract = _build(_load(tree))
-    _check_tree(contract, tree)
+    return _parsed(tree.files.get(CONTRACT_FILE), tuple(tree.files))
+
+
+@lru_cache(maxsize=64)
+def _parsed(raw: bytes | None, paths: tuple[str, ...]) -> HarnessContract:
+    """Cached, because every name of a step of a run needs it: a parse takes 4 ms."""
+    contract = _build(_load(raw, paths))
+    _check_tree(contract, paths)
     return contract
 
 
-def _load(tree: HarnessTree) -> dict[str, Any]:
-    raw = tree.files.get(CONTRACT_FILE)
+def _load(raw: bytes | None, paths: tuple[str, ...]) -> dict[str, Any]:
     if raw is None:
         raise ConfigError(
-            f"there is no {CONTRACT_FILE} among the {len(tree.files)} files of the harness",
+            f"there is no {CONTRACT_FILE} among the {len(paths)} files of the harness",
             hint="`meta-agent init` writes a harness to start from",
         )
     try:
@@ -236,21 +242,21 @@ def _factors(table: dict[str, Any]) -> dict[Factor, tuple[str, ...]]:
     return {cast("Factor", name): _patterns(table, name) for name in table}
 
 
-def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
+def _check_tree(contract: HarnessContract, paths: tuple[str, ...]) -> None:
     try:
-        for path in tree.files:
+        for path in paths:
             safe_path(path)
     except CandidateError as error:
         raise ConfigError(
             f"{CONTRACT_FILE}: a file has a bad name, so rename or remove it: {error}"
         ) from error
-    for first, second in collisions(tree.files):
+    for first, second in collisions(paths):
         raise ConfigError(f"{first} and {second} differ only in case; rename one of them")
-    if contract.entry and contract.entry.path not in tree.files:
+    if contract.entry and contract.entry.path not in paths:
         raise ConfigError(
             f"{CONTRACT_FILE}: entry {contract.entry.path} is not a file of the harness; correct it"
         )
-    for path in tree.files:
+    for path in paths:
         factors = contract.factors_matching(path)
         if len(factors) > 1:
             raise ConfigError(
