@@ -12,6 +12,7 @@ import pytest
 
 from meta_agent.core.errors import InfrastructureError, IntegrityError
 from meta_agent.core.ledger import CRASH_VARIABLE, Ledger, crash_point
+from tests.ledger.child import main
 
 CHILD = Path(__file__).with_name("child.py")
 POINTS = [
@@ -29,7 +30,7 @@ IN_ORDER = [
 """As a run passes them: each run that goes on gets as far as the next one."""
 
 
-def run_child(ledger: Path, effects: Path, crash_at: str = "") -> int:
+def run_child(ledger: Path, effects: Path, crash_at: str) -> int:
     environment = {**os.environ, CRASH_VARIABLE: crash_at}
     return subprocess.run(
         [sys.executable, str(CHILD), str(ledger), str(effects)],
@@ -45,7 +46,7 @@ def test_killed_run_finishes_with_the_same_outcomes(tmp_path: Path, point: str) 
     ledger, effects = tmp_path / "ledger.sqlite", tmp_path / "effects"
     assert run_child(ledger, effects, point) == -signal.SIGKILL
     done_before = _done(ledger)
-    assert run_child(ledger, effects) == 0
+    main(str(ledger), str(effects))
     assert _done(ledger) == {"r1/first": "one", "r1/inner": [1, 2], "r1/outer": {"inner": [1, 2]}}
     assert done_before.items() <= _done(ledger).items()
     ran = effects.read_text().split()
@@ -63,8 +64,8 @@ def test_recovery_may_itself_be_killed(tmp_path: Path) -> None:
     ledger, effects = tmp_path / "ledger.sqlite", tmp_path / "effects"
     for point in IN_ORDER:
         assert run_child(ledger, effects, point) == -signal.SIGKILL
-    assert run_child(ledger, effects) == 0
-    assert run_child(ledger, effects) == 0  # a finished run can be run again; nothing happens
+    main(str(ledger), str(effects))
+    main(str(ledger), str(effects))  # a finished run can be run again; nothing happens
     assert len(_done(ledger)) == 3
 
 
@@ -90,7 +91,7 @@ def test_torn_log_loses_only_what_was_never_recorded(tmp_path: Path, tail: bytes
         wal.write_bytes(wal.read_bytes()[:-100])
     assert _done(ledger) == {"r1/first": "one"}
     for _ in range(2):  # write to the recovered file, and read it again, twice
-        assert run_child(ledger, effects) == 0
+        main(str(ledger), str(effects))
         assert len(_done(ledger)) == 3
 
 

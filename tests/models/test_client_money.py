@@ -19,6 +19,7 @@ from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.providers._connection import Timeouts
 from tests.loopback import Call, Fault, Say, openai_server, say_each
 from tests.models._clients import RUN, SHELL, opened, request, user
+from tests.models._crash_child import main as ask_once
 
 CHILD = Path(__file__).with_name("_crash_child.py")
 ROOT = CHILD.parents[2]
@@ -214,7 +215,7 @@ def test_waiting_callers_are_refused_when_nobody_is_under_way(tmp_path: Path) ->
 # --- crashes -----------------------------------------------------------------------------------
 
 
-def run_child(workspace: Path, url: str, crash_at: str = "") -> int:
+def run_child(workspace: Path, url: str, crash_at: str) -> int:
     environment = {**os.environ, CRASH_VARIABLE: crash_at, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, str(CHILD), str(workspace), url],
@@ -237,7 +238,7 @@ def test_death_between_reply_and_record_asks_once_more_and_counts_both(tmp_path:
         assert run_child(tmp_path, url, "model:replied") == -signal.SIGKILL
         assert spend_of(tmp_path) == (0, bound, 1)
         for _ in range(2):
-            assert run_child(tmp_path, url) == 0
+            ask_once(str(tmp_path), url)
         assert len(url.calls) == 2
     assert spend_of(tmp_path) == (30, bound, 2)
 
@@ -246,7 +247,7 @@ def test_death_between_record_and_settling_is_mended_without_asking(tmp_path: Pa
     with openai_server(small) as url:
         assert run_child(tmp_path, url, "model:recorded") == -signal.SIGKILL
         for _ in range(2):
-            assert run_child(tmp_path, url) == 0
+            ask_once(str(tmp_path), url)
         assert len(url.calls) == 1
     assert spend_of(tmp_path) == (30, 0, 1)
 
