@@ -88,40 +88,6 @@ def test_a_woven_in_bonus_gets_weight_zero() -> None:
     assert proposal.edits["swe/reward.py"] == text.replace("0.5", "0.0")
 
 
-def test_a_length_penalty_is_removed() -> None:
-    text = (
-        bonus(-0.1)
-        .files["swe/reward.py"]
-        .decode()
-        .replace('len(rollout["tool_events"])', 'rollout["turns"]')
-    )
-    harness = HarnessTree("a" * 40, "t" * 40, {**bonus().files, "swe/reward.py": text.encode()})
-    found = evidence(
-        **{
-            "behaviour__turns_mean": 1.5,
-            "signal__component.busy.spread_share": 0.5,
-            "signal__component.busy.rest_follows": 0.95,
-            "signal__component.busy.turns_corr_within": 0.97,
-        }
-    )
-    proposal = find("drop-length-penalty", found, harness)
-    assert proposal is not None
-    assert "busy" not in proposal.edits["swe/reward.py"]
-
-
-def test_a_component_that_falls_with_length_is_found_by_its_numbers_alone() -> None:
-    within = {
-        "signal__component.busy.turns_corr_within": 0.95,
-        "signal__component.busy.spread_share": 0.4,
-        "signal__component.busy.rest_follows": 0.9,
-    }
-    penalty, bonus_for_length = bonus(-0.1), bonus(0.1)
-    found = find("drop-length-penalty", evidence(**within), penalty)
-    assert found is not None
-    assert "busy" not in found.edits["swe/reward.py"]
-    assert find("drop-length-penalty", evidence(**within), bonus_for_length) is None
-
-
 DEAD = {
     "signal__reward_follows": 0.2,
     "signal__component.solved.mean": 0.0,

@@ -119,15 +119,6 @@ class PythonFile:
         ends = [self.span(value)[1] for value in node.values]
         return self.cut(starts[0], starts[1]) if at == 0 else self.cut(ends[at - 1], ends[at])
 
-    def with_function(self, name: str, source: str) -> PythonFile:
-        """Returns the file with a function replaced (if it exists), less functions then unused."""
-        node = self.function(name)
-        edited = self if node is None else self.cut(*self.span(node), source.strip("\n"))
-        for function in self.functions():
-            if function.name != name and edited.uses(function.name) == 0 < self.uses(function.name):
-                edited = edited.without_function(function.name)
-        return edited
-
     def without_function(self, name: str) -> PythonFile:
         """Returns the file less a module-level function; unchanged if it has no such function."""
         node = self.function(name)

@@ -56,11 +56,11 @@ def _forgets(statement: ast.stmt, messages: str) -> bool:
 
 
 def _keep_replies(s: Surgery, function: Function, messages: str, chat: ast.stmt) -> None:
-    """Adds the policy's replies as its own words, whole and always."""
+    """Adds the policy's replies as its own words, whole."""
     reply = _target_of(chat)
     dicts = [node for node in ast.walk(function) if isinstance(node, ast.Dict)]
     quotes = [d for d in dicts if s.source(_field(d, "content") or d) == f"{reply}.content"]
-    for append, message in _appends(function, messages):
+    for _, message in _appends(function, messages):
         role, content = _field(message, "role"), _field(message, "content")
         if role is None or content is None:
             continue
@@ -68,7 +68,6 @@ def _keep_replies(s: Surgery, function: Function, messages: str, chat: ast.stmt)
         if s.source(role) == '"assistant"' or f"{reply}.content" in inner:
             s.replace(role, '"assistant"')
             s.replace(content, f"{reply}.content")
-            _always(s, append)
             quotes.append(message)
     if reply and not quotes:
         later = [a for a, _ in _appends(function, messages) if s.precedes(chat, a)]
@@ -77,13 +76,6 @@ def _keep_replies(s: Surgery, function: Function, messages: str, chat: ast.stmt)
         block = s.block_of(first) if first else []
         before = block[block.index(first) - 1] if first and first is not block[0] else chat
         s.append(line, after=before)
-
-
-def _always(s: Surgery, append: ast.Call) -> None:
-    """Removes an `if` whose only statement adds a message."""
-    guard = s.parents[s.statement_of(append)]
-    if isinstance(guard, ast.If) and not guard.orelse and len(guard.body) == 1:
-        s.unguard(guard)
 
 
 def show_results(s: Surgery) -> None:

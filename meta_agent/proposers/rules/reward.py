@@ -17,7 +17,6 @@ _PAY: Final = tuple(f"signal.pay.{kind}" for kind in ("failed", "quit", "busy", 
 _CLEAN: Final = 0.9  # what a reward of the outcome and a little else comes to, without a reference
 _EXACT: Final = 0.98
 _SLACK: Final = 0.03
-_LENGTH_CORR: Final = 0.8  # among equal endings: a function of the length, with a little else in it
 _WORTH: Final = 0.05  # less than that depends on which attempts were sampled
 _PAYS: Final = 0.5  # a reward that follows clean success by less pays for something else
 
@@ -60,45 +59,20 @@ def drop_hackable_bonus(case: Case, rewards: RewardFile) -> Diagnosis | None:
     grew = case.value("signal.train.reward_mean.change") > 0.1
     success = case.evidence.metric("version.change.score.clean_success")
     diverging = 0.3 if grew and success is not None and success <= 0.01 else 0.0
-    return _without(
-        case, rewards, component, 0.25 + gain + misordered / 2 + diverging,
+    measured = (f"signal.component.{component}.{part}" for part in ("follows", "rest_follows"))
+    return Diagnosis(
+        strength=clamp(0.25 + gain + misordered / 2 + diverging),
+        change=f"the component {component} is removed from the reward",
         effect="the reward ranks attempts as the grader does, and clean success rises",
         because=f"{component} makes up {_weighs(case, component):.0%} of the reward's spread and "
         f"without it the reward would follow clean success by {gain:.2f} more",
         delta=0.02 + misordered / 4,
-        metrics=("signal.misordered", "signal.train.reward_mean.change"),
+        edits=rewards.without(component),
+        evidence=case.lines(
+            *measured, _FOLLOWS, "signal.misordered", "signal.train.reward_mean.change"
+        ),
         risk="groups that only this component told apart become dead",
-    )  # fmt: skip
-
-
-@reward_rule("drop-length-penalty")
-def drop_length_penalty(case: Case, rewards: RewardFile) -> Diagnosis | None:
-    """Suggests removing a reward component that pays for short attempts, whatever their outcome."""
-    component = _length_component(case, rewards)
-    if not component:
-        return None
-    names = ("signal.reward_turns_corr_within", "signal.reward_turns_corr")
-    hurry, turns = -min(0.0, case.value(*names)), case.value("behaviour.turns_mean")
-    return _without(
-        case, rewards, component, 0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0),
-        effect="attempts take the turns they need to look, test and retry",
-        because="it is paid for being short whether or not the attempt is right, "
-        f"and attempts take {turns:.1f} turns",
-        delta=0.03, metrics=(*names, "behaviour.turns_mean"), risk="attempts get longer",
-    )  # fmt: skip
-
-
-def _without(
-    case: Case, rewards: RewardFile, component: str, strength: float, *,
-    effect: str, because: str, delta: float, metrics: tuple[str, ...], risk: str,
-) -> Diagnosis:  # fmt: skip
-    measured = (f"signal.component.{component}.{part}" for part in ("follows", "rest_follows"))
-    return Diagnosis(
-        strength=clamp(strength),
-        change=f"the component {component} is removed from the reward",
-        effect=effect, because=because, delta=delta, edits=rewards.without(component),
-        evidence=case.lines(*measured, _FOLLOWS, *metrics), risk=risk,
-    )  # fmt: skip
+    )
 
 
 def _worst_component(case: Case, rewards: RewardFile) -> tuple[float, str] | None:
@@ -119,16 +93,6 @@ def _worst_component(case: Case, rewards: RewardFile) -> tuple[float, str] | Non
         if gain > _WORTH and _rest(case, name) > _PAYS:
             rows.append((gain, name))
     return max(rows, default=None)
-
-
-def _length_component(case: Case, rewards: RewardFile) -> str | None:
-    """Returns a component that falls with the length of attempts that end alike, or None."""
-    for name, weight in rewards.weights.items():
-        within = weight * case.value(f"signal.component.{name}.turns_corr_within")
-        heavy = _weighs(case, name) >= 0.1 and _rest(case, name) > _PAYS
-        if heavy and within < -_LENGTH_CORR * abs(weight):
-            return name
-    return None
 
 
 # --- pay for the outcome ------------------------------------------------------------------------

@@ -1,23 +1,25 @@
 """Rules on what is trained on: groups with differing rewards, and tasks that are mixed and open.
 
 Filter and curriculum are judged by what they do in a probe and in training, not by their source.
+A suggestion writes the whole file anew.
 """
 
 from __future__ import annotations
 
-import ast
 from typing import Final
 
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
-from meta_agent.proposers.rules._source import PythonFile
 
-_KEEP = '''
+_KEEP: Final = '''\
 def keep(groups):
     """A group whose rewards are all equal carries no gradient; every other one does."""
     return [1.0 if max(g["rewards"]) - min(g["rewards"]) > 1e-6 else 0.0 for g in groups]
 '''
-_MIXED = '''
+_MIXED: Final = '''\
+import hashlib
+
+
 def order(tasks, history):
     """All tasks, those least tried first, mixed by a hash so that no step sees one kind only."""
 
@@ -27,7 +29,10 @@ def order(tasks, history):
 
     return [task["key"] for task in sorted(tasks, key=place)]
 '''
-_INFORMATIVE = '''
+_INFORMATIVE: Final = '''\
+import hashlib
+
+
 def order(tasks, history):
     """Tasks that are solved sometimes come first; the untried count as such; mixed by a hash."""
 
@@ -59,7 +64,7 @@ def keep_informative_groups(case: Case) -> Diagnosis | None:
         because=f"{lost:.1%} of what groups could teach is left out although their rewards differ",
         metric=_DROPPED,
         delta=-max(lost, 0.1),
-        edits=_rewritten(file, "keep", _KEEP),
+        edits={file.path: _KEEP},
         evidence=case.lines("signal.filter.lost", _DROPPED, _DEAD, _DEAD_MEASURED),
         risk="noisier gradients",
     )
@@ -92,7 +97,7 @@ def broaden_curriculum(case: Case) -> Diagnosis | None:
         because=f"{left_out:.0%} of what could be trained on comes too late or never, what is "
         f"chosen lies {skew:.2f} standard deviations beside all tasks",
         delta=0.04,
-        edits=_rewritten(file, "order", _MIXED),
+        edits={file.path: _MIXED},
         evidence=case.lines(*probes, "signal.task_repeats", "clean_success"),
         risk="easy tasks take steps from hard ones",
     )
@@ -111,7 +116,7 @@ def informative_tasks_first(case: Case) -> Diagnosis | None:
         because=f"{case.dead:.1%} of groups are dead and {file.path} ignores what was solved",
         metric=_DEAD,
         delta=-case.dead / 4,
-        edits=_rewritten(file, "order", _INFORMATIVE),
+        edits={file.path: _INFORMATIVE},
         evidence=case.lines(_DEAD_MEASURED),
         risk="tasks that were hopeless once are given up",
     )
@@ -123,20 +128,3 @@ def _needless_repeats(case: Case) -> float:
     if not groups or not case.situation.train_tasks:
         return 0.0
     return max(0.0, repeats - max(0.0, 1 - case.situation.train_tasks / groups))
-
-
-def _rewritten(file: PythonFile, function: str, source: str) -> dict[str, str]:
-    file = file.with_function(function, source)
-    return {file.path: (_with_import(file, "hashlib") if "hashlib" in source else file).text}
-
-
-def _with_import(file: PythonFile, module: str) -> PythonFile:
-    """Returns the file with an import, below the docstring and imports from the future."""
-    tree = file.tree
-    imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
-    if any(isinstance(n, ast.Import) and any(a.name == module for a in n.names) for n in imports):
-        return file
-    at = (tree.body[0].end_lineno or 0) if ast.get_docstring(tree) is not None else 0
-    after_future = [n.end_lineno or 0 for n in imports if getattr(n, "module", "") == "__future__"]
-    at = max([at, *after_future])
-    return file.with_block(at + 1, f"\nimport {module}\n" if at else f"import {module}\n\n")
