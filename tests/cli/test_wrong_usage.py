@@ -114,7 +114,7 @@ WRONG = (
     ("skills import none", "No such command 'import'. Did you mean 'export'?"),
     ("evolve --tasks none.jsonl", "the nano policy attempts only the built-in task suites"),
     ("log --follow", "is not a workspace"),
-    ("compare a b", "is not a workspace"),
+    ("compare a b", "the rollouts a do not exist"),
     ("sandbox build --tag x:1", "needs both --requirements FILE and --tag"),
     ("doctor extra", "unexpected extra argument"),
     ("sandbox bogus", "No such command 'bogus'"),
