@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -185,10 +186,12 @@ def test_every_fix_is_graded_right_and_every_bug_wrong(domain: NanoSwe, split: s
 def test_the_grader_decides_equality_of_functions_exactly(code: str, index: int) -> None:
     problem = problems("confirm")[index]
     same = expression.polynomial(code) == expression.polynomial(problem.fixed)
-    assert NANO.regrade(problem.key, {"code": code, "submitted": True}).success == same
+    assert nano().regrade(problem.key, {"code": code, "submitted": True}).success == same
 
 
-NANO = NanoSwe()
+@cache
+def nano() -> NanoSwe:
+    return NanoSwe()
 
 
 def test_passing_the_visible_tests_is_not_enough(domain: NanoSwe) -> None:
