@@ -122,7 +122,7 @@ def one_giant_call(write: Write, openai: bool) -> None:
 def many_calls(write: Write, openai: bool) -> None:
     head(write)
     events = []
-    for number in range(3000):
+    for number in range(1000):
         if openai:
             call = {"index": number, "id": str(number), "function": {"name": "view"}}
             events.append(openai_event({"tool_calls": [call]}))
