@@ -109,7 +109,7 @@ def test_tokens_and_dollars_are_reported_by_role_and_add_up(ran: Ran) -> None:
 
 def test_the_meta_agent_read_the_evidence_and_no_key(ran: Ran) -> None:
     name = str(ran.cli.workspace)
-    shown = ran.cli("show", "--transcript", "g0/c0/proposer", "--full", "--workspace", name).stdout
+    shown = ran.cli("show", "--transcript", "g0/c0/proposer", "--workspace", name).stdout
     assert "HOME=" in shown or "PATH=" in shown, "it did look at its environment"
     assert "[secret]" not in shown
     heard = json.dumps([[call.raw, call.path] for call in (*ran.policy.calls, *ran.team.calls)])
