@@ -17,7 +17,7 @@ from tests.models import _bpe
 from .conftest import Cli
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
-SIZES = {"train": 4, "search": 4, "confirm": 2, "vault": 2}
+SIZES = {"train": 4, "search": 2, "confirm": 2, "vault": 2}
 RECIPE = "groups_per_step = 1\nnum_generations = 4\nlearning_rate = 0.01\n"
 GRADE = """LIMITS = {"max_tokens_per_turn": 8, "max_turns": 3}
 
