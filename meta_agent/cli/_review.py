@@ -68,14 +68,18 @@ def report(
 
 
 def _write_html(path: Path, run: str | None, workspace: Path | None, follow: bool) -> None:
-    """Writes a run's page; with `follow`, again every second until the run ends."""
+    """Writes a run's page; with `follow`, again when it changes until the run ends."""
     from meta_agent.reports import reduce
     from meta_agent.reports.pages.html import render_html, write_page
     from meta_agent.reports.terminal.text import states
 
+    written = ""
     with reading(workspace) as (_, ledger):
         for state in states(ledger, run) if follow else [reduce(ledger, run)]:
-            write_page(render_html(state, follow=follow and state.is_at_work), path)
+            page = render_html(state, follow=follow and state.is_at_work)
+            if page != written:
+                write_page(page, path)
+            written = page
     typer.echo(f"wrote {path}", err=True)
 
 
