@@ -2,8 +2,8 @@
 
 Promises: the grader that scores rollouts grades several attempts at every task. The gold has to
 resolve the task; an empty attempt and the named cheats must not. No task may stand in the file
-twice or in two splits, and `evolve` has to take the set. Tasks of different splits whose texts are
-nearly the same are named. A sandbox that failed makes the check fail and never counts as an answer.
+twice or in two splits, and `evolve` has to take the set. A sandbox that failed makes the check fail
+and never counts as an answer.
 The manifest names by hash what the answer rests on (file, archives, grader, each task), and nothing
 that differs from one check to the next.
 
@@ -27,7 +27,7 @@ from meta_agent.core.protocols import SPLITS, Domain, Outcome
 from meta_agent.core.task_splits import as_used, lacking, sizes
 from meta_agent.domains import DomainOptions, kind_of, open_domain
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, render
-from meta_agent.domains.checking._subject import RIGHT, Subject, Subjects, near_pairs, repetitions
+from meta_agent.domains.checking._subject import RIGHT, Subject, Subjects, repetitions
 
 PARALLEL_SANDBOXES = 2
 PROGRESS_EVERY: Final = 50  # fit tasks, if the file has many
@@ -92,7 +92,6 @@ def check_domain(
         tasks=tuple(tasks),
         columns=subjects.columns,
         notes=subjects.notes,
-        near=tuple(near_pairs(subjects.tasks)),
         archives=subjects.archives,
         rows_refused=subjects.rows_refused,
     )
@@ -151,7 +150,7 @@ def _trial(subjects: Subjects, name: str, grade: Callable[[], Outcome]) -> Trial
         outcome = grade()
     except InfrastructureError as problem:
         reason = f"infrastructure: {problem}"[:300]
-        return Trial(name, must_resolve, None, reason, noun=subjects.noun)
+        return Trial(name, must_resolve, None, reason)
     return Trial(
         name,
         must_resolve,
@@ -159,7 +158,6 @@ def _trial(subjects: Subjects, name: str, grade: Callable[[], Outcome]) -> Trial
         str(outcome.detail["verdict"]),
         flags=outcome.flags,
         evidence=tuple(subjects.evidence(outcome)),
-        noun=subjects.noun,
     )
 
 

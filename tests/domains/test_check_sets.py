@@ -1,9 +1,8 @@
-"""`tasks check` on math and code: golds, cheats, repetitions, near ones, the same manifest."""
+"""`tasks check` on math and code: golds, cheats, repetitions, the same manifest."""
 
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains import DomainOptions
+from meta_agent.domains import DomainOptions, open_domain
 from meta_agent.domains.check import CheckReport, check_tasks, render, write_manifest
-from meta_agent.domains.checking._math import CHEATS as MATH_CHEATS
-from meta_agent.domains.checking._subject import ALIKE, Subject, near_pairs, repetitions
+from meta_agent.domains.checking._subject import Subject, repetitions
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORY = (
@@ -36,7 +34,7 @@ def problem(n: int, split: str, answer: str = "9") -> dict[str, str]:
     return {"question": STORY.format(n=n), "answer": f"So: #### {answer}", "split": split}
 
 
-def test_math_golds_pass_and_no_text_fishes_for_them(tmp_path: Path) -> None:
+def test_math_golds_pass_and_bare_problems_do_not(tmp_path: Path) -> None:
     path = write(
         tmp_path / "math.jsonl",
         {"question": "What is one half of three?", "answer": "#### 3/2"},
@@ -46,9 +44,20 @@ def test_math_golds_pass_and_no_text_fishes_for_them(tmp_path: Path) -> None:
     said: list[str] = []
     report = check_file(path, domain="math", progress=said.append)
     assert all(task.ok for task in report.tasks), render(report)
-    assert report.columns == ("gold", "empty", *MATH_CHEATS) and len(said) == 3
+    assert report.columns == ("gold", "empty") and len(said) == 3
     assert report.totals["gold"].clean == 3
-    assert [report.totals[name].unresolved for name in MATH_CHEATS] == [3, 3, 3]
+    assert report.totals["empty"].unresolved == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r"It is \boxed{9}. No: \boxed{10}", r"\boxed{9, 10}", "9 9\n#### 10"],
+    ids=["taken back", "listed", "mentioned"],
+)
+def test_no_text_fishes_for_a_math_gold(text: str, tmp_path: Path) -> None:
+    domain = open_domain(DomainOptions("math", write(tmp_path / "math.jsonl", problem(1, "train"))))
+    (task,) = domain.tasks("train")
+    assert not domain.regrade(task.key, {"text": text}).success
 
 
 def test_a_gold_that_cannot_be_graded_is_counted(tmp_path: Path) -> None:
@@ -56,41 +65,6 @@ def test_a_gold_that_cannot_be_graded_is_counted(tmp_path: Path) -> None:
     report = check_file(path, domain="math")
     assert report.rows_refused == 1 and any("refused" in note for note in report.notes)
     assert report.manifest()["rows_refused"] == 1
-
-
-def test_texts_of_two_splits_that_are_nearly_the_same_are_named(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "math.jsonl",
-        problem(11, "train"),
-        problem(12, "vault"),
-        problem(13, "train"),
-        {"question": "An unlike problem about the weight of a bridge?", "answer": "#### 4"},
-    )
-    report = check_file(path, domain="math")
-    assert all(task.ok for task in report.tasks), "alike is told; only the very same task is unfit"
-    lines = {task.key: task.line for task in report.tasks}
-    assert {tuple(sorted((lines[a], lines[b]))) for a, b, _ in report.near} == {(1, 2), (2, 3)}
-    assert all(share >= ALIKE for _, _, share in report.near)
-    assert "nearly the same" in render(report)
-
-
-def test_near_pairs_agree_with_comparing_all(tmp_path: Path) -> None:
-    texts = [STORY.format(n=n).replace("evening", word) for n in (1, 2, 3) for word in ("a", "b c")]
-    texts += ["one two three four", "one two three four five six seven eight nine", *texts[:1]]
-    facts = [
-        Subject(str(n), "train" if n % 2 else "vault", n, text, ()) for n, text in enumerate(texts)
-    ]
-
-    def runs(text: str) -> set[tuple[str, ...]]:
-        words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
-        return {tuple(words[at : at + 5]) for at in range(len(words) - 4)}
-
-    wanted = set()
-    for one, other in itertools.combinations(facts, 2):
-        mine, theirs = runs(one.text), runs(other.text)
-        if one.split != other.split and mine and len(mine & theirs) / len(mine | theirs) >= ALIKE:
-            wanted.add((one.key, other.key))
-    assert {(a, b) for a, b, _ in near_pairs(facts)} == wanted and len(wanted) == 4
 
 
 def test_a_repetition_says_of_what_and_whether_splits_overlap() -> None:
@@ -140,8 +114,8 @@ def test_a_wrong_gold_and_tests_that_anything_passes_are_named(tmp_path: Path) -
     }
     path = write(tmp_path / "code.jsonl", wrong, weak)
     first, second = check_file(path, domain="code", sandbox="process", jobs=1).tasks
-    assert first.reasons[0].startswith("gold program does not resolve the task (")
-    assert any(reason.startswith("always_equal program resolves") for reason in second.reasons)
+    assert first.reasons[0].startswith("gold attempt does not resolve the task (")
+    assert any(reason.startswith("always_equal attempt resolves") for reason in second.reasons)
 
 
 def test_every_solution_of_a_row_is_tried(tmp_path: Path) -> None:

@@ -69,11 +69,10 @@ def subjects_of(domain: CodeDomain) -> Subjects:
     note = f"{without} tasks have no solution in the file: nothing shows that they can be solved"
     return Subjects(
         domain,
-        noun="program",
         columns=("gold", "empty", *CHEATS),
         tasks=tuple(_subject(domain, row) for row in rows),
         rows_refused=len(domain.refused),
-        extra_notes=lambda: (note,) if without else (),
+        extra_notes=(note,) if without else (),
         evidence=lambda outcome: tuple(
             str(outcome.detail[name])[:200]
             for name in ("tests", "detail")

@@ -42,11 +42,10 @@ def subjects_of(domain: GradedDomain) -> Subjects:
     )
     return Subjects(
         domain,
-        noun="answer",
         columns=("gold", "empty", "echo", "everything"),
         tasks=tuple(map(subject, rows)),
         rows_refused=len(domain.refused),
-        extra_notes=lambda: (note,) if without else (),
+        extra_notes=(note,) if without else (),
         evidence=lambda outcome: (
             (f"score {outcome.detail['score']:g}",) if "score" in outcome.detail else ()
         ),

@@ -38,7 +38,6 @@ def subjects_of(domain: HarborDomain) -> Subjects:
 
     return Subjects(
         domain,
-        noun="attempt",
         columns=("gold", "again", "empty"),
         tasks=tuple(subject(number, key) for number, key in enumerate(domain.rows, 1)),
         evidence=lambda outcome: (f"reward {outcome.detail['score']:g}",),

@@ -27,4 +27,4 @@ def subjects_of(domain: Domain) -> Subjects:
 
     tasks = [task for split in SPLITS for task in domain.tasks(split)]
     subjects = tuple(subject(line, task) for line, task in enumerate(tasks, 1))
-    return Subjects(domain, noun="attempt", columns=("empty",), tasks=subjects)
+    return Subjects(domain, columns=("empty",), tasks=subjects)

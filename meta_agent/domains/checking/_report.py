@@ -11,7 +11,6 @@ from typing import Final
 from meta_agent.core.protocols import JSON, SPLITS
 
 _SHOWN_ROWS: Final = 200
-_SHOWN_PAIRS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,6 @@ class Trial:
     verdict: str
     flags: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
-    noun: str = "patch"  # what was handed in
 
     @property
     def ok(self) -> bool:
@@ -38,7 +36,7 @@ class Trial:
         if self.resolved is None:
             return f"{self.name}: not measured ({self.verdict})"
         wrong = "does not resolve the task" if self.must_resolve else "resolves the task"
-        return f"{self.name} {self.noun} {wrong} ({'; '.join((self.verdict, *self.evidence))})"
+        return f"{self.name} attempt {wrong} ({'; '.join((self.verdict, *self.evidence))})"
 
     @property
     def cell(self) -> str:
@@ -89,8 +87,6 @@ class CheckReport:
     tasks: tuple[TaskCheck, ...]
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    near: tuple[tuple[str, str, float], ...] = ()
-    """The keys of alike tasks of different splits, and the share that they have in common."""
     archives: tuple[tuple[str, str], ...] = ()
     """The name and the SHA-256 of each archive."""
     rows_refused: int = 0
@@ -127,7 +123,6 @@ class CheckReport:
             "evaluator_hash": self.evaluator_hash,
             "notes": list(self.notes),
             "totals": {name: asdict(total) for name, total in self.totals.items()},
-            "near_overlap": [list(pair) for pair in self.near],
             "tasks": [{**asdict(task), "ok": task.ok} for task in self.tasks],
         }
 
@@ -144,7 +139,6 @@ class CheckReport:
             "ok": self.ok,
             "splits": {split: splits[split] for split in SPLITS},
             "rows_refused": self.rows_refused,
-            "near_overlap": [list(pair) for pair in self.near],
             "tasks": {
                 task.key: {
                     "content_hash": task.content_hash,
@@ -163,7 +157,7 @@ def render(report: CheckReport) -> str:
     lines = _table(report, [task for task in report.tasks if not wide or not task.ok])
     lines += [f"{task.key}: {reason}" for task in report.tasks for reason in task.reasons]
     lines += [f"{name}: {total}" for name, total in report.totals.items()]
-    lines += [f"note: {note}" for note in (*report.notes, *_near(report))]
+    lines += [f"note: {note}" for note in report.notes]
     bad = sum(not task.ok for task in report.tasks)
     fit = f"{bad} unfit" if bad else "each fit" if report.lacks else "all fit"
     lines.append(f"{len(report.tasks)} tasks, {fit}")
@@ -179,12 +173,3 @@ def _table(report: CheckReport, tasks: list[TaskCheck]) -> list[str]:
         rows.append([task.key, task.split, task.size, *marks])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)) for row in rows]
-
-
-def _near(report: CheckReport) -> list[str]:
-    pairs = [f"{first} and {second} ({share:.0%})" for first, second, share in report.near]
-    if not pairs:
-        return []
-    rest = f", and {len(pairs) - _SHOWN_PAIRS} more" if len(pairs) > _SHOWN_PAIRS else ""
-    listed = "; ".join(pairs[:_SHOWN_PAIRS])
-    return [f"texts of different splits that are nearly the same: {listed}{rest}"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from functools import partial
 
-from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import Outcome
 from meta_agent.domains.checking._subject import Subject, Subjects
 from meta_agent.domains.formats import SweRow, semantic_key
@@ -23,10 +20,8 @@ def subjects_of(domain: RealSwe) -> Subjects:
     pairs = {(source.archive, source.sha256) for source in sources if source.archive}
     return Subjects(
         domain,
-        noun="patch",
         columns=("gold", "empty", *CHEATS),
         tasks=tuple(_subject(domain, row) for row in rows),
-        extra_notes=partial(_same_places, domain),
         archives=tuple(sorted(pairs)),
         evidence=lambda outcome: (
             *map(str, outcome.detail["not_passing"][:3]),
@@ -56,20 +51,3 @@ def _subject(domain: RealSwe, row: SweRow) -> Subject:
 
 def _cheat(domain: RealSwe, key: str, name: str) -> Outcome:
     return domain.regrade(key, {"patch": CHEATS[name](domain.files(key))})
-
-
-def _same_places(domain: RealSwe) -> tuple[str, ...]:
-    """Returns a note if tasks of different splits fix the same place of a file alike."""
-    splits: dict[tuple[str, str], set[str]] = {}
-    for row in domain.rows.values():
-        try:
-            gold = domain.files(row.instance_id).gold or {}
-        except InfrastructureError:
-            continue  # its attempts say so
-        hunks = " ".join(re.findall(r"^@@ -\S+ \+(\d+)", row.patch or "", re.MULTILINE))
-        for path, content in gold.items():
-            end = hashlib.sha256(content or b"").hexdigest() + hunks
-            splits.setdefault((path, end), set()).add(row.split)
-    count = sum(len(names) > 1 for names in splits.values())
-    note = f"{count} places of a file are mended by tasks of more than one split"
-    return (note,) if count else ()

@@ -268,7 +268,7 @@ def test_the_check_names_what_passes_that_should_not(tmp_path: Path) -> None:
     lenient = "def grade(task, answer):\n    return task['gold'] in answer or not answer\n"
     found = check_tasks(write(tmp_path, lenient, ROWS[:6]), jobs=2)
     assert not found.ok
-    assert all("empty answer resolves the task" in "".join(t.reasons) for t in found.tasks)
+    assert all("empty attempt resolves the task" in "".join(t.reasons) for t in found.tasks)
 
 
 def test_a_repeated_row_is_one_task_and_counted(tmp_path: Path) -> None:

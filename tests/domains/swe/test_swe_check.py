@@ -52,14 +52,14 @@ def test_a_gold_patch_that_does_not_resolve_is_named(shelf: Any) -> None:
     shelf.row["patch"] = shelf.patch({"shelf/core.py": "def total(prices):\n    return 0\n"})
     (task,) = check_domain(shelf.load()).tasks
     assert not task.ok
-    assert task.reasons[0].startswith("gold patch does not resolve the task (")
+    assert task.reasons[0].startswith("gold attempt does not resolve the task (")
 
 
 def test_tests_that_pass_anyway_are_named(shelf: Any) -> None:
     shelf.row["FAIL_TO_PASS"] = [shelf.row["PASS_TO_PASS"].pop(0)]
     report = check_domain(shelf.load())
     assert any(
-        reason.startswith("empty patch resolves the task") for reason in report.tasks[0].reasons
+        reason.startswith("empty attempt resolves the task") for reason in report.tasks[0].reasons
     )
     assert "yes!" in render(report)
 
