@@ -1,7 +1,11 @@
-"""kill -9, a budget that ends, a larger one: no exchange is asked twice, none is lost."""
+"""kill -9, a budget that ends, a larger one: no exchange is asked twice, none is lost.
+
+In math, whose attempts are the cheapest: what is journalled and paid is alike in every domain.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +15,18 @@ import pytest
 
 from meta_agent.llm_clients.asking.transcripts import Transcripts
 from tests.acceptance._cli import CANARIES, Cli, behind
-from tests.acceptance._tasks import few
-from tests.acceptance.brains import Fix, Solver, Team
+from tests.acceptance._flawed import MATH, flawed
+from tests.acceptance.brains.solvers import Mathematician
 from tests.loopback import Call, openai_server
 from tests.loopback._server import Url
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
+SUMS = {
+    f"Ada has {boxes} boxes of 7 pears each. How many pears has she?": str(7 * boxes)
+    for boxes in range(2, 12)
+}
+SPLITS = (*["search"] * 4, *["confirm"] * 5, "vault")
 
 
 class Servers(NamedTuple):
@@ -33,14 +42,21 @@ class Servers(NamedTuple):
 
 
 @contextmanager
-def served(tasks: Path, fixes: list[Fix]) -> Iterator[Servers]:
+def served(folder: Path) -> Iterator[Servers]:
+    folder.mkdir()
+    rows = [
+        {"question": question, "answer": f"#### {answer}", "split": split}
+        for (question, answer), split in zip(SUMS.items(), SPLITS, strict=True)
+    ]
+    tasks = folder / "sums.jsonl"
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     key = CANARIES["LOOPBACK_KEY"]
     with (
-        openai_server(Solver(fixes, first_right=0.0, mends=1.0), key=key, serial=False) as policy,
-        openai_server(Team(), key=key, serial=False) as team,
+        openai_server(Mathematician(SUMS), key=key, serial=False) as policy,
+        openai_server(MATH.team, key=key, serial=False) as team,
     ):
         argv = (
-            *("--tasks", str(few(tasks, search=2, confirm=4, vault=1))),
+            *("--domain", "math", "--tasks", str(tasks), "--harness", str(flawed(MATH, folder))),
             *("--generations", "1", "--candidates", "1", "--concurrency", "2"),
             *("--policy", "openai/solver", "--meta-model", "openai/team"),
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
@@ -55,16 +71,16 @@ def comparable(result: Any) -> Any:
 
 
 def test_a_run_that_was_killed_and_capped_asks_nothing_twice_and_ends_alike(
-    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]
+    make_cli: Callable[..., Cli],
 ) -> None:
     whole, cli = make_cli("undisturbed"), make_cli("interrupted")
-    whole.init()
-    with served(tasks, fixes) as servers:
+    with served(whole.folder / "given") as servers:
+        whole.init(*servers.argv[2:6], domain="math")
         undisturbed = whole.evolve(*servers.argv)
-    cli.init()
-    with served(tasks, fixes) as servers:
+    with served(cli.folder / "given") as servers:
+        cli.init(*servers.argv[2:6], domain="math")
         moments = {
-            "in the first rollouts": lambda: len(servers.policy.calls) >= 6,
+            "in the first rollouts": lambda: len(servers.policy.calls) >= 2,
             "while the proposer works": lambda: len(servers.team.calls) >= 7,
             "while the finalist is measured": lambda: _dialogues(cli, "confirm") >= 1,
         }
@@ -107,10 +123,10 @@ def _dialogues(cli: Cli, split: str) -> int:
 
 
 def test_a_cap_with_an_unknown_price_is_refused_before_anything_starts(
-    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]
+    make_cli: Callable[..., Cli],
 ) -> None:
     cli = make_cli("unpriced")
-    with served(tasks, fixes) as servers:
+    with served(cli.folder / "given") as servers:
         ran = cli("evolve", "--workspace", "ws", *servers.argv, "--max-usd", "1", ok=(3,))
         assert "price" in ran.stderr and servers.policy.calls == servers.team.calls == []
         assert not list(cli.workspace.glob("rollouts/*"))

@@ -1,8 +1,7 @@
 """Math and code on real rows: a flaw of the scaffold is repaired and promoted, a wording is not.
 
-The flaws are ones that such scaffolds have had: replies cut before the answer, and the first block
-of a reply taken where models end with what they mean. No gain depends on a protocol: the policy of
-the math run answers as Anthropic does, its meta-agent through litellm, its reviewer as OpenAI does.
+No gain depends on a protocol: the policy of the math run answers as Anthropic does, its meta-agent
+through litellm, its reviewer as OpenAI does. The flaws: `_flawed`.
 """
 
 from __future__ import annotations
@@ -12,96 +11,24 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from meta_agent.core.resources import shipped_harness
 from tests.acceptance._canary import leaks
 from tests.acceptance._cli import CANARIES, Cli, behind
-from tests.acceptance.brains.mender import Change, Mender
-from tests.acceptance.brains.solvers import Mathematician, Programmer
+from tests.acceptance._flawed import CASES, Case, flawed
 from tests.loopback import anthropic_server, openai_server
 from tests.loopback._server import Url
-from tests.loopback._speech import Brain
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 TEAM = ("analyst", "proposer", "librarian")
 SERVERS = {"openai": openai_server, "litellm": openai_server, "anthropic": anthropic_server}
-SIZES = {"train": 1, "search": 8, "confirm": 8, "vault": 2}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One domain: its rows, its flawed scaffold, and who works on both."""
-
-    domain: str
-    file: str
-    flaw: tuple[str, str, str]  # file, sound text, flawed text
-    policy: Callable[[Mapping[str, str]], Brain]
-    team: Mender
-    gold: Callable[[Mapping[str, Any]], tuple[str, str]]  # problem, answer
-    models: Mapping[str, str]
-
-
-def _worded(file: str, before: str, after: str) -> Change:
-    statement = (
-        "If the prompt is worded otherwise, then more attempts solve their task, "
-        "because the model reads it with more care."
-    )
-    return Change(file, before, after, statement, 0.02)
-
-
-CUT = Change(
-    "math/agent.py",
-    "MAX_TOKENS = 400",
-    "MAX_TOKENS = 4096",
-    "If a reply may be ten times as long, then more attempts solve their task, because most end in "
-    "a reply that was cut before its box.",
-    0.3,
-)
-FIRST = Change(
-    "code/actions.py",
-    "fenced(blocks[0])",
-    "fenced(blocks[-1])",
-    "If the last block of a reply is taken and not the first, then more attempts solve their task, "
-    "because replies end with the code that they mean.",
-    0.3,
-)
-CASES = (
-    Case(
-        "math",
-        "gsm8k_test.jsonl",
-        ("math/agent.py", "MAX_TOKENS = 4096", "MAX_TOKENS = 400"),
-        Mathematician,
-        Mender(
-            "measured.endings.cut_reply_share",
-            0.2,
-            CUT,
-            _worded("math/prompts.py", "You solve one mathematics problem", "You solve a problem"),
-        ),
-        lambda row: (row["question"], row["answer"].rpartition("####")[2].strip()),
-        {"policy": "anthropic/solver", "team": "litellm/deepseek/team", "reviewer": "openai/team"},
-    ),
-    Case(
-        "code",
-        "HumanEval.jsonl.gz",
-        ("code/actions.py", "fenced(blocks[-1])", "fenced(blocks[0])"),
-        Programmer,
-        Mender(
-            "measured.verdicts.wrong_answer_share",
-            0.3,
-            FIRST,
-            _worded("code/prompts.py", "Work in small steps", "Take small steps"),
-        ),
-        lambda row: (row["prompt"], row["prompt"] + row["canonical_solution"]),
-        {"policy": "openai/solver", "team": "anthropic/team", "reviewer": "anthropic/team"},
-    ),
-)
+SIZES = {"train": 1, "search": 3, "confirm": 5, "vault": 1}
+"""The fewest by which a gain can be proven: the start fails at each of five tasks of the exam."""
 
 
 class Ran(NamedTuple):
@@ -122,7 +49,7 @@ def ran(
     case: Case = request.param
     folder = tmp_path_factory.mktemp(f"{case.domain}-rows")
     tasks, golds = _rows(case, folder)
-    harness = _flawed(case, folder)
+    harness = flawed(case, folder)
     cli = make_cli(case.domain)
     cli.init("--harness", str(harness), "--tasks", str(tasks), domain=case.domain)
     key = CANARIES["LOOPBACK_KEY"]
@@ -157,18 +84,6 @@ def _rows(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
     path = folder / f"{case.domain}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in stated), encoding="utf-8")
     return path, dict(map(case.gold, rows))
-
-
-def _flawed(case: Case, folder: Path) -> Path:
-    harness = folder / "harness"
-    for path, content in shipped_harness(f"chat/{case.domain}").items():
-        (harness / path).parent.mkdir(parents=True, exist_ok=True)
-        (harness / path).write_bytes(content)
-    name, sound, flawed = case.flaw
-    text = (harness / name).read_text(encoding="utf-8")
-    assert text.count(sound) == 1
-    (harness / name).write_text(text.replace(sound, flawed), encoding="utf-8")
-    return harness
 
 
 def candidate(ran: Ran, name: str) -> Any:

@@ -1,7 +1,8 @@
-"""A real package's tasks, models behind servers: a true gain is promoted, and nothing else.
+"""A real package's tasks, models behind servers: a true gain is promoted.
 
-One run. The policy speaks OpenAI's protocol and the meta-agent Anthropic's; the first hypothesis is
-the one that helps, the other only changes words.
+One run, as small as a proof can be: five tasks of the exam, each solved by the new version alone.
+The policy speaks OpenAI's protocol and the meta-agent Anthropic's. That a change that is none is
+not promoted: `test_other_domains`.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def ran(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Iterator
     cli.init()
     key = CANARIES["LOOPBACK_KEY"]
     with (
-        openai_server(Solver(fixes, first_right=0.2, mends=1.0), key=key, serial=False) as policy,
+        openai_server(Solver(fixes, first_right=0.0, mends=1.0), key=key, serial=False) as policy,
         anthropic_server(Team(), key=key, serial=False) as team,
         Watch(cli.folder) as watch,
     ):
         result = cli.evolve(
-            *("--tasks", str(few(tasks, search=4, confirm=8, vault=4))),
-            *("--generations", "1", "--candidates", "2"),
+            *("--tasks", str(few(tasks, search=3, confirm=5, vault=1))),
+            *("--generations", "1", "--candidates", "1"),
             *("--policy", "openai/solver", "--meta-model", "anthropic/team"),
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
             *("--samples", "1", "--sandbox", "docker", "--max-usd", "20"),
@@ -64,7 +65,7 @@ def candidate(ran: Ran, name: str) -> Any:
 def test_it_measures_a_baseline_first(ran: Ran) -> None:
     (first, *_) = ran.result["versions"]
     assert first["version"] == "v0" and first["measured"]["n"] >= 4
-    assert 0 < ran.result["baseline"]["clean_success"] < 0.75
+    assert ran.result["baseline"]["clean_success"] < 0.75
 
 
 def test_the_true_gain_is_promoted_and_shows_in_the_vault(ran: Ran) -> None:
@@ -83,12 +84,6 @@ def test_what_was_examined_is_what_is_merged(ran: Ran) -> None:
     (merged,) = [step["outcome"] for step in steps if step["kind"] == "merge"]
     assert (merged["commit"], merged["verdict"]["kind"]) == (merge, "PROMOTE")
     assert ran.result["handed_over"]["commit"] == merge
-
-
-def test_a_change_that_is_none_is_not_promoted(ran: Ran) -> None:
-    other = candidate(ran, "g0/c1")
-    assert other["verdict"] in ("REJECT", "INCONCLUSIVE") and not other["merge"]
-    assert len(ran.result["versions"]) == 2
 
 
 def test_tokens_and_dollars_are_reported_by_role_and_add_up(ran: Ran) -> None:

@@ -85,7 +85,8 @@ class Solver:
 
     def _next(self, call: Call, fix: Fix, done: list[Step]) -> tuple[str, dict[str, Any]]:
         if not done:
-            return "search", {"pattern": _subject(fix.issue), "path": "toolz"}
+            folder = fix.file.partition("/")[0]
+            return "search", {"pattern": _subject(fix.issue), "path": folder}
         last = done[-1]
         edits = sum(step.tool == "edit" for step in done)
         if last.tool == "search":

@@ -62,7 +62,7 @@ class Programmer:
 
     golds: Mapping[str, str]
     right: float = 1.0  # below, a wording may look better by luck, and a race take it along
-    first_right: float = 0.2
+    first_right: float = 0.0
 
     def __call__(self, call: Call) -> Say:
         problem = asked(call, self.golds)
