@@ -21,7 +21,7 @@ import pytest
 from tests.acceptance._cli import Cli
 from tests.acceptance.brains import Fix, fixes_of
 
-MOST = {"train": 1, "search": 3, "confirm": 6, "vault": 1}
+MOST = {"train": 1, "search": 3, "confirm": 8, "vault": 1}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-package"
 
 
