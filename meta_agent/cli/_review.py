@@ -50,6 +50,13 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Show evidence, verdicts and effects of a run, or the health of rollouts in a file."""
+    if follow and (html is None or rollouts):
+        from meta_agent.core.errors import ConfigError
+
+        raise ConfigError(
+            "--follow writes a run's page anew, so it needs --html and no --rollouts",
+            hint="meta-agent report --html report.html --follow; meta-agent log --follow",
+        )
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields, format_name)
         return

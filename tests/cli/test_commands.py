@@ -138,6 +138,12 @@ def test_report_writes_the_page_beside_the_document(
     assert meta_agent("report", "--html", str(page), cwd=workspace).stdout == ""
 
 
+def test_a_report_that_follows_needs_a_page(meta_agent: Runner, workspace: Path) -> None:
+    refused = meta_agent("report", "--follow", cwd=workspace)
+    assert refused.returncode != 0 and "it needs --html" in refused.stderr
+    assert "meta-agent log --follow" in refused.stderr
+
+
 def test_report_shows_what_is_read_first_and_the_rest_on_request(
     meta_agent: Runner, workspace: Path
 ) -> None:
