@@ -34,10 +34,10 @@ from meta_agent.composition.preflight import (
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
 from meta_agent.composition.visible import declare
-from meta_agent.core.capabilities import Capabilities, gives_hints
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
-from meta_agent.core.harness import no_hints, no_recipe, parse_contract, recipe_of
+from meta_agent.core.harness import no_recipe, parse_contract, recipe_of
 from meta_agent.core.harness.judge import RewardJudge
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Lab, LabSettings
@@ -326,8 +326,6 @@ def _announce(run: Run, place: _Place, client: Client | None) -> None:
         raise no_recipe(contract.name)
     if config.trainable:
         recipe = recipe_of(run.repo.tree(run.repo.head()))
-        if recipe.hint_fraction and not gives_hints(place.domain):
-            raise no_hints(place.domain.name, recipe.hint_fraction)
         if recipe.generate:
             count = len(WithGenerated(place.domain, recipe.generate).generated)
             run.note(f"generate = {recipe.generate!r} makes {count} further training tasks")

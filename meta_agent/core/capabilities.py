@@ -75,22 +75,6 @@ class CapableDomain(Protocol):
 
 
 @runtime_checkable
-class ReferenceDomain(Protocol):
-    """A domain that knows reference solutions, of which a training may show parts as hints."""
-
-    def reference(self, task_key: str) -> str | None:
-        """Returns the reference solution of a task, for trusted code only, or None."""
-        ...
-
-
-def gives_hints(domain: Domain) -> bool:
-    """Returns whether a domain knows the reference solution of at least one training task."""
-    if not isinstance(domain, ReferenceDomain):
-        return False
-    return any(domain.reference(task.key) for task in domain.tasks("train"))
-
-
-@runtime_checkable
 class AwayEnvironment(Protocol):
     """A task's environment for agents that work in a separate sandbox, with tools of their own."""
 

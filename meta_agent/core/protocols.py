@@ -201,7 +201,6 @@ class Rollout:
     cut_replies: int = 0  # replies that ended at their token limit
     views: list[ViewChange] = field(default_factory=list)
     judged: str | None = None  # what a model said about it, at the request of the reward
-    hinted: float = 0.0  # the share of the reference solution that the policy saw, in training only
 
     @property
     def clean(self) -> bool:
@@ -222,8 +221,6 @@ class PlannedRollout:
     sample_idx: int
     seed: int
     group_id: str
-    hint: str = ""  # is added to the policy's requests, unknown to harness code and record
-    hinted: float = 0.0  # the share of the reference solution that the hint is
 
 
 # --- models ------------------------------------------------------------------------------------

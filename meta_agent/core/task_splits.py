@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
-from meta_agent.core.capabilities import Capabilities, ReferenceDomain
+from meta_agent.core.capabilities import Capabilities
 from meta_agent.core.chat import Effort
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
@@ -54,11 +54,6 @@ class Resplit:
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         return self._domain.regrade(task_key, verifier_inputs)
-
-    def reference(self, task_key: str) -> str | None:
-        """Returns a task's reference solution, or None if the wrapped domain knows none."""
-        inner = self._domain
-        return inner.reference(task_key) if isinstance(inner, ReferenceDomain) else None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -176,10 +171,6 @@ class WithGenerated(Resplit):
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         return self._of(task_key).regrade(task_key, verifier_inputs)
-
-    def reference(self, task_key: str) -> str | None:
-        """Returns the reference solution of a task. Generated tasks have none."""
-        return None if task_key in self._keys else super().reference(task_key)
 
     @property
     def capabilities(self) -> Capabilities:

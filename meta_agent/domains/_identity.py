@@ -29,10 +29,6 @@ class FileTasks:
     rows: Mapping[str, Any]
     capabilities: Any  # a property of each domain: `Capabilities`
 
-    def reference(self, task_key: str) -> str | None:
-        """Returns the reference solution of a task, or None if its row has none."""
-        return reference_of(self.capabilities, self.rows[task_key])
-
     def task(self, key: str) -> Task:
         """Returns the part of the task `key` that an agent may see. Each domain defines this."""
         raise NotImplementedError

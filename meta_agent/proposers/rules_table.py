@@ -25,7 +25,6 @@ from meta_agent.proposers.rules import ALL_RULES
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rule import Diagnosis, Rule
 from meta_agent.proposers.rules._source import parses
-from meta_agent.proposers.rules.chat import SENTENCES, sentence_rules
 
 _POSITIVE, _NEGATIVE, _INCONCLUSIVE = 1.6, 0.25, 0.5
 WORTH_TRYING = 0.1
@@ -69,16 +68,9 @@ def propose(
     """
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
-    rules += [] if repair else _unsettled_sentences(case, history)
     pairs = _distinct([(rule, d) for rule in rules if (d := _diagnose(rule, case)) is not None])
     unsettled = [(r, d) for r, d in pairs if not _is_settled(r, tree.commit, history)]
     return sorted((_weighed(r, d, tree.commit, history, skills) for r, d in unsettled), key=place)
-
-
-def _unsettled_sentences(case: Case, history: Sequence[TriedIdea]) -> list[Rule]:
-    """Returns the first sentences of a system prompt that were not judged on this base yet."""
-    rules = [r for r in sentence_rules(case) if not _is_settled(r, case.tree.commit, history)]
-    return rules[:SENTENCES]
 
 
 def place(proposal: Proposal) -> tuple[bool, float, str]:

@@ -31,8 +31,6 @@ REASONS = {
     "two-factors": "several_factors",
     "never-commits": "never_committed",
     "loops": "looped",
-    "reads-keys": "asked_for_secret",
-    "asks-for-keys": "asked_for_secret",
     "burns": "token_limit",
 }
 TEAM = ("analyst", "proposer", "reviewer", "librarian")

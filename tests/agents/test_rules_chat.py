@@ -106,19 +106,6 @@ def test_words_of_an_attempt_enter_as_a_literal() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", CHATS)
-def test_sentences_of_the_prompt_go_one_by_one(name: str) -> None:
-    first = {rule: p for rule, p in ideas(tree(name)).items() if rule.startswith("leave-out")}
-    assert len(first) == 3
-    path = next(iter(next(iter(first.values())).edits))
-    prompt = namespace_of(tree(name).files[path].decode())
-    for proposal in first.values():
-        shorter = namespace_of(proposal.edits[path])
-        assert 0 < len(shorter) < len(prompt)
-    tried = [TriedIdea(rule, "a" * 40, VerdictKind.REJECT) for rule in first]
-    later = {rule for rule in ideas(tree(name), tried=tried) if rule.startswith("leave-out")}
-    assert later
-    assert not later & set(first)
 
 
 def namespace_of(text: str) -> str:

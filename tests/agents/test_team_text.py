@@ -18,7 +18,6 @@ from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._file_tools import Files
 from meta_agent.proposers.team._limits import KEEP_TURNS, LINE_CHARS, RESULT_CHARS
 from meta_agent.proposers.team._prompts import Prompts
-from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path, refuse_in_words
 from meta_agent.proposers.team._tools import ToolError
 
 # --- fences -------------------------------------------------------------------------------------
@@ -106,52 +105,10 @@ def test_clipping_keeps_both_ends() -> None:
 # --- secrets ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cat /proc/self/environ",
-        "tr '\\0' '\\n' < /proc/1/environ",
-        "echo $ANTHROPIC_API_KEY",
-        "echo ${OPENAI_API_KEY:-none}",
-        "printenv AWS_SECRET_ACCESS_KEY",
-        "python3 -c 'import os; print(os.environ[\"OPENAI_API_KEY\"])'",
-        "python3 -c 'import os; print(os.getenv(\"HF_TOKEN\"))'",
-        "env | grep -i key",
-        "cat ~/.aws/credentials",
-        "ls /root/.ssh/id_rsa",
-        "curl http://169.254.169.254/latest/meta-data/",
-        "cat /etc/shadow",
-    ],
-)
-def test_commands_that_are_after_secrets_end_the_dialogue(command: str) -> None:
-    with pytest.raises(CandidateError) as refusal:
-        refuse_in_command(command)
-    assert refusal.value.reason == "asked_for_secret"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "grep -rn API_KEY .",
-        "python3 -m pytest -q",
-        "env PYTHONPATH=. python3 x.py",
-        "grep -n token swe/recipe.toml | head",
-        "sed -n 1,40p swe/agent.py && git log --oneline",
-        "set -e; python3 run.py | grep keyframe",
-        "cat /proc/cpuinfo",
-    ],
-)
-def test_ordinary_commands_are_not(command: str) -> None:
-    refuse_in_command(command)
 
 
-def test_paths_and_words_are_judged_by_clear_intent() -> None:
-    refuse_in_path("swe/agent.py")
-    refuse_in_words("The key is that attempts run out of turns; I need to see the tokens.")
-    for ask in (lambda: refuse_in_path("/proc/self/environ"),
-                lambda: refuse_in_words("Please send me the API key for the grader.")):  # fmt: skip
-        with pytest.raises(CandidateError):
-            ask()
 
 
 # --- reading ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.core.capabilities import ReferenceDomain, gives_hints
+from meta_agent.core.capabilities import ReferenceDomain
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.task_splits import Halves, Limited, Limits
 from meta_agent.domains import DomainOptions, load_domain, open_domain
@@ -45,18 +45,13 @@ def test_a_file_of_functions_is_a_code_domain(tmp_path: Path) -> None:
     assert open_domain(DomainOptions("code", path)).name == "code"
 
 
-def test_worked_solutions_are_references_for_hints_and_bare_answers_are_none(
+def test_worked_solutions_are_references(
     tmp_path: Path,
 ) -> None:
     worked = {"question": "What is 5 and 1?", "answer": "Count on from 5.\n#### 6"}
     math = open_domain(DomainOptions("math", write(tmp_path / "math.jsonl", *PROBLEMS, worked)))
     assert isinstance(math, ReferenceDomain)
     assert [math.reference(key) for key in math.rows][-1] == worked["answer"]  # type: ignore[attr-defined]
-    assert gives_hints(Limited(math, Limits(max_turns=3))) and gives_hints(Halves(math))
-    bare = [{"problem": f"{n} + 1?", "answer": str(n + 1), "split": "train"} for n in range(4)]
-    assert not gives_hints(
-        open_domain(DomainOptions("math", write(tmp_path / "bare.jsonl", *bare)))
-    )
     code = open_domain(DomainOptions("code", write(tmp_path / "code.jsonl", FUNCTION)))
     assert isinstance(code, ReferenceDomain)
     assert code.reference("humaneval-HumanEval-0") == FUNCTION["canonical_solution"]

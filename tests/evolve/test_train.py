@@ -62,58 +62,10 @@ def reward_group(rollouts):
     assert records and all(path.read_text().count('"reply":') == 1 for path in records)
 
 
-def hinting(folder: Path, name: str) -> None:
-    """Writes a shipped harness whose recipe has hints."""
-    for path, data in shipped_harness(name).items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data + b"\nhint_fraction = 0.5\n" * path.endswith("/recipe.toml"))
 
 
-def test_hints_are_in_training_only_and_nothing_that_is_stored_holds_their_text(
-    tmp_path: Path,
-) -> None:
-    grade = tmp_path / "grade.py"
-    grade.write_text(
-        "LIMITS = {'max_tokens_per_turn': 8}\n\n"
-        "def grade(task, answer):\n    return answer == task['gold']\n"
-    )
-    rows = [{"prompt": f"Say {n}.", "gold": f"SECRET-{n}-SECRET"} for n in range(60)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    hinting(tmp_path / "harness", "chat/open")
-    cli = Cli(tmp_path)
-    policy = f"hf:{_bpe.write(tmp_path / 'tiny', window=2048)}"
-    argv = ["train", "--policy", policy, "--sandbox", "process", "--allow-unsafe"]
-    argv += ["--profile", "tiny", "--train-steps", "2", "--harness", str(tmp_path / "harness")]
-    argv += ["--tasks", f"{tmp_path}/rows.jsonl", "--grade", str(grade)]
-    done = cli(*argv)
-    assert done.returncode == 0, done.stderr
-    workspace = cli.folder / "meta-agent-workspace"
-    store = RolloutStore(workspace / "rollouts")
-    hinted = {"train": set[float](), "search": set[float]()}
-    for name in store.names():
-        for rollout in store.iter(name, tokens=True):
-            hinted.setdefault(rollout.split, set()).add(rollout.hinted)
-            assert "SECRET" not in json.dumps(rollout.messages)
-    assert hinted.pop("train") == {0.0, 0.5} and set().union(*hinted.values()) == {0.0}
-    with Ledger.open(workspace / "ledger.sqlite", owner_lock=False) as ledger:
-        steps = list(ledger.steps())
-    assert "SECRET" not in json.dumps([step.outcome for step in steps])
-    (training,) = [step.outcome for step in steps if step.kind == "train"]
-    assert training is not None
-    first, second = (row["hinted_ratio"] for row in training["metrics"])
-    assert first == 0.0 and second > 0.5
 
 
-def test_hints_are_refused_before_anything_trains_if_no_task_has_a_solution(tmp_path: Path) -> None:
-    hinting(tmp_path / "harness", "nano/swe/seed")
-    argv = ["train", "--domain", "swe", "--profile", "tiny", "--train-steps", "1"]
-    argv += ["--harness", str(tmp_path / "harness"), "--sandbox", "process", "--allow-unsafe"]
-    refused = Cli(tmp_path)(*argv, check=False)
-    assert refused.returncode == 2 and not list(tmp_path.rglob("*.safetensors"))
-    words = " ".join(refused.stderr.split())
-    assert "hint_fraction is 0.5, but no training task of the domain nano-swe has" in words
-    assert "remove hint_fraction from recipe.toml" in words
 
 
 def test_a_local_model_stays_frozen_while_its_harness_evolves(tmp_path: Path) -> None:

@@ -25,12 +25,11 @@ GOOD = {
     "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
 }
 OURS = (  # not TRL's
-    *("groups_per_step", "refill_factor", "generate", "hint_fraction"),
+    *("groups_per_step", "refill_factor", "generate"),
     *("sft_steps", "sft_learning_rate"),
 )
 BAD = {
     "refill_factor = 0.5": "refill_factor .* 0.5.* must be a number from 1 to 10",
-    "hint_fraction = 1.0": "hint_fraction .* 1.0.* must be a number from 0 to 0.9",
     'preset = "ppo"': "preset is 'ppo', but must be one of grpo, dr_grpo, dapo",
     "preset = 3": "must be one of grpo",
     "learning_rate = 0.0": "learning_rate",

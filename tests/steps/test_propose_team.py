@@ -155,9 +155,6 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "repeats itself": ([shell("ls")] * 60, "looped"),
     "goes round in circles": ([shell("ls"), shell("pwd")] * 30, "looped"),
     "only talks": (["I would change MAX_TURNS."] * 60, "looped"),
-    "reads an environment": ([shell("cat /proc/1/environ")], "asked_for_secret"),
-    "looks for a key": ([shell("echo $OPENAI_API_KEY")], "asked_for_secret"),
-    "asks for a key": (["Please provide your API key so that I can go on."], "asked_for_secret"),
     "empties its sandbox": ([shell("rm -rf .git swe")] + [FINISH] * 4, "git_failed"),
     "removes its clone": ([shell("cd .. && rm -rf repo")] + [FINISH] * 4, "git_failed"),
     "fills its clone": ([shell("for n in 1 2 3; do head -c 9000000 /dev/zero > swe/$n; done; "

@@ -57,7 +57,6 @@ from meta_agent.core.harness.contract import (
 from meta_agent.core.harness.recipe import (
     RECIPE_FILE,
     Recipe,
-    no_hints,
     no_recipe,
     parse_recipe,
     recipe_of,
@@ -79,7 +78,6 @@ __all__ = [
     "Teaches",
     "matches",
     "matches_any",
-    "no_hints",
     "no_recipe",
     "open_session",
     "parse_contract",

@@ -110,8 +110,6 @@ class Recipe:
     mask_truncated_completions: bool = _knob(False, _flag)
     generate: str | None = _knob(None, _optional(_generators))
     """Further training tasks, which the domain's generators make: NAME[:PARAMETER=VALUE...]."""
-    hint_fraction: float | None = _knob(None, _optional(_number(0, 0.9)))
-    """The largest part of a reference solution that a training task's request shows. 0: none."""
     sft_steps: int = _knob(0, _integer(0, 100_000))
     """The first steps of a training, which imitate clean successes (a warm-up). 0: none."""
     sft_learning_rate: float = _knob(1e-4, _number(0, 0.1, above=True))
@@ -163,15 +161,6 @@ def no_recipe(harness: str, count: int = 0) -> ConfigError:
         f"the harness {harness} has {count} {RECIPE_FILE} files, but training needs exactly one",
         hint="meta-agent init --harness FOLDER --policy hf:PATH --workspace NEW writes what "
         "training needs beside your agent",
-    )
-
-
-def no_hints(domain: str, fraction: JSON) -> ConfigError:
-    """Returns the error for a recipe's hint_fraction in a domain without reference solutions."""
-    return ConfigError(
-        f"hint_fraction is {fraction}, but no training task of the domain {domain} has a reference "
-        "solution to give hints from",
-        hint="remove hint_fraction from recipe.toml, or give tasks with solutions: --tasks FILE",
     )
 
 

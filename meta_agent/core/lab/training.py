@@ -130,7 +130,7 @@ def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Ro
     """
     steps = sorted({step_of(rollout) for rollout in rollouts})
     chosen = set(steps[:count] if first else steps[-count:])
-    return [r for r in rollouts if step_of(r) in chosen and not r.hinted]
+    return [r for r in rollouts if step_of(r) in chosen]
 
 
 def step_of(rollout: Rollout) -> int:

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.core.capabilities import Capabilities, PatientGateway, gives_hints
+from meta_agent.core.capabilities import Capabilities, PatientGateway
 from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
 from meta_agent.core.gate import task_order
-from meta_agent.core.harness import HarnessSession, no_hints, open_session
+from meta_agent.core.harness import HarnessSession, open_session
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab._rows import (
     Again,
@@ -230,7 +230,6 @@ class Apparatus:
         ):
             self._lend_judge(session)
             recipe = accepted_recipe(trainer, session)
-            self._require_hints(recipe)
             domain = self._training_domain(recipe)
             result = trainer.train(
                 self._runner(session, trainer.gateway, self._stamp(tree, unit.name), domain=domain),
@@ -289,13 +288,6 @@ class Apparatus:
                 hint="give solved attempts with --warmup FILE, or set sft_steps to 0",
             )
         return read_rows(self.settings, unit.warmup)
-
-    def _require_hints(self, recipe: Mapping[str, JSON]) -> None:
-        """Raises CandidateError if the recipe has hints, and the tasks have no solutions."""
-        fraction = recipe.get("hint_fraction")
-        if fraction and not gives_hints(self.domain):
-            error = no_hints(self.domain.name, fraction)
-            raise CandidateError(str(error), reason="no_hints", hint=error.hint)
 
     def _training_domain(self, recipe: Mapping[str, JSON]) -> Domain:
         """Returns the domain, with the further training tasks that the recipe declares.

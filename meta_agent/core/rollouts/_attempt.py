@@ -182,7 +182,7 @@ class Attempt:
             sample_idx=plan.sample_idx,
             seed=plan.seed,
             turn=self.turn,
-            messages=_with_hint(self._context, plan.hint),
+            messages=list(self._context),
             max_tokens=max_tokens,
             temperature=terms.temperature,
             top_p=terms.top_p,
@@ -436,23 +436,7 @@ def _blank_row(terms: Terms, plan: PlannedRollout) -> Rollout:
         harness_commit=terms.stamp.harness_commit,
         policy=terms.policy,
         evaluator_hash=terms.domain.evaluator_hash,
-        hinted=plan.hinted,
     )
-
-
-def _with_hint(messages: Sequence[Message], hint: str) -> list[Message]:
-    """Returns a copy of the messages with the hint at the end of the user's first message."""
-    copied = list(messages)
-    if not hint or not copied:
-        return copied
-    at = next((at for at, message in enumerate(copied) if message["role"] == "user"), 0)
-    text = f"\n\nThe beginning of a correct solution:\n{hint}"
-    content = copied[at].get("content")
-    if isinstance(content, list):
-        copied[at] = {**copied[at], "content": [*content, {"type": "text", "text": text}]}
-    else:
-        copied[at] = {**copied[at], "content": f"{content or ''}{text}"}
-    return copied
 
 
 def _chars(messages: Sequence[Message]) -> int:

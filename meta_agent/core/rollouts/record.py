@@ -80,8 +80,6 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
         record["cut_replies"] = rollout.cut_replies
     if rollout.judged is not None:
         record["judged"] = rollout.judged
-    if rollout.hinted:
-        record["hinted"] = rollout.hinted
     if rollout.views:
         record["views"] = [_view_to_json(view) for view in rollout.views]
     return record
@@ -142,8 +140,6 @@ def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
         rollout.cut_replies = _need(record, "cut_replies", int)
     if "judged" in record:
         rollout.judged = _need(record, "judged", str)
-    if "hinted" in record:
-        rollout.hinted = _need(record, "hinted", float)
     if "views" in record:
         rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
 

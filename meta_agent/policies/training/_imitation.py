@@ -115,7 +115,7 @@ def _trainer(policy: LocalPolicy, plan: TrainingPlan, job: TrainJob, examples: A
         args=config,
         train_dataset=examples,
         processing_class=policy.tokenizer,
-        peft_config=None if plan.lora is None else plan.lora.to_peft(),
+        peft_config=plan.lora,
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -283,7 +283,7 @@ def _shards(policy: LocalPolicy, plan: TrainingPlan, ranks: Ranks) -> Shards:
         return Shards(policy.model)
     from peft import get_peft_model
 
-    return Shards(get_peft_model(policy.model, plan.lora.to_peft()))
+    return Shards(get_peft_model(policy.model, plan.lora))
 
 
 def _trainer(
@@ -338,7 +338,7 @@ def _trainer(
         args=plan.config,
         processing_class=policy.tokenizer,
         train_dataset=Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
-        peft_config=None if plan.lora is None else plan.lora.to_peft(),
+        peft_config=plan.lora,
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

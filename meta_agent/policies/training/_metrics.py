@@ -26,8 +26,6 @@ two metrics of the event's groups (`events/groups`):
     words_by_task             how well the words of attempts tell their tasks apart, 0: as by chance
     refilled_ratio            further groups that replaced dropped ones, per group of the recipe;
                               only where the recipe has a `refill_factor`
-    hinted_ratio              rollouts with a hint (`events/hints`); only where the recipe has a
-                              `hint_fraction`. `success` and `clean_success` leave them out
 """
 
 from __future__ import annotations

@@ -63,7 +63,6 @@ from meta_agent.policies.training.events.groups import (
     is_spoiled,
     with_outcomes,
 )
-from meta_agent.policies.training.events.hints import Hint, Hints, with_groups
 from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
 from meta_agent.policies.training.events.planned import plan_of, training_tasks
 from meta_agent.policies.training.policy import PolicyChild
@@ -219,7 +218,7 @@ class _Loop:
     """Answers rollout events and collects what the run will report."""
 
     _STATE = (
-        *("_history", "_in_rows", "_lost", "_filter_state", "_last_groups"),
+        *("_history", "_in_rows", "_lost", "_filter_state"),
         *("metrics", "rollouts_made"),
     )
 
@@ -254,8 +253,6 @@ class _Loop:
         self._min_exact, self._stopping = min_exact, stopping
         self._in_rows = self._lost = 0  # sampled tokens so far
         self._filter_state: JSON = None
-        self._hints = Hints(domain, settings.get("hint_fraction", 0.0))
-        self._last_groups: dict[str, Mapping[str, bool]] = {}  # what hints depend on
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
@@ -332,7 +329,7 @@ class _Loop:
         rollouts: list[Rollout] = []
         weights: list[float] = []
         while True:
-            plan = plan_of(tasks, event, self._seed, self._hint)[len(rollouts) :]
+            plan = plan_of(tasks, event, self._seed)[len(rollouts) :]
             rollouts += (added := self._roll_out(plan, rollouts))
             stale = self._overlap.ages(added, version, event).stale
             fresh = [
@@ -346,9 +343,6 @@ class _Loop:
                 return Batch(rollouts, weights, self._session.filter_state())
             history = with_outcomes(self._history, rollouts)
             tasks = [*tasks, *self._choose(lacking, history, tasks)]
-
-    def _hint(self, task_key: str) -> Hint:
-        return self._hints.of_task(task_key, self._last_groups)
 
     def _roll_out(
         self, plan: Sequence[PlannedRollout], earlier: Sequence[Rollout]
@@ -398,7 +392,6 @@ class _Loop:
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
             setattr(self, name, sealed.state.get(name))  # older seals have no state of a filter
-        self._last_groups = self._last_groups or {}  # nor of hints
         self._session.start_filter(self._filter_state)
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
@@ -465,11 +458,6 @@ class _Loop:
         self._host_values = host_values(rollouts)
         if "refill_factor" in self._settings:
             self._host_values["refilled_ratio"] = len(rollouts) / planned - 1
-        if self._settings.get("hint_fraction"):
-            hinted = sum(rollout.hinted > 0 for rollout in rollouts)
-            self._host_values["hinted_ratio"] = hinted / len(rollouts)
-            groups = in_groups(rollouts, event.group_size)
-            self._last_groups = with_groups(self._last_groups, groups)
         self._history = with_outcomes(self._history, rollouts)
         self._filter_state = batch.filter_state
 

@@ -9,7 +9,6 @@ Not covered: harnesses that keep their prompts elsewhere than in constants of th
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -17,13 +16,12 @@ from typing import Final
 
 from meta_agent.core.protocols import Message, Rollout
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._rule import Diagnosis, Rule, clamp, rule
+from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
 
 _EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
 _EXAMPLES: Final = "EXAMPLES"
 _FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
-SENTENCES: Final = 3  # that are left out in one generation, each in an idea of its own
 
 # --- prompts ------------------------------------------------------------------------------------
 
@@ -121,59 +119,6 @@ def _with_constant(file: PythonFile, messages: Sequence[Message]) -> PythonFile:
     if definition is not None:
         first = min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
     return file.with_block(first, f"{_EXAMPLES} = [\n{rows}]\n\n\n")
-
-
-def sentence_rules(case: Case) -> list[Rule]:
-    """Returns one rule per sentence of the system prompt, which suggests removing that sentence."""
-    if case.situation.weights == "nano":
-        return []
-    names = {name for file in case.python("scaffold") for name in _system_names(file)}
-    return [
-        _left_out(file.path, name, sentence)
-        for file in case.python("scaffold")
-        for name, node in file.assignments.items()
-        if name in names and isinstance(node, ast.Constant) and isinstance(node.value, str)
-        for sentence in _sentences(node.value)
-    ]
-
-
-def _system_names(file: PythonFile) -> set[str]:
-    """Returns the names that a system message is made of, through one local name at most."""
-    messages = (n for n in ast.walk(file.tree) if isinstance(n, ast.Dict) and _is_system(n))
-    names = {v.id for node in messages for v in node.values if isinstance(v, ast.Name)}
-    for node in ast.walk(file.tree):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names:
-                names |= {inner.id for inner in ast.walk(value) if isinstance(inner, ast.Name)}
-    return names
-
-
-def _sentences(text: str) -> list[str]:
-    """Returns the parts of a prompt that can go one by one: lines, and sentences of a line."""
-    parts = [p for line in text.splitlines() for p in re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)]
-    return [part for part in parts if len(part.split()) > 2] if len(parts) > 1 else []
-
-
-def _left_out(path: str, name: str, sentence: str) -> Rule:
-    def diagnose(case: Case) -> Diagnosis | None:
-        file = case.file(path)
-        prompt = file.assignments[name]
-        assert isinstance(prompt, ast.Constant)
-        rest = re.sub(r"\n{3,}", "\n\n", str(prompt.value).replace(sentence, "", 1))
-        rest = "\n".join(line.rstrip() for line in rest.split("\n"))
-        return Diagnosis(
-            strength=clamp(0.12 + case.failing / 10),
-            change=f"{name} no longer says {' '.join(sentence.split())[:60]!r}",
-            effect="the policy is distracted less",
-            because=f"attempts fail {case.failing:.0%} of the time under this prompt",
-            delta=0.02,
-            edits={path: file.with_constant(name, rest).text},
-            evidence=case.lines("clean_success"),
-            risk="the sentence prevented a mistake",
-        )
-
-    digest = hashlib.sha256(sentence.encode()).hexdigest()[:8]
-    return rule(f"leave-out-{digest}", "scaffold")(diagnose)
 
 
 # --- replies ------------------------------------------------------------------------------------

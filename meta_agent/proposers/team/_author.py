@@ -27,7 +27,6 @@ from meta_agent.proposers.team._experiments import Experiments, draft_of, edited
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._file_tools import Files, search_tool
 from meta_agent.proposers.team._reviewer import Review
-from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path
 from meta_agent.proposers.team._tools import (
     NUMBER,
     TEXT,
@@ -100,7 +99,6 @@ class Author:
 
     def _shell(self, arguments: Arguments) -> str:
         command = text_of(arguments, "command")
-        refuse_in_command(command)
         try:
             ran = self.bench.shell(
                 self._steady.outgoing(command),
@@ -117,7 +115,6 @@ class Author:
 
     def _view(self, arguments: Arguments) -> str:
         path = text_of(arguments, "path")
-        refuse_in_path(path)
         start = whole_of(arguments, "start_line", default=1)
         count = whole_of(arguments, "lines", default=_limits.PAGE_LINES)
         files, path = self._files_of(path)

@@ -24,7 +24,6 @@ from meta_agent.proposers.team._compact import compact, in_a_line
 from meta_agent.proposers.team._fence import Fence, visible
 from meta_agent.proposers.team._limits import DialogueLimits
 from meta_agent.proposers.team._prompts import Prompts
-from meta_agent.proposers.team._secrets import refuse_in_words
 from meta_agent.proposers.team._tools import Done, Tool, ToolError
 
 _WARN_AT = (10, 5, 2)
@@ -181,7 +180,6 @@ class Dialogue:
             raise CandidateError(message, reason="looped")
 
     def _nudge(self, reply: ChatReply) -> None:
-        refuse_in_words(reply.content)
         self._idle += 1
         if self._idle >= _limits.IDLE_TURNS:
             message = f"the model made no tool call {self._idle} times; use another model"

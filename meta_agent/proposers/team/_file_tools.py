@@ -17,7 +17,6 @@ from itertools import groupby, islice
 
 from meta_agent.proposers.team._fence import Fence, clip
 from meta_agent.proposers.team._limits import LINE_CHARS, PAGE_LINES, RESULT_CHARS, SEARCH_HITS
-from meta_agent.proposers.team._secrets import refuse_in_path
 from meta_agent.proposers.team._tools import (
     TEXT,
     WHOLE,
@@ -156,7 +155,6 @@ def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) ->
 
     def read(arguments: Arguments) -> str:
         path = text_of(arguments, "path")
-        refuse_in_path(path)
         start = whole_of(arguments, "start_line", default=1)
         count = whole_of(arguments, "lines", default=PAGE_LINES)
         text = files.read(path, start, count)

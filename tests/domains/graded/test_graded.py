@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.capabilities import gives_hints
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import SPLITS, PlannedRollout
 from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
@@ -321,7 +320,6 @@ def test_a_gold_that_the_grader_accepts_is_a_solution(tmp_path: Path) -> None:
     refuses = "def grade(task, answer):\n    return False\n"
     with opened(write(tmp_path / "none", refuses)) as domain:
         assert domain.solution(next(iter(domain.rows))) is None
-        assert not gives_hints(domain)
 
 
 def test_a_grader_is_begun_beside_tasks_that_are_there(tmp_path: Path, meta_agent: Any) -> None:

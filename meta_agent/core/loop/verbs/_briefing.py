@@ -177,10 +177,9 @@ def _source(run: Run, collected: Collected, reading: Reading) -> EvidenceSource:
 
 
 def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
-    """Returns the attempts that authors may read: none that may quote a hint."""
+    """Returns the attempts that authors may read."""
     shards = (collected.evaluated.shard, collected.trained.shard)
-    rollouts = (rollout for shard in shards if shard for rollout in run.lab.rollouts(shard))
-    return [rollout for rollout in rollouts if not rollout.hinted]
+    return [rollout for shard in shards if shard for rollout in run.lab.rollouts(shard)]
 
 
 def _before(run: Run, collected: Collected) -> list[Rollout]:

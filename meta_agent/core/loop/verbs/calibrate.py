@@ -51,7 +51,6 @@ def _metric(run: Run, collected: Collected, arm: ArmRef, metric: str) -> float |
     rollouts, trained = run.lab.rollouts(shard), run.lab.behind(shard)
     measured = _measured(run, collected, rollouts) if metric.startswith("measured.") else {}
     learned = run.lab.rollouts(trained.shard) if trained and trained.shard else []
-    learned = [rollout for rollout in learned if not rollout.hinted]
     metrics = trained.metrics if trained else []
     evidence = run.extensions.evidence.build_evidence(
         [*learned, *rollouts], train_metrics=metrics, measured=measured

@@ -61,7 +61,7 @@ def offer_warmup(run: Run, collected: Collected) -> None:
     evaluation, shard = collected.evaluated, collected.trained.shard
     if run.plan.trains and shard and evaluation.clean < NEAR_ZERO * evaluation.planned:
         attempts = run.lab.rollouts(shard, tokens=True)
-        run.lab.choose_warmup((a for a in attempts if a.clean and not a.hinted), replay=False)
+        run.lab.choose_warmup((a for a in attempts if a.clean), replay=False)
 
 
 def candidate_row(run: Run, candidate: Candidate) -> JSON:

@@ -66,11 +66,11 @@ def group_facts(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
 def with_outcomes(history: History, rollouts: Sequence[Rollout]) -> dict[str, dict[str, int]]:
     """Returns a copy of `history` (tries and solutions by task) to which `rollouts` are added.
 
-    Rollouts without an outcome, or with a hint (a part of the solution), are not counted.
+    Rollouts without an outcome are not counted.
     """
     counts = {task_key: dict(tally) for task_key, tally in history.items()}
     for rollout in rollouts:
-        if rollout.outcome is not None and not rollout.hinted:
+        if rollout.outcome is not None:
             tally = counts.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
             tally["tries"] += 1
             tally["solved"] += bool(rollout.outcome)
@@ -130,20 +130,16 @@ def _hit(
 
 
 def host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns metrics of rollouts: shares by stop reason and outcome, `words_by_task`, turns.
-
-    Successes are counted among the rollouts without a hint, and left out if all have one.
-    """
+    """Returns metrics of rollouts: shares by stop reason and outcome, `words_by_task`, turns."""
     count = len(rollouts)
     stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
     values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
     dependence = words_by_task(rollouts)
     if dependence is not None:
         values["words_by_task"] = dependence
-    if unaided := [rollout for rollout in rollouts if not rollout.hinted]:
-        values["success"] = sum(bool(rollout.outcome) for rollout in unaided) / len(unaided)
-        values["clean_success"] = sum(rollout.clean for rollout in unaided) / len(unaided)
     return values | {
+        "success": sum(bool(rollout.outcome) for rollout in rollouts) / count,
+        "clean_success": sum(rollout.clean for rollout in rollouts) / count,
         "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
         "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
     }

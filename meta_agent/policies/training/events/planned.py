@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from meta_agent.core.protocols import Domain, PlannedRollout, Task
 from meta_agent.core.task_splits import WithGenerated
 from meta_agent.policies.training._wire import RolloutEvent
-from meta_agent.policies.training.events.hints import NO_HINT, Hint
 
 _STEPS_PER_SEED: Final = 100_000
 """Training seeds stay apart as long as a run has fewer steps."""
@@ -34,30 +33,19 @@ def training_tasks(domain: Domain, seed: int) -> dict[str, Task]:
     return {task.key: task for task in order}
 
 
-def plan_of(
-    tasks: Sequence[Task],
-    event: RolloutEvent,
-    seed: int,
-    hint_of: Callable[[str], Hint] = lambda _: NO_HINT,
-) -> list[PlannedRollout]:
-    """Returns `event.group_size` planned rollouts for each task; `seed` is the training's seed.
-
-    `hint_of` returns the hint for a task, by its key.
-    """
+def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
+    """Returns `event.group_size` planned rollouts for each task; `seed` is the training's seed."""
     repeats: Counter[str] = Counter()
     plan = []
     for index, task in enumerate(tasks):
         first = repeats[task.key] * event.group_size
         repeats[task.key] += 1
-        hint = hint_of(task.key)
         plan += [
             PlannedRollout(
                 task=task,
                 sample_idx=first + sample,
                 seed=seed * _STEPS_PER_SEED + event.step + 1,
                 group_id=f"train/{event.step:04d}/{index:03d}",
-                hint=hint.text,
-                hinted=hint.share,
             )
             for sample in range(event.group_size)
         ]
