@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.proposals import Situation, TriedIdea
-from meta_agent.core.protocols import HarnessTree, Rollout, VerdictKind
+from meta_agent.core.protocols import HarnessTree, Rollout
 from meta_agent.core.resources import shipped_harness
 from meta_agent.proposers import Proposal, propose
 from tests.agents._rules import evidence, namespace
@@ -104,8 +104,6 @@ def test_words_of_an_attempt_enter_as_a_literal() -> None:
         for n in ast.parse(text).body
         if "os" in ast.unparse(n) and "import os" in ast.unparse(n).splitlines()
     ]
-
-
 
 
 def namespace_of(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Message
 from meta_agent.proposers.team._author import HOME, Steady
 from meta_agent.proposers.team._compact import compact, estimate_tokens
@@ -103,12 +103,6 @@ def test_clipping_keeps_both_ends() -> None:
 
 
 # --- secrets ------------------------------------------------------------------------------------
-
-
-
-
-
-
 
 
 # --- reading ------------------------------------------------------------------------------------

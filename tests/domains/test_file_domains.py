@@ -9,7 +9,6 @@ import pytest
 
 from meta_agent.core.capabilities import ReferenceDomain
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.task_splits import Halves, Limited, Limits
 from meta_agent.domains import DomainOptions, load_domain, open_domain
 
 PROBLEMS = [
@@ -45,9 +44,7 @@ def test_a_file_of_functions_is_a_code_domain(tmp_path: Path) -> None:
     assert open_domain(DomainOptions("code", path)).name == "code"
 
 
-def test_worked_solutions_are_references(
-    tmp_path: Path,
-) -> None:
+def test_worked_solutions_are_references(tmp_path: Path) -> None:
     worked = {"question": "What is 5 and 1?", "answer": "Count on from 5.\n#### 6"}
     math = open_domain(DomainOptions("math", write(tmp_path / "math.jsonl", *PROBLEMS, worked)))
     assert isinstance(math, ReferenceDomain)

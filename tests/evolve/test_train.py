@@ -7,7 +7,6 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.resources import shipped_harness
-from meta_agent.core.rollouts import RolloutStore
 from meta_agent.reports import reduce
 from tests.models import _bpe
 
@@ -60,12 +59,6 @@ def reward_group(rollouts):
     assert done.returncode == 0, done.stderr
     records = list((cli.folder / "meta-agent-workspace" / "transcripts").rglob("reward/*.jsonl"))
     assert records and all(path.read_text().count('"reply":') == 1 for path in records)
-
-
-
-
-
-
 
 
 def test_a_local_model_stays_frozen_while_its_harness_evolves(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.core.errors import ConfigError
 from meta_agent.policies.training._recipe import plan_training
 
 pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]

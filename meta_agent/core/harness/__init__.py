@@ -54,13 +54,7 @@ from meta_agent.core.harness.contract import (
     HarnessContract,
     parse_contract,
 )
-from meta_agent.core.harness.recipe import (
-    RECIPE_FILE,
-    Recipe,
-    no_recipe,
-    parse_recipe,
-    recipe_of,
-)
+from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, no_recipe, parse_recipe, recipe_of
 from meta_agent.core.harness.session import CheckResult, HarnessSession, Measurement, Teaches
 
 __all__ = [

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness.contract import parse_contract
-from meta_agent.core.protocols import JSON, HarnessTree
+from meta_agent.core.protocols import HarnessTree
 
 RECIPE_FILE: Final = "recipe.toml"
 LOSS_TYPES: Final = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")

@@ -28,10 +28,7 @@ _OURS: Final = frozenset(
     }
 )
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
-DEFAULTS: Final[Mapping[str, JSON]] = {
-    "groups_per_step": 16,
-    "num_generations": 8,
-    }
+DEFAULTS: Final[Mapping[str, JSON]] = {"groups_per_step": 16, "num_generations": 8}
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,10 +217,7 @@ def _kept_checkpoints(job: TrainJob, before: int) -> Iterator[Checkpoint]:
 class _Loop:
     """Answers rollout events and collects what the run will report."""
 
-    _STATE = (
-        *("_history", "_in_rows", "_lost", "_filter_state"),
-        *("metrics", "rollouts_made"),
-    )
+    _STATE = (*("_history", "_in_rows", "_lost", "_filter_state"), *("metrics", "rollouts_made"))
 
     def __init__(
         self,
