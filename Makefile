@@ -37,7 +37,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance docs dist vllm verifiers reasoning-gym trackers podman ray mcp harbor skill-check coding-agents lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance nightly docs dist vllm verifiers reasoning-gym trackers podman ray mcp harbor skill-check coding-agents lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -46,6 +46,8 @@ setup: $(VENV)/.compiled
 
 # What one waits for before a commit: no container, no training, no whole run, no real engine.
 SLOW   := docker or train or slow
+# `make nightly` alone runs the tests with the mark `nightly`, and all others too.
+WHEN   ?= not nightly
 # Three keep two cores busy. Each holds about a gigabyte, and imports for half a minute of processor time before its first test.
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
@@ -56,7 +58,7 @@ test:
 
 # Beside the linters: the type checker keeps one core busy for half a minute where nothing is cached.
 unit: $(VENV)/.dev
-	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m 'not ($(SLOW)) and ($(WHEN))' $(PYTEST_ARGS)
 
 test-all: test slow-beside-setup acceptance docs
 
@@ -66,14 +68,20 @@ slow-beside-setup:
 
 # By file: what many tests of a file share (a whole run, a server) is made once.
 test-slow: $(VENV)/.dev
-	$(PYTEST) --dist loadfile --no-loadscope-reorder -m '$(SLOW)' $(PYTEST_ARGS)
+	$(PYTEST) --dist loadfile --no-loadscope-reorder -m '($(SLOW)) and ($(WHEN))' $(PYTEST_ARGS)
 
 # Whole runs, from an installation as a user of API models has it: no torch, no vLLM. By file: what shares a run.
 acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
 	@$(API_PIP) $(OURS) --force-reinstall .
-	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance $(PYTEST_ARGS)
+	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(WHEN)' tests/acceptance $(PYTEST_ARGS)
+
+# Everything, with all draws of the statistics and every attack on podman: hours. Run it before an issue is called done, and
+# commit the line that it writes.
+nightly:
+	WHEN='nightly or not nightly' .ci/run
+	@echo "$$(git rev-parse HEAD) $$(date -u +%Y-%m-%dT%H:%MZ)" >.ci/nightly
 
 # The pages as a site, in site/. A dead link or a dead anchor fails, but not with --quiet, which hides warnings from --strict too.
 docs: $(DOCS_VENV)/.ready
@@ -146,7 +154,7 @@ $(TRACKERS_VENV)/.ready: pyproject.toml
 
 # What containers are tried with, on podman; as whoever asks, or as whose service CONTAINER_HOST names.
 podman: $(VENV)/.ready
-	$(BIN)/pytest -n 2 tests/sandbox -m docker -k podman $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 tests/sandbox -m 'docker and ($(WHEN))' -k podman $(PYTEST_ARGS)
 
 # Four simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
 ray: $(RAY_VENV)/.ready

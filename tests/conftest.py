@@ -35,7 +35,7 @@ class Needed(NamedTuple):
     what: str
 
 
-LEFT_OUT = ("pytest.mark.docker", "pytest.mark.train", "pytest.mark.slow")
+LEFT_OUT = tuple(f"pytest.mark.{mark}" for mark in ("docker", "train", "slow", "nightly"))
 WHOLE_RUNS = frozenset({"evolve", "compare", "calibrate"})
 _item: list[pytest.Item] = []
 _breaches: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import socket
 import subprocess
@@ -147,8 +148,10 @@ def test_output_that_comes_with_the_header_of_the_reply_is_kept() -> None:
 
     def answer(listener: socket.socket) -> None:
         theirs, _ = listener.accept()
-        with theirs:
-            theirs.recv(1 << 16)
+        with theirs, theirs.makefile("rb") as request:
+            request.readline()
+            length = http.client.parse_headers(request)["Content-Length"]
+            request.read(int(length))  # closing with a part unread would reset the connection
             theirs.sendall(header + frames)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
