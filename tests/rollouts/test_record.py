@@ -1,48 +1,18 @@
+"""The record of a rollout as JSON: it survives, and what it cannot hold is refused."""
+
 from __future__ import annotations
 
-import copy
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meta_agent.core.errors import IntegrityError
-from meta_agent.core.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
+from meta_agent.core.protocols import RolloutFailure, TokenRecord, ToolEvent, ViewChange
 from meta_agent.core.rollouts import from_json, to_json, to_line, tokens_from_json, tokens_to_json
 
-
-def sample(**changes: Any) -> Rollout:
-    facts: dict[str, Any] = {
-        "run": "r",
-        "version": "v",
-        "domain": "lab",
-        "split": "train",
-        "task_key": "t",
-        "task_hash": "h",
-        "group_id": "g",
-        "sample_idx": 0,
-        "seed": 1,
-        "harness_commit": "c",
-        "policy": "p",
-        "evaluator_hash": "e",
-        "messages": [{"role": "user", "content": "hé"}],
-        "tool_events": [ToolEvent(0, "say", {"text": "x"}, "heard x", True)],
-        "rewards": {"solved": 1.0},
-        "weights": {"solved": 0.5},
-        "advantage": -0.25,
-        "outcome": True,
-        "outcome_detail": {"passed": 3},
-        "verifier_inputs": {"source": "x = 1"},
-        "stop_reason": "submitted",
-        "flags": ["leak:log"],
-        "turns": 2,
-        "timings": {"wall": 0.5},
-        "cost": {"tokens": 9},
-    }
-    return Rollout(**{**facts, **changes})
-
+from .foreign import ours
 
 texts = st.text(max_size=20)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -64,8 +34,11 @@ def test_a_record_survives_the_way_through_json(
     advantage: float | None,
     failed: bool,
 ) -> None:
-    rollout = sample(
+    rollout = ours(
         messages=[{"role": "user", "content": content}],
+        tool_events=[ToolEvent(0, "say", {"text": "x"}, "heard x", True)],
+        weights={"solved": 0.5},
+        tokens=None,
         rewards=rewards,
         outcome=outcome,
         flags=flags,
@@ -78,19 +51,8 @@ def test_a_record_survives_the_way_through_json(
 
 
 def test_keys_of_a_later_version_are_passed_over() -> None:
-    record = {**to_json(sample()), "mood": "good"}
-    assert from_json(record) == sample()
-
-
-REQUIRED = sorted(to_json(sample()))
-
-
-@pytest.mark.parametrize("key", REQUIRED)
-def test_a_missing_key_is_named(key: str) -> None:
-    record = copy.deepcopy(to_json(sample()))
-    del record[key]
-    with pytest.raises(IntegrityError, match=key):
-        from_json(record)
+    record = {**to_json(ours()), "later": "a field"}
+    assert from_json(record) == ours(tokens=None)
 
 
 WRONG = {
@@ -108,28 +70,28 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("key", WRONG)
-def test_a_wrong_value_is_refused(key: str) -> None:
-    record = {**to_json(sample()), key: WRONG[key]}
-    with pytest.raises(IntegrityError):
-        from_json(record)
-
-
-@pytest.mark.parametrize("record", [None, [], "x", 3])
-def test_what_is_no_object_is_refused(record: object) -> None:
-    with pytest.raises(IntegrityError):
-        from_json(record)
+def test_a_missing_key_and_a_wrong_value_are_refused_by_name() -> None:
+    record = to_json(ours())
+    for key in record:
+        with pytest.raises(IntegrityError, match=key):
+            from_json({name: value for name, value in record.items() if name != key})
+    for key, value in WRONG.items():
+        with pytest.raises(IntegrityError):
+            from_json({**record, key: value})
+    for other in (None, [], "x", 3):
+        with pytest.raises(IntegrityError):
+            from_json(other)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
 def test_what_json_cannot_carry_is_refused_when_written(value: object) -> None:
-    with pytest.raises(IntegrityError, match="t#0"):
-        to_line(sample(outcome_detail={"x": value}))
+    with pytest.raises(IntegrityError, match="s/0#0"):
+        to_line(ours(outcome_detail={"x": value}))
 
 
 def test_token_rows_survive_and_must_agree_in_length() -> None:
     tokens = TokenRecord([1, 2], [3, 4, 5], [1, 0, 1], [-0.1, 0.0, -2.5], exact=False)
     record = json.loads(json.dumps(tokens_to_json(tokens)))
     assert tokens_from_json(record) == tokens
-    with pytest.raises(IntegrityError, match="length"):
+    with pytest.raises(IntegrityError):
         tokens_from_json({**record, "mask": [1]})
