@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.core.capabilities import ReferenceDomain
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains import DomainOptions, load_domain, open_domain
 
@@ -42,16 +41,6 @@ def test_a_file_of_problems_is_a_math_domain(tmp_path: Path) -> None:
 def test_a_file_of_functions_is_a_code_domain(tmp_path: Path) -> None:
     path = write(tmp_path / "code.jsonl", FUNCTION)
     assert open_domain(DomainOptions("code", path)).name == "code"
-
-
-def test_worked_solutions_are_references(tmp_path: Path) -> None:
-    worked = {"question": "What is 5 and 1?", "answer": "Count on from 5.\n#### 6"}
-    math = open_domain(DomainOptions("math", write(tmp_path / "math.jsonl", *PROBLEMS, worked)))
-    assert isinstance(math, ReferenceDomain)
-    assert [math.reference(key) for key in math.rows][-1] == worked["answer"]  # type: ignore[attr-defined]
-    code = open_domain(DomainOptions("code", write(tmp_path / "code.jsonl", FUNCTION)))
-    assert isinstance(code, ReferenceDomain)
-    assert code.reference("humaneval-HumanEval-0") == FUNCTION["canonical_solution"]
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
