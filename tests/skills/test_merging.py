@@ -16,8 +16,8 @@ from meta_agent.readers.evidence import build_evidence
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import record
 from tests.evidence._rollouts import rollout
-from tests.skills.test_skills import CANDIDATE, DIFF, HYPOTHESIS, WORSE, draft
-from tests.skills.test_worth import GOOD, trial
+
+from .kit import CANDIDATE, DIFF, HYPOTHESIS, LIBRARY, WORSE, draft, gain
 
 OTHER_DIFF = DIFF.replace("MAX_TURNS = 8", "MAX_TURNS = 12")
 WORDED = replace(HYPOTHESIS, rule="")
@@ -32,9 +32,7 @@ def by(hypothesis: Hypothesis, name: str = "r2/g1/c0") -> Candidate:
     return replace(CANDIDATE, id=name, hypothesis=hypothesis, factor=hypothesis.factor)
 
 
-NEAR: dict[str, SkillDraft] = {
-    "the same rule, another edit": draft(candidate=by(HYPOTHESIS), diff=OTHER_DIFF)
-}
+AGAIN = draft(candidate=by(HYPOTHESIS), diff=OTHER_DIFF)
 FAR: dict[str, SkillDraft] = {
     "another verdict": draft(WORSE, by(HYPOTHESIS), OTHER_DIFF),
     "another factor": draft(candidate=by(replace(HYPOTHESIS, factor="reward")), diff=OTHER_DIFF),
@@ -45,17 +43,14 @@ FAR: dict[str, SkillDraft] = {
 }
 
 
-@pytest.mark.parametrize("how", NEAR)
-def test_a_lesson_learned_again_is_one_skill_with_both_numbers(
-    how: str, library: SkillLibrary
-) -> None:
+def test_a_lesson_learned_again_is_one_skill_with_both_numbers(library: SkillLibrary) -> None:
     first = library.write(draft())
     for _ in range(2):  # a run that is resumed writes it again
-        assert library.write(NEAR[how]).name == first.name
+        assert library.write(AGAIN).name == first.name
     (skill,) = library.all()
     assert validate(skill.path) == []
     assert skill.body.count("## Seen again") == skill.body.count("r2/g1/c0") == 1
-    again = skill.path / "references/again" / NEAR[how].digest[:8]
+    again = skill.path / "references/again" / AGAIN.digest[:8]
     assert "MAX_TURNS = 12" in (again / "apply.py").read_text()
     assert "r2/g1/c0" in (again / "measured.md").read_text()
     assert "MAX_TURNS = 8" in (skill.path / "scripts/apply.py").read_text(), "the first one stays"
@@ -83,20 +78,19 @@ def test_words_of_a_language_model_that_say_the_same_are_one_skill(library: Skil
 
 def test_its_worth_outlives_a_merge(library: SkillLibrary) -> None:
     name = library.write(draft()).name
-    record(library, replace(trial(GOOD), skill=name))
-    merged = library.write(NEAR["the same rule, another edit"])
-    assert merged.get("worth").startswith("+10.0 points") and merged.status == "domain"
+    record(library, gain(name))
+    merged = library.write(AGAIN)
+    assert "+10.0" in merged.get("worth") and merged.status == "domain"
 
 
 def test_at_most_three_are_shown_and_those_whose_trigger_shows_come_first(tmp_path: Path) -> None:
-    seeds = Path(__file__).parents[2] / "skills_library"
     dead = [rollout(t, s, outcome=False, rewards={"r": 0.0}) for t in range(12) for s in range(4)]
     evidence = build_evidence(dead)
     words = [SimpleNamespace(metric="grader", message="it edits the tests, tamper, assertions")]
     reading: Any = SimpleNamespace(evidence=SimpleNamespace(to_json=evidence.to_json, alerts=words))
     config = SimpleNamespace(domain="swe")
-    run: Any = SimpleNamespace(skills=SkillLibrary(seeds), config=config)
+    run: Any = SimpleNamespace(skills=SkillLibrary(LIBRARY), config=config)
     shown = [skill.name for skill in _briefing._fitting(run, reading)]
     assert len(shown) == 3 and "revive-dead-groups" in shown, shown
-    by_words = SkillLibrary(seeds).find("swe", None, "it edits the tests, tamper, assertions")
+    by_words = SkillLibrary(LIBRARY).find("swe", None, "it edits the tests, tamper, assertions")
     assert "revive-dead-groups" not in {skill.name for skill in by_words}

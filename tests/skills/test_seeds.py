@@ -17,32 +17,9 @@ from meta_agent.readers.evidence import read_foreign
 from meta_agent.readers.formats._draft import Draft, Numbering, to_rollout
 from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
 from meta_agent.skills.looking import checked
-from tests.evidence._rollouts import rollout, tokens
+from tests.evidence._rollouts import tokens
 
-LIBRARY = Path(__file__).parents[2] / "skills_library"
-NAMES = sorted(path.name for path in LIBRARY.iterdir() if (path / "scripts").is_dir())
-Made = list[Rollout]
-
-
-def check(name: str, path: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    script = str(LIBRARY / name / "scripts/check.py")
-    command = [sys.executable, script, str(path), *more]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    return ran.returncode, json.loads(ran.stdout)
-
-
-def rows(path: Path, made: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in made))
-    return path
-
-
-def attempt(task: int, sample: int, **more: Any) -> dict[str, Any]:
-    """A row of chat messages, as other tools write them."""
-    said = [
-        {"role": "user", "content": f"do {task}"},
-        {"role": "assistant", "content": f"{sample}"},
-    ]
-    return {"messages": said, "task_id": f"t{task}", "sample_idx": sample, **more}
+from .kit import LIBRARY, LONG, NAMES, made, talk
 
 
 def test_no_skill_that_ships_claims_what_trials_alone_can_show() -> None:
@@ -52,62 +29,20 @@ def test_no_skill_that_ships_claims_what_trials_alone_can_show() -> None:
     assert not (LIBRARY / "trials.jsonl").exists()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_seeds_are_valid_and_apply_everywhere(name: str) -> None:
-    assert validate(LIBRARY / name) == []
-    assert name in {s.name for s in SkillLibrary(LIBRARY).find("math", None, "x", limit=20)}
-    table, beside = trigger_in(LIBRARY / name)
-    assert table and (LIBRARY / name / "scripts/check.py").read_text() == check_script(
-        table, beside
-    )
-
-
-@pytest.mark.parametrize("folder", sorted(LIBRARY.iterdir()), ids=lambda folder: folder.name)
-def test_the_public_reference_library_accepts_what_ships(folder: Path) -> None:
+def test_seeds_are_valid_and_apply_everywhere() -> None:
     reference = pytest.importorskip("skills_ref", reason="pip install skills-ref")
-    assert reference.validate(folder) == []
-    assert reference.read_properties(folder).name == folder.name
+    for folder in LIBRARY.iterdir():
+        assert reference.validate(folder) == [] == validate(folder)
+        assert reference.read_properties(folder).name == folder.name
+    offered = {skill.name for skill in SkillLibrary(LIBRARY).find("math", None, "x", limit=20)}
+    assert set(NAMES) <= offered
+    for name in NAMES:
+        table, beside = trigger_in(LIBRARY / name)
+        script = (LIBRARY / name / "scripts/check.py").read_text()
+        assert table and script == check_script(table, beside)
 
 
 # --- planted and clean ---------------------------------------------------------------------------
-
-
-def made(each: Callable[[int, int], dict[str, Any]], tasks: int = 12, samples: int = 4) -> Made:
-    """Attempts of which all is known; `each` says what is special of one."""
-    return [
-        rollout(t, s, **{"messages": talk(f"reply {t} {s} " + LONG), **FAIR(t, s), **each(t, s)})
-        for t in range(tasks)
-        for s in range(samples)
-    ]
-
-
-def talk(*said: str, calls: bool = False, answers: bool = True) -> list[dict[str, Any]]:
-    """A question, and what the model said; with `calls`, a call before each reply but the last."""
-    found: list[dict[str, Any]] = [{"role": "user", "content": "do it"}]
-    for n, words in enumerate(said):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "view", "arguments": "{}"}}
-        found.append({"role": "assistant", "content": words})
-        if calls and n < len(said) - 1:
-            found[-1]["tool_calls"] = [call]
-            if answers or n == 0:
-                found.append({"role": "tool", "tool_call_id": f"c{n}", "content": "so"})
-    return found
-
-
-LONG = "of words that are not those of any other attempt"
-
-
-def FAIR(task: int, sample: int) -> dict[str, Any]:  # noqa: N802
-    """Every second attempt solves, and is paid for it."""
-    solved = sample % 2 == 0
-    spread = [-0.5, -0.7] if solved else [-0.9, -0.4]
-    return {
-        "outcome": solved,
-        "rewards": {"solved": float(solved)},
-        "tokens": tokens(spread),
-        "flags": [],
-        "story": ("v e35 t:ok s", "e1 t:lo s", "v t:lo e3 s", "l v s")[sample % 4],
-    }
 
 
 def nothing(task: int, sample: int) -> dict[str, Any]:
@@ -189,24 +124,26 @@ CLEAN: dict[str, Callable[[int, int], dict[str, Any]]] = {
 }
 
 
-def looked(name: str, rollouts: Made) -> tuple[int, dict[str, Any]]:
-    """What the skill's own script says of them, in this process."""
-    return checked(*trigger_in(LIBRARY / name), read_foreign(rollouts).to_json())
+def looked(name: str, report: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """What the skill's own script says of a report, in this process."""
+    return checked(*trigger_in(LIBRARY / name), report)
 
 
 @pytest.mark.parametrize(("name", "how"), ROWS)
 def test_what_is_planted_shows(name: str, how: str) -> None:
-    status, told = looked(name, made(PLANTED[name][how]))
+    status, told = looked(name, read_foreign(made(PLANTED[name][how])).to_json())
     assert status == 1 and told["shows"], told
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_clean_rollouts_are_all_clear(name: str) -> None:
-    status, told = looked(name, made(CLEAN.get(name, nothing)))
-    assert (status, told["not_looked_at"]) == (0, []), told
+def test_clean_rollouts_are_all_clear() -> None:
+    usual = read_foreign(made(nothing)).to_json()
+    for name in NAMES:
+        report = read_foreign(made(CLEAN[name])).to_json() if name in CLEAN else usual
+        status, told = looked(name, report)
+        assert (status, told["not_looked_at"]) == (0, []), told
 
 
-BARE: dict[str, Callable[[], Made]] = {
+BARE: dict[str, Callable[[], list[Rollout]]] = {
     "nothing but patches": lambda: [
         to_rollout(
             Draft(task_key=f"t{n % 6}"), Numbering(), run="r", place=f"a:{n}", format_name="x"
@@ -219,59 +156,44 @@ BARE: dict[str, Callable[[], Made]] = {
 
 
 @pytest.mark.parametrize("how", BARE)
-@pytest.mark.parametrize("name", NAMES)
-def test_rollouts_that_do_not_say_are_never_all_clear(name: str, how: str) -> None:
-    status, told = looked(name, BARE[how]())
-    assert status == 3 and told["answer"] == "it could not be looked at"
-    assert told["shows"] == {} and told["not_looked_at"]
+def test_rollouts_that_do_not_say_are_never_all_clear(how: str) -> None:
+    report = read_foreign(BARE[how]()).to_json()
+    for name in NAMES:
+        status, told = looked(name, report)
+        assert (status, told["shows"]) == (3, {}) and told["not_looked_at"]
 
 
-def test_a_file_that_nobody_can_read_is_none_either(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("not json\n")
-    status, told = check("read-a-leak", tmp_path / "a.jsonl")
-    assert status == 3 and told["not_looked_at"]
+# --- the script of a skill ------------------------------------------------------------------------
 
 
-def test_a_python_without_meta_agent_is_told_what_to_install(tmp_path: Path) -> None:
+def test_a_python_without_meta_agent_is_told_what_to_install() -> None:
     script = str(LIBRARY / "read-a-leak/scripts/check.py")
-    ran = subprocess.run(
-        [sys.executable, "-I", "-S", script, "x"], capture_output=True, check=False
-    )
+    command = [sys.executable, "-I", "-S", script, "x"]
+    ran = subprocess.run(command, capture_output=True, check=False)
     project = tomllib.loads((LIBRARY.parent / "pyproject.toml").read_text())["project"]
     assert ran.returncode == 3
     (why,) = json.loads(ran.stdout)["not_looked_at"]
     assert why.endswith(f"pip install {project['name']}")
 
 
-def test_few_attempts_are_none_either(tmp_path: Path) -> None:
-    few = [{**attempt(0, n), "flags": [], "outcome": True} for n in range(3)]
-    status, told = check("read-a-leak", rows(tmp_path / "a.jsonl", few))
-    assert status == 3 and "fewer than 10" in told["not_looked_at"][0]
+def test_a_script_says_what_shows_what_does_not_and_what_nobody_can_tell(tmp_path: Path) -> None:
+    def check(text: str) -> tuple[int, dict[str, Any]]:
+        (tmp_path / "a.jsonl").write_text(text)
+        script = str(LIBRARY / "read-a-leak/scripts/check.py")
+        command = [sys.executable, script, str(tmp_path / "a.jsonl")]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        return ran.returncode, json.loads(ran.stdout)
 
+    def rows(count: int, **more: Any) -> str:
+        said = {"role": "user", "content": "do it"}, {"role": "assistant", "content": "done"}
+        shared = {"messages": said, "flags": [], "outcome": False, **more}
+        return "".join(json.dumps({**shared, "task_id": f"t{n}"}) + "\n" for n in range(count))
 
-def test_a_leak_shows_with_what_it_is_worth(tmp_path: Path) -> None:
-    flagged = [
-        {**row, "outcome": n % 2 == 0}
-        for n, row in enumerate([attempt(n % 6, n // 6, flags=["leak:log"]) for n in range(24)])
-    ]
-    honest = [{**attempt(n, 9), "outcome": False, "flags": []} for n in range(24)]
-    status, told = check("read-a-leak", rows(tmp_path / "a.jsonl", [*flagged, *honest]))
-    assert status == 1 and told["shows"] == {"behaviour.leak_use": 0.5}
-    assert told["beside"]["score.success"] == 0.25
-
-
-def dead(spread: float) -> list[dict[str, Any]]:
-    return [
-        attempt(
-            n % 6, n // 6, outcome=False, rewards={"r": spread * (n // 6)}, group_id=f"g{n % 6}"
-        )
-        for n in range(24)
-    ]
-
-
-def test_dead_groups_show_and_living_ones_are_all_clear(tmp_path: Path) -> None:
-    status, told = check("revive-dead-groups", rows(tmp_path / "a.jsonl", dead(0.0)))
-    assert status == 1 and told["shows"]["signal.dead_group_ratio"] == 1.0
-    assert told["beside"]["signal.dead_unsolved_ratio"] == 1.0
-    status, told = check("revive-dead-groups", rows(tmp_path / "b.jsonl", dead(0.5)))
-    assert (status, told["answer"]) == (0, "it does not show")
+    leaks = rows(24, flags=["leak:log"], outcome=True)
+    status, told = check(leaks + rows(24))
+    assert (status, told["shows"]) == (1, {"behaviour.leak_use": 0.5})
+    assert told["beside"]["score.success"] == 0.5
+    assert check(rows(24))[0] == 0
+    for text in (rows(3), "not json\n"):
+        status, told = check(text)
+        assert status == 3 and told["not_looked_at"]

@@ -8,58 +8,25 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from meta_agent.core.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
-from meta_agent.core.skills import SkillDraft
+from meta_agent.core.protocols import Effect, Verdict, VerdictKind
 from meta_agent.skills import SkillLibrary, distil, load_skill, validate
 
-HYPOTHESIS = Hypothesis(
-    factor="scaffold",
-    statement="if MAX_TURNS grows from 4 to 8 then more attempts submit, because 42 % run out",
-    metric="clean_success",
-    direction="up",
-    expected_delta=0.05,
-    risks=("rollouts get longer",),
-    evidence=("42 % of attempts stop at the turn limit (alert at > 20 %)",),
-    rule="turn-limit",
+from .kit import (
+    CANDIDATE,
+    DIFF,
+    EVIDENCE,
+    GOOD,
+    HYPOTHESIS,
+    INVALID,
+    PROMOTE,
+    WORSE,
+    draft,
+    folder_with,
 )
-CANDIDATE = Candidate(
-    id="r1/g0/c0",
-    run="r1",
-    generation=0,
-    index=0,
-    ref="refs/heads/candidate/r1/0",
-    base="a" * 40,
-    commit="b" * 40,
-    tree_hash="c" * 40,
-    factor="scaffold",
-    hypothesis=HYPOTHESIS,
-    paths=("swe/agent.py",),
-)
-PROMOTE = Verdict(
-    VerdictKind.PROMOTE, ("the interval is above zero",), Effect(0.1, 0.04, 0.16, 512, 4)
-)
-DIFF = """diff --git a/swe/agent.py b/swe/agent.py
-index 1..2 100644
---- a/swe/agent.py
-+++ b/swe/agent.py
-@@ -1,3 +1,3 @@
- TOOLS = ["view"]
--MAX_TURNS = 4
-+MAX_TURNS = 8
- OBSERVATION_CHARS = 80
-"""
-EVIDENCE = {"signal": {"turn_limit_share": 0.42}, "score": {"clean_success": 0.5}}
-
-
-def draft(
-    verdict: Verdict = PROMOTE, candidate: Candidate = CANDIDATE, diff: str = DIFF
-) -> SkillDraft:
-    made = distil(candidate, verdict, diff, EVIDENCE, domain="swe")
-    assert made is not None
-    return made
 
 
 @pytest.fixture
@@ -73,20 +40,13 @@ def test_the_sign_is_what_was_acted_on_and_not_what_was_hoped_for() -> None:
         "behaviour.turns_mean is 2.76",  # named, and within its limit
         "measured.endings.cut_observation_share is 0.534",
     )
-    candidate = replace(CANDIDATE, hypothesis=replace(HYPOTHESIS, evidence=lines))
-    made = draft(candidate=candidate)
-    script = made.files["scripts/check.py"]
-    assert re.findall(r'"metric": "(.+)"', script) == ["conversation.result_cut"]
-    assert '"limit": 0.05' in script
-    sign = "The sign: Share of results of which the policy saw a part."
-    assert sign in made.body
-    assert sign in made.description.partition("Example:")[0], "the particular is the example"
-    assert "- conversation.result_cut is 0.552: share of results of which" in made.body
-
-
-def test_without_a_known_sign_the_metric_itself_is_watched() -> None:
-    script = draft().files["scripts/check.py"]
-    assert re.findall(r'"metric": "(.+)"', script) == ["clean_success"]
+    made = draft(candidate=replace(CANDIDATE, hypothesis=replace(HYPOTHESIS, evidence=lines)))
+    watched = {True: ["conversation.result_cut"], False: ["clean_success"]}
+    for skill, known in ((made, True), (draft(), False)):
+        script = skill.files["scripts/check.py"]
+        assert re.findall(r'"metric": "(.+)"', script) == watched[known]
+    assert '"limit": 0.05' in made.files["scripts/check.py"]
+    assert "conversation.result_cut" in made.body and "0.552" in made.body
 
 
 # --- what teaches ------------------------------------------------------------------------------
@@ -118,38 +78,19 @@ def test_only_settled_verdicts_teach(name: str, library: SkillLibrary) -> None:
     assert (library.write(made).kind if made else None) == kind
 
 
-def test_a_lesson_says_what_its_selection_did_to_the_estimate() -> None:
+def test_a_written_skill_is_valid_and_holds_what_was_measured(library: SkillLibrary) -> None:
     assert PROMOTE.effect is not None
-    seen = replace(PROMOTE, effect=replace(PROMOTE.effect, shrunk=0.07))
-    made = draft(seen)
-    assert "[+4.0, +16.0] (selected; likelier +7.0)" in made.description
-    assert "| likelier, allowing for selection | +0.0700 |" in made.files["references/measured.md"]
-
-
-def test_a_written_skill_is_valid_and_tells_its_story(library: SkillLibrary) -> None:
-    skill = library.write(draft())
-    assert validate(skill.path) == []
-    assert skill.warnings == ()
-    for title in (
-        "Trigger",
-        "Intervention",
-        "Expected outcome",
-        "Evidence",
-        "Validation",
-        "Applicability",
-    ):
-        assert f"## {title}" in skill.body
-    assert (skill.domain, skill.factor, skill.rule, skill.status) == (
-        "swe",
-        "scaffold",
-        "turn-limit",
-        "domain",
-    )
-    assert "+10.0 points [+4.0, +16.0]" in skill.description
-    assert (
-        "| before.signal.turn_limit_share | 0.42 |"
-        in (skill.path / "references/measured.md").read_text()
-    )
+    verdict = replace(PROMOTE, effect=replace(PROMOTE.effect, shrunk=0.07))
+    skill = library.write(draft(verdict))
+    assert (validate(skill.path), skill.warnings) == ([], ())
+    titles = ("Trigger", "Intervention", "Expected outcome", "Evidence", "Validation")
+    assert all(f"## {title}" in skill.body for title in (*titles, "Applicability"))
+    fields = (skill.domain, skill.factor, skill.rule, skill.status)
+    assert fields == ("swe", "scaffold", "turn-limit", "domain")
+    numbers = re.findall(r"[+-]\d+\.\d", skill.description)
+    assert numbers == ["+10.0", "+4.0", "+16.0", "+7.0"], "effect, interval, after the selection"
+    measured = (skill.path / "references/measured.md").read_text()
+    assert "+0.0700" in measured and "signal.turn_limit_share | 0.42" in measured
 
 
 def test_text_of_a_language_model_is_quarantined(library: SkillLibrary) -> None:
@@ -193,21 +134,15 @@ def test_the_script_applies_and_undoes_its_edit(library: SkillLibrary, tmp_path:
     assert (folder / "swe/agent.py").read_text() == "# moved\n\n" + BEFORE
 
 
-def test_the_script_refuses_another_harness(library: SkillLibrary, tmp_path: Path) -> None:
-    folder = harness(tmp_path, "MAX_TURNS = 5\n")
-    status, out = run_script(library.write(draft()).path, str(folder))
+def test_the_script_refuses_another_harness_and_no_harness(
+    library: SkillLibrary, tmp_path: Path
+) -> None:
+    skill, folder = library.write(draft()).path, harness(tmp_path, "MAX_TURNS = 5\n")
+    status, out = run_script(skill, str(folder))
     assert (status, json.loads(out)["applies"]) == (1, False)
     assert (folder / "swe/agent.py").read_text() == "MAX_TURNS = 5\n"
-
-
-def test_the_script_explains_itself(library: SkillLibrary) -> None:
-    skill = library.write(draft()).path
-    assert "--check" in run_script(skill, "--help")[1]
     assert run_script(skill, "--show")[1] == DIFF
     assert run_script(skill)[0] == 2
-
-
-WORSE = Verdict(VerdictKind.REJECT, ("it lost",), Effect(-0.1, -0.16, -0.04, 512, 2))
 
 
 def test_what_is_not_to_be_repeated_refuses_to_be(library: SkillLibrary, tmp_path: Path) -> None:
@@ -215,7 +150,7 @@ def test_what_is_not_to_be_repeated_refuses_to_be(library: SkillLibrary, tmp_pat
     status, out = run_script(skill, str(folder))
     told = json.loads(out)
     assert (status, told["written"]) == (3, False)
-    assert "REJECT, clean success -10.0 points [-16.0, -4.0]: it lost" in told["refused"]
+    assert all(word in told["refused"] for word in ("REJECT", "-10.0", "-16.0", "-4.0", "it lost"))
     assert (folder / "swe/agent.py").read_text() == BEFORE
     assert run_script(skill, str(folder), "--check")[0] == 0
     assert run_script(skill, str(folder), "--force")[0] == 0
@@ -232,7 +167,6 @@ def test_a_lesson_says_what_was_measured_and_not_what_was_hoped(
     for text in (skill.description, skill.body.split("## Expected outcome")[0]):
         assert "more attempts submit" not in text, "that was the hope"
         assert f"{100 * verdict.effect.delta:+.1f} points" in text  # type: ignore[union-attr]
-    assert "Foretold, and not measured here" in skill.body
 
 
 def test_its_check_reads_any_rollouts(library: SkillLibrary, tmp_path: Path) -> None:
@@ -318,29 +252,18 @@ def test_a_bad_folder_does_not_hide_the_others(library: SkillLibrary) -> None:
     assert len(library.all()) == 1
 
 
-def test_own_domain_and_factor_come_first(library: SkillLibrary) -> None:
-    scaffold = library.write(draft())
-    reward = library.write(
-        draft(
-            candidate=replace(
-                CANDIDATE, factor="reward", hypothesis=replace(HYPOTHESIS, rule="bonus")
-            )
-        )
-    )
-    found = library.find("swe", "reward", "turn limit")
-    assert [skill.name for skill in found] == [reward.name, scaffold.name]
+def test_own_factor_comes_first_and_words_decide_within_it(library: SkillLibrary) -> None:
+    def learned(factor: str, rule: str, **more: Any) -> str:
+        hypothesis = replace(HYPOTHESIS, factor=factor, rule=rule, **more)
+        candidate = replace(CANDIDATE, factor=factor, hypothesis=hypothesis)
+        return library.write(draft(candidate=candidate)).name
 
-
-def test_words_decide_within_a_factor(library: SkillLibrary) -> None:
-    library.write(draft())
-    other = replace(
-        HYPOTHESIS,
-        rule="observations",
-        statement="if observations are longer then edits hit",
-        evidence=("31 % of tool results are cut",),
-    )
-    seen = library.write(draft(candidate=replace(CANDIDATE, hypothesis=other)))
-    assert library.find("swe", "scaffold", "observations cut by the scaffold")[0].name == seen.name
+    turns, reward = learned("scaffold", "turn-limit"), learned("reward", "bonus")
+    assert [skill.name for skill in library.find("swe", "reward", "turn limit")] == [reward, turns]
+    cut = ("31 % of tool results are cut",)
+    statement = "if observations are longer then edits hit"
+    seen = learned("scaffold", "observations", statement=statement, evidence=cut)
+    assert library.find("swe", "scaffold", "observations cut by the scaffold")[0].name == seen
 
 
 def test_another_domains_skill_is_seen_only_when_global(library: SkillLibrary) -> None:
@@ -353,47 +276,6 @@ def test_another_domains_skill_is_seen_only_when_global(library: SkillLibrary) -
 
 
 # --- reading and validating other people's skills ------------------------------------------------
-
-GOOD = "---\nname: demo\ndescription: Does a thing. Use when asked.\n---\n\n# Demo\n"
-
-
-def folder_with(tmp_path: Path, text: str | bytes, name: str = "demo") -> Path:
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "SKILL.md").write_bytes(text.encode() if isinstance(text, str) else text)
-    return folder
-
-
-INVALID = {
-    "flow metadata": GOOD.replace("---\n\n", "metadata: {a: b}\n---\n\n"),
-    "flow tools": GOOD.replace("---\n\n", "allowed-tools: [A, B]\n---\n\n"),
-    "angle bracket": GOOD.replace("a thing", "<a thing>"),
-    "letter outside ASCII": GOOD.replace("name: demo", "name: café"),
-    "upper case": GOOD.replace("name: demo", "name: Demo"),
-    "double hyphen": GOOD.replace("name: demo", "name: de--mo"),
-    "another folder's name": GOOD.replace("name: demo", "name: other"),
-    "no name": GOOD.replace("name: demo\n", ""),
-    "empty description": GOOD.replace("Does a thing. Use when asked.", '""'),
-    "long description": GOOD.replace("a thing", "a thing " * 200),
-    "repeated key": GOOD.replace("name: demo", "name: demo\nname: demo"),
-    "version field": GOOD.replace("---\n\n", "version: 1\n---\n\n"),
-    "unquoted colon": GOOD.replace("a thing.", "this: a thing."),
-    "unquoted hash": GOOD.replace("a thing.", "issue #12 of a thing."),
-    "byte order mark": "\ufeff" + GOOD,
-    "CR line ends": GOOD.replace("\n", "\r\n"),
-    "list of tools": GOOD.replace("---\n\n", "allowed-tools:\n  - A\n---\n\n"),
-    "nested metadata": GOOD.replace("---\n\n", "metadata:\n  a:\n    b: c\n---\n\n"),
-    "list as metadata": GOOD.replace("---\n\n", "metadata:\n  - a\n---\n\n"),
-    "empty body": GOOD.replace("# Demo\n", ""),
-    "long body": GOOD + "line\n" * 600,
-    "dead link": GOOD + "[x](references/none.md)\n",
-    "link that leaves": GOOD + "[x](../other/SKILL.md)\n",
-    "anchor": GOOD.replace("Does a thing. Use when asked.", "&a Does"),
-    "alias": "---\nname: demo\ndescription: &a x\nlicense: *a\n---\nbody\n",
-    "no frontmatter": "# Demo\n",
-    "not UTF-8": GOOD.encode() + b"\xff",
-    "a key": GOOD + "token sk-" + "a1B2" * 8 + "\n",
-}
 
 
 @pytest.mark.parametrize("name", INVALID)
@@ -413,46 +295,27 @@ VALID = {
 }
 
 
-def test_the_public_reference_library_accepts_what_is_written_and_what_ours_accepts(
+def test_the_public_reference_library_and_ours_accept_the_same(
     library: SkillLibrary, tmp_path: Path
 ) -> None:
     reference = pytest.importorskip("skills_ref", reason="pip install skills-ref")
     assert reference.validate(library.write(draft()).path) == []
-    for name, text in VALID.items():
+    refused = ("upper case", "version field", "flow metadata", "long description")
+    for name, text in {**VALID, **{name: INVALID[name] for name in refused}}.items():
         (tmp_path / name).mkdir()
-        assert reference.validate(folder_with(tmp_path / name, text)) == [], name
-    for name in ("upper case", "version field", "flow metadata", "long description"):
-        (tmp_path / name).mkdir()
-        assert reference.validate(folder_with(tmp_path / name, INVALID[name])) != [], name
+        folder = folder_with(tmp_path / name, text)
+        assert (reference.validate(folder) == []) == (validate(folder) == []) == (name in VALID)
 
 
-@pytest.mark.parametrize("name", VALID)
-def test_the_validator_accepts(name: str, tmp_path: Path) -> None:
-    assert validate(folder_with(tmp_path, VALID[name])) == []
+FORGIVEN = ["flow metadata", "upper case", "unquoted colon", "unquoted hash", "byte order mark"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "flow metadata",
-        "upper case",
-        "unquoted colon",
-        "unquoted hash",
-        "byte order mark",
-        "CR line ends",
-        "version field",
-    ],
-)
-def test_the_reader_forgives_and_says_so(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*FORGIVEN, "CR line ends", "version field"])
+def test_the_reader_forgives_and_warns(name: str, tmp_path: Path) -> None:
     skill = load_skill(folder_with(tmp_path, INVALID[name]))
     assert skill is not None
-    assert skill.warnings != ()
-    assert skill.status == "quarantine"
-
-
-def test_a_description_is_read_past_its_hash(tmp_path: Path) -> None:
-    skill = load_skill(folder_with(tmp_path, INVALID["unquoted hash"]))
-    assert skill is not None and skill.description.startswith("Does issue #12 of a thing. Use")
+    assert skill.warnings != () and skill.status == "quarantine"
+    assert "thing" in skill.description, "past a hash too"
 
 
 @pytest.mark.parametrize("name", ["alias", "no frontmatter", "empty description"])

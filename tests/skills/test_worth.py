@@ -11,14 +11,9 @@ from meta_agent.core.errors import IntegrityError
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import FILE, Trial, record, trials, tried
 
-GOOD, BAD, OPEN = (0.10, 0.04, 0.16), (-0.10, -0.16, -0.04), (0.02, -0.04, 0.08)
+from .kit import BETTER, HARM, OPEN, trial
+
 LITTLE = (-0.01, -0.07, 0.05)
-Seen = tuple[float, float, float]
-
-
-def trial(seen: Seen, domain: str = "swe", pairs: int = 5, first: int = 0) -> Trial:
-    proof: dict[str, list[int | None]] = {"with": [900, None], "without": [None, None]}
-    return Trial("demo", domain, list(range(first, first + pairs)), 6000, *seen, proof)
 
 
 @pytest.fixture
@@ -33,21 +28,24 @@ def library(tmp_path: Path) -> SkillLibrary:
 
 
 WAYS: dict[str, tuple[list[Trial], str]] = {
-    "one that does good": ([trial(GOOD)], "domain"),
-    "good in two domains": ([trial(GOOD), trial(GOOD, "math")], "global"),
-    "the same domain twice": ([trial(GOOD), trial(GOOD)], "domain"),
+    "one that does good": ([trial(BETTER)], "domain"),
+    "good in two domains": ([trial(BETTER), trial(BETTER, "math")], "global"),
+    "the same domain twice": ([trial(BETTER), trial(BETTER)], "domain"),
     "nothing to be seen": ([trial(OPEN)], "quarantine"),
-    "too few pairs": ([trial(GOOD, pairs=2)], "quarantine"),
-    "harm": ([trial(BAD)], "retired"),
-    "good once, harm when tried again": ([trial(GOOD), trial(BAD)], "quarantine"),
-    "good once, harm with other seeds": ([trial(GOOD), trial(BAD, first=9)], "domain"),
+    "too few pairs": ([trial(BETTER, pairs=2)], "quarantine"),
+    "harm": ([trial(HARM)], "retired"),
+    "good once, harm when tried again": ([trial(BETTER), trial(HARM)], "quarantine"),
+    "good once, harm with other seeds": ([trial(BETTER), trial(HARM, first=9)], "domain"),
     "good, and more harm": (
-        [trial(GOOD), trial(BAD, first=9), trial(BAD, first=20), trial(BAD, first=30)],
+        [trial(BETTER), trial(HARM, first=9), trial(HARM, first=20), trial(HARM, first=30)],
         "quarantine",
     ),
-    "good here, harm there": ([trial(GOOD), trial(GOOD, "math"), trial(BAD, "code")], "quarantine"),
+    "good here, harm there": (
+        [trial(BETTER), trial(BETTER, "math"), trial(HARM, "code")],
+        "quarantine",
+    ),
     "global, then nothing elsewhere": (
-        [trial(GOOD), trial(GOOD, "math"), trial(OPEN, "code")],
+        [trial(BETTER), trial(BETTER, "math"), trial(OPEN, "code")],
         "global",
     ),
     "nothing, nothing, then luck": (
@@ -69,22 +67,20 @@ def test_standing_follows_from_the_trials(way: str, library: SkillLibrary) -> No
     skill = library.skill("demo")
     assert skill.status == expected and skill.description == "Does: a thing."
     assert validate(skill.path) == []
+    points = f"{100 * made[0].difference:+.1f}" if len(made) == 1 else ""
+    assert points in skill.get("worth")
     assert "license: " in (skill.path / "SKILL.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("results", "expected"),
-    [
-        ([trial(GOOD)], "general"),
-        ([trial(GOOD), trial(GOOD, "math")], "global"),
-        ([trial(BAD)], "quarantine"),
-    ],
+    ("way", "expected"),
+    [*zip(list(WAYS)[:2], ("general", "global"), strict=True), ("harm", "quarantine")],
 )
 def test_general_advice_becomes_global_by_trials_in_two_domains(
-    results: list[Trial], expected: str, library: SkillLibrary
+    way: str, expected: str, library: SkillLibrary
 ) -> None:
     library.mark(library.skill("demo"), status="general")
-    assert [record(library, result) for result in results][-1] == expected
+    assert [record(library, result) for result in WAYS[way][0]][-1] == expected
 
 
 def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(library: SkillLibrary) -> None:
@@ -93,31 +89,25 @@ def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(library: Sk
 
     library.mark(library.skill("demo"), domain="swe")
     assert offered() == ["swe"], "what a language model wrote here is tried at home"
-    record(library, trial(GOOD))
-    record(library, trial(GOOD, "math"))
+    record(library, trial(BETTER))
+    record(library, trial(BETTER, "math"))
     assert offered() == ["swe", "math"]
-    record(library, trial(BAD))
+    record(library, trial(HARM))
     assert library.skill("demo").status == "quarantine" and offered() == []
 
 
-def test_its_worth_stands_in_the_skill(library: SkillLibrary) -> None:
-    record(library, trial(GOOD))
-    worth = library.skill("demo").get("worth")
-    assert worth == "+10.0 points [+4.0, +16.0] over 5 pairs of 6000 attempts on swe"
-
-
 def test_a_torn_record_is_named(library: SkillLibrary) -> None:
-    record(library, trial(GOOD))
+    record(library, trial(BETTER))
     with (library.path / FILE).open("a") as stream:
         stream.write(json.dumps({"skill": "demo"}) + "\n")
-    with pytest.raises(IntegrityError, match="is not a trial"):
+    with pytest.raises(IntegrityError):
         trials(library.path)
 
 
 def test_a_shipped_skill_is_marked_in_a_copy(library: SkillLibrary, tmp_path: Path) -> None:
     mine = SkillLibrary(tmp_path / "mine", shipped=library.path)
     (tmp_path / "mine").mkdir()
-    assert record(mine, trial(GOOD)) == "domain"
+    assert record(mine, trial(BETTER)) == "domain"
     assert library.skill("demo").status == "quarantine"
     assert mine.skill("demo").path == tmp_path / "mine/demo"
 
@@ -127,7 +117,7 @@ def test_a_shipped_skill_that_is_retired_is_out_of_sight_here(
 ) -> None:
     mine = SkillLibrary(tmp_path / "mine", shipped=library.path)
     (tmp_path / "mine").mkdir()
-    assert record(mine, trial(BAD)) == "retired"
+    assert record(mine, trial(HARM)) == "retired"
     assert mine.all() == [] and len(library.all()) == 1
     other = SkillLibrary(tmp_path / "other", shipped=library.path)
     other.retire("demo")
