@@ -51,6 +51,8 @@ WHEN   ?= not nightly
 # Three keep two cores busy. Each holds about a gigabyte, and imports for half a minute of processor time before its first test.
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
+# Tests that read the source and run with the linters.
+OF_THE_SOURCE := $(addprefix tests/test_,$(addsuffix .py,imports names mentions marks locks))
 test:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/.compiled
 	@$(MAKE) --no-print-directory -j2 lint unit
@@ -58,7 +60,7 @@ test:
 
 # Beside the linters: the type checker keeps one core busy for half a minute where nothing is cached.
 unit: $(VENV)/.dev
-	$(PYTEST) --dist worksteal -m 'not ($(SLOW)) and ($(WHEN))' $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal $(addprefix --ignore=,$(OF_THE_SOURCE)) -m 'not ($(SLOW)) and ($(WHEN))' $(PYTEST_ARGS)
 
 test-all: test slow-beside-setup acceptance docs
 
@@ -78,10 +80,9 @@ acceptance: $(API_VENV)/.ready
 	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder -m '$(WHEN)' tests/acceptance $(PYTEST_ARGS)
 
 # Everything, with all draws of the statistics and every attack on podman: hours. Run it before an issue is called done, and
-# commit the line that it writes.
+# commit .ci/nightly, which it writes.
 nightly:
-	WHEN='nightly or not nightly' .ci/run
-	@echo "$$(git rev-parse HEAD) $$(date -u +%Y-%m-%dT%H:%MZ)" >.ci/nightly
+	.ci/run --nightly
 
 # The pages as a site, in site/. A dead link or a dead anchor fails, but not with --quiet, which hides warnings from --strict too.
 docs: $(DOCS_VENV)/.ready
@@ -179,7 +180,9 @@ $(MCP_VENV)/.ready: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
+	$(BIN)/pytest -q -n 0 -p no:cacheprovider $(OF_THE_SOURCE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

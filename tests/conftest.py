@@ -1,17 +1,23 @@
-"""Marks are complete: a test that does what `make test` leaves out has the mark that says so.
+"""Marks are complete, and in CI no test is skipped for a reason that `.ci/skips.toml` lacks.
 
-The interpreter's audit events tell what a test does, so that no list has to be kept: a container is
-started by a request to the engine, a policy child and a whole run by a process. What a process of
-ours does in turn is not seen; those that may train are known by their command.
+A test that does what `make test` leaves out has the mark that says so. The interpreter's audit
+events tell what a test does, so that no list has to be kept: a container is started by a request to
+the engine, a policy child and a whole run by a process, a whole run also in the test's own process
+(`meta_agent.evolve`). What a process of ours does in turn is not seen; those that may train are
+known by their command.
 """
 
 from __future__ import annotations
 
 import ast
 import gc
+import os
+import re
 import signal
 import sys
+import tomllib
 from collections.abc import Generator, Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +42,7 @@ class Needed(NamedTuple):
 
 
 LEFT_OUT = tuple(f"pytest.mark.{mark}" for mark in ("docker", "train", "slow", "nightly"))
-WHOLE_RUNS = frozenset({"evolve", "compare", "calibrate"})
+WHOLE_RUNS = frozenset({"evolve", "compare"})
 _item: list[pytest.Item] = []
 _breaches: list[str] = []
 
@@ -54,11 +60,13 @@ def _needed(event: str, args: tuple[Any, ...]) -> Needed | None:
             return Needed("slow", "is a whole run")
         if any(word.startswith("vllm.") for word in argv):
             return Needed("slow", "starts a real engine")
+    elif event == "meta_agent.evolve":
+        return Needed("slow", "is a whole run")
     return None
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if event not in ("http.client.send", "subprocess.Popen") or not _item:
+    if event not in ("http.client.send", "subprocess.Popen", "meta_agent.evolve") or not _item:
         return
     needed = _needed(event, args)
     if needed and not _item[0].get_closest_marker(needed.mark):
@@ -140,4 +148,41 @@ def pytest_runtest_makereport(
     if _breaches:
         report.outcome, report.longrepr = "failed", f"{item.nodeid} {'; '.join(_breaches)}"
         _breaches.clear()
+    _fail_if_skipped(report)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "CI_CHECKS" in os.environ:  # a file that is skipped without leave stops no other
+        config.option.continue_on_collection_errors = True
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Where CI_CHECKS is set, fails a skip that `.ci/skips.toml` does not allow."""
+    if "CI_CHECKS" not in os.environ or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if not any(_allows(row, report.nodeid, reason) for row in _ci("skips")["skip"]):
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} is skipped, and .ci/skips.toml lacks {reason!r}"
+
+
+def _allows(row: dict[str, str], nodeid: str, reason: str) -> bool:
+    """Whether the row holds of this skip. `CI_CHECKS` names the environments that are there."""
+    check = row.get("check")
+    if not re.match(row["reason"], reason) or check in os.environ["CI_CHECKS"].split():
+        return False
+    return check is None or nodeid.startswith(tuple(_ci("shards")[check]["tests"]))
+
+
+@cache
+def _ci(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parents[1] / f".ci/{name}.toml").read_text("utf-8"))

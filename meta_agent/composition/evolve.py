@@ -6,6 +6,7 @@ step is journalled, so the same command resumes a run.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -38,6 +39,7 @@ def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> Ru
 
 
 def _evolve(run: Run) -> None:
+    sys.audit("meta_agent.evolve", run.id)
     first = tend(run, first_version(run))
     run.ledger.event("plan", {"attempts": allowed(run)})
     handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
