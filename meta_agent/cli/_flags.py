@@ -56,7 +56,7 @@ WAYS: Final = (
     "specialists, bilevel"
 )
 DOMAINS: Final = (
-    "swe, math, code, graded, harbor, reasoning-gym, verifiers:NAME, package.module:Factory"
+    "swe, math, code, graded, harbor, reasoning-gym, bfcl, verifiers:NAME, package.module:Factory"
 )
 
 FLAGS: Final[dict[str, Flag]] = {

