@@ -9,6 +9,7 @@ from meta_agent.core.resources import resource_dir, shipped_harness
 HARNESSES = (
     "chat/code",
     "chat/math",
+    "chat/bfcl",
     "chat/open",
     "chat/swe",
     "nano/swe/seed",

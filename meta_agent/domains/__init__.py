@@ -50,7 +50,7 @@ DOMAIN_KINDS: Final[Mapping[str, DomainKind]] = {
         f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False
     ),
     "reasoning-gym": DomainKind(f"{_IN}.reasoning_gym", f"{_IN}.checking._graded", "chat/open"),
-    "bfcl": DomainKind(f"{_IN}.bfcl", f"{_IN}.checking._graded", "chat/bfcl"),
+    "bfcl": DomainKind(f"{_IN}.bfcl", f"{_IN}.checking._bfcl", "chat/bfcl"),
     "plugged": DomainKind(
         f"{_IN}.plugged", f"{_IN}.checking._plugged", "chat/open", needs_file=False
     ),

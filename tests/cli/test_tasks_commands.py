@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.domains.bfcl import CATEGORIES
 from meta_agent.domains.formats.public import PUBLIC
 from meta_agent.sandboxes import engine_status
 from tests.cli.conftest import Runner
@@ -170,7 +171,8 @@ def test_the_public_sets_are_listed(meta_agent: Runner, tmp_path: Path) -> None:
     done = meta_agent("tasks", "list", cwd=tmp_path)
     assert done.returncode == 0
     names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert names == ["name", *PUBLIC, "reasoning-gym:NAME"]
+    categories = [f"bfcl:{category}" for category in CATEGORIES]
+    assert names == ["name", *PUBLIC, "reasoning-gym:NAME", *categories]
     listed = json.loads(meta_agent("tasks", "list", "mbpp", "--json", cwd=tmp_path).stdout)
     assert listed["sets"][0]["licence"] == "CC-BY-4.0"
     assert meta_agent("tasks", "list", "mbp", cwd=tmp_path).returncode == 2

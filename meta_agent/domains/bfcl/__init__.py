@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 import zipfile
 from collections import Counter
@@ -25,6 +26,7 @@ from typing import Final
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.package_index import downloaded
 from meta_agent.core.protocols import JSON, Split
+from meta_agent.core.resources import cache_folder
 from meta_agent.domains._options import DomainOptions
 from meta_agent.domains.formats.public import TaskSet, made_before, made_of
 from meta_agent.domains.graded import GradedDomain, load_rows
@@ -66,17 +68,28 @@ def task_set(text: str, tell: Callable[[str], None]) -> TaskSet:
     stem = f"bfcl-{'-'.join(categories)}-{hashlib.sha256(version).hexdigest()[:8]}"
     if made := made_before(stem):
         return made
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(wheel).expanduser() if wheel else _fetched(Path(scratch), names, tell)
-        _require_pinned(path)
-        rows = list(rows_of(path, categories))
-        origin = f"{_PACKAGE} {_VERSION} (Apache-2.0): {', '.join(categories)}"
-        return made_of(stem, lambda: iter(rows), origin, [path])
+    path = _wheel(Path(wheel).expanduser() if wheel else None, names, tell)
+    rows = list(rows_of(path, categories))
+    origin = f"{_PACKAGE} {_VERSION} (Apache-2.0): {', '.join(categories)}"
+    return made_of(stem, lambda: iter(rows), origin, [path])
 
 
-def _fetched(place: Path, names: str, tell: Callable[[str], None]) -> Path:
-    tell(f"downloading {_PACKAGE} {_VERSION} (Apache-2.0), for its questions and answers")
-    return downloaded(_PACKAGE, _VERSION, place, instead=f"--tasks bfcl:{names}=WHEEL")
+def _wheel(given: Path | None, names: str, tell: Callable[[str], None]) -> Path:
+    """Returns the package's wheel in the user's cache, where it is put if it is not there."""
+    cached = cache_folder("wheels") / f"{_PACKAGE}-{_VERSION}.whl"
+    if given is None and cached.is_file():
+        _require_pinned(cached)
+        return cached
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".fetching-") as scratch:
+        place = Path(scratch)
+        if given is None:
+            tell(f"downloading {_PACKAGE} {_VERSION} (Apache-2.0), for its questions and answers")
+            given = downloaded(_PACKAGE, _VERSION, place, instead=f"--tasks bfcl:{names}=WHEEL")
+        _require_pinned(given)
+        shutil.copyfile(given, place / "whole")
+        (place / "whole").replace(cached)
+    return cached
 
 
 def _require_pinned(wheel: Path) -> None:
@@ -90,7 +103,7 @@ def _require_pinned(wheel: Path) -> None:
     if digest != _WHEEL_SHA256:
         raise ConfigError(
             f"{wheel} has the SHA-256 {digest} instead of {_WHEEL_SHA256}",
-            hint=f"it is damaged or no wheel of {_PACKAGE} {_VERSION}; download it again",
+            hint=f"it is damaged or no wheel of {_PACKAGE} {_VERSION}; remove it, then download it",
         )
 
 
@@ -158,7 +171,7 @@ def rendered(functions: Sequence[Mapping[str, JSON]], expected: Sequence[JSON]) 
 
 
 def _first(allowed: Sequence[JSON], schema: Mapping[str, JSON]) -> JSON:
-    value = next((value for value in allowed if value != ""), "")
+    value: JSON = next((value for value in allowed if value != ""), "")
     if schema["type"] == "dict" and isinstance(value, dict):
         return _first_of_each(value)
     if schema.get("items", {}).get("type") == "dict":

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 LIMITS = {"max_turns": 4, "max_tokens_per_turn": 1024}
 PARTS = ("parsed", "name", "arguments", "exact")
 MAX_CHARS = 20_000
-_TYPES = {
+_TYPES: dict[str, type[Any]] = {
     **{"string": str, "integer": int, "float": float, "boolean": bool, "any": str},
     **{"array": list, "tuple": list, "dict": dict},
 }
@@ -42,7 +42,7 @@ def grade(task: dict[str, Any], answer: str) -> Grade:
     if not expected:
         silent = bool(answer.strip()) and not calls
         return Grade(silent, dict.fromkeys(PARTS, float(silent)))
-    if calls is None:
+    if not calls:
         return Grade(False, dict.fromkeys(PARTS, 0.0))
     functions = {function["name"]: function for function in task["view"]["functions"]}
     rest, names, arguments = list(calls), 0, 0.0
@@ -182,7 +182,7 @@ def is_right(schema: dict[str, Any], allowed: list[Any], value: Any) -> bool:
     return value in allowed
 
 
-def _has_type(value: Any, kind: type, inner: type | None, allowed: list[Any]) -> bool:
+def _has_type(value: Any, kind: type[Any], inner: type[Any] | None, allowed: list[Any]) -> bool:
     if type(value) is not kind:
         return type(value) is _type_of(allowed)
     return inner is None or any(

@@ -85,7 +85,7 @@ def test_one_file_is_dealt_by_hash(tmp_path: Path) -> None:
         ("gsm8k=nowhere", "does not exist", ""),
         ("gsm8k={given}", "no file for the split test", "test.jsonl"),
         ("terminal-bench", "is not on the Hugging Face hub", "git clone"),
-        ("reasoning-gym", "does not name a generator", "reasoning-gym:NAME"),
+        ("reasoning-gym", "does not say which tasks", "reasoning-gym:NAME"),
     ],
 )
 def test_what_cannot_be_taken_is_a_sentence(
