@@ -66,28 +66,28 @@ def task_set(text: str, tell: Callable[[str], None]) -> TaskSet:
     categories = [name for name in CATEGORIES if name in names.split(",")]
     version = _WHEEL_SHA256.encode() + Path(__file__).read_bytes()
     stem = f"bfcl-{'-'.join(categories)}-{hashlib.sha256(version).hexdigest()[:8]}"
-    if made := made_before(stem):
-        return made
+    if cached := made_before(stem):
+        return cached
     path = _wheel(Path(wheel).expanduser() if wheel else None, names, tell)
     rows = list(rows_of(path, categories))
     origin = f"{_PACKAGE} {_VERSION} (Apache-2.0): {', '.join(categories)}"
     return made_of(stem, lambda: iter(rows), origin, [path])
 
 
-def _wheel(given: Path | None, names: str, tell: Callable[[str], None]) -> Path:
-    """Returns the package's wheel in the user's cache, where it is put if it is not there."""
+def _wheel(source: Path | None, names: str, tell: Callable[[str], None]) -> Path:
+    """Returns the package's wheel in the user's cache, after it was put there, from `source`."""
     cached = cache_folder("wheels") / f"{_PACKAGE}-{_VERSION}.whl"
-    if given is None and cached.is_file():
+    if source is None and cached.is_file():
         _require_pinned(cached)
         return cached
     cached.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".fetching-") as scratch:
         place = Path(scratch)
-        if given is None:
+        if source is None:
             tell(f"downloading {_PACKAGE} {_VERSION} (Apache-2.0), for its questions and answers")
-            given = downloaded(_PACKAGE, _VERSION, place, instead=f"--tasks bfcl:{names}=WHEEL")
-        _require_pinned(given)
-        shutil.copyfile(given, place / "whole")
+            source = downloaded(_PACKAGE, _VERSION, place, instead=f"--tasks bfcl:{names}=WHEEL")
+        _require_pinned(source)
+        shutil.copyfile(source, place / "whole")
         (place / "whole").replace(cached)
     return cached
 

@@ -139,16 +139,16 @@ def right_share(function: dict[str, Any], allowed: dict[str, list[Any]], call: C
 
     It is 1 only for a call that is right as a whole.
     """
-    name, given = call
+    name, arguments = call
     if name != function["name"]:
         return -1.0
     schemas = function["parameters"]["properties"]
     needed = {n for n, values in allowed.items() if "" not in values}
-    needed |= set(function["parameters"]["required"]) | given.keys()
+    needed |= set(function["parameters"]["required"]) | arguments.keys()
     right = [
         n
-        for n in given
-        if n in schemas and n in allowed and is_right(schemas[n], allowed[n], given[n])
+        for n in arguments
+        if n in schemas and n in allowed and is_right(schemas[n], allowed[n], arguments[n])
     ]
     return len(right) / len(needed) if needed else 1.0
 
