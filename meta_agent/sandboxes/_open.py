@@ -67,7 +67,8 @@ def _look(name: str, image: str) -> EngineStatus:
 
     engine = _engine.engine(name)
     facts, image_here = engine.facts(), engine.find_image(image)
-    assert engine.strangers
+    if not engine.strangers:  # podman with too few user ids raises here
+        raise SandboxError(f"{name} offers no user id for untrusted code", kind="engine")
     return EngineStatus(
         version=facts.version,
         image=image,

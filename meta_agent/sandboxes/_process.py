@@ -77,7 +77,7 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
             )
             program = fork_server_program(theirs.fileno())
-        assert self.process.stdin
+        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
             pipe.write(len(program).to_bytes(4, "little") + program)
         atexit.register(self.close)
@@ -335,7 +335,7 @@ def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]
     Environment variables whose names begin with one of `also` are passed on to it as well.
     """
     with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
-        assert child.stdout
+        assert child.stdout is not None
         for line in child.stdout:
             yield line.decode("utf-8", "replace").rstrip()
 

@@ -62,7 +62,8 @@ class Step:
     def outcome_as(self, holds: type[T]) -> T:
         """Returns the outcome as the type `holds`, which has to be the one declared in `KINDS`."""
         outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
-        assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"
+        if outcome_types != [holds]:
+            raise TypeError(f"a step of kind {self.kind} holds {outcome_types}, not {holds}")
         return cast("T", self.outcome)
 
 

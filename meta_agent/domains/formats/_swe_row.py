@@ -80,6 +80,6 @@ def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:
 
     Only the fix's changed lines count, without indentation; without a fix, the problem statement.
     """
-    changed = re.findall(r"^[+-](?!\+\+ |-- )\s*(.*?)\s*$", patch or "", re.MULTILINE)
-    body = "\n".join(changed) if changed else problem_statement.strip()
+    changed = re.findall(r"^[+-](?!\+\+ |-- )[^\S\n]*(.*?)[^\S\n]*$", patch or "", re.MULTILINE)
+    body = "\n".join(filter(None, changed)) if changed else problem_statement.strip()
     return hashlib.sha256(f"{repo}\0{body}".encode()).hexdigest()

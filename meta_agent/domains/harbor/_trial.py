@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import io
 import posixpath
+import shlex
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
@@ -233,7 +234,7 @@ def _carry(source: Box, target: Box, paths: tuple[str, ...]) -> None:
         if archive is not None:
             _check_members(path, archive)
             parent = path.rstrip("/").rpartition("/")[0] or "/"
-            target.exec(f"mkdir -p {parent!r}", timeout_sec=60, user="0")
+            target.exec(f"mkdir -p {shlex.quote(parent)}", timeout_sec=60, user="0")
             target.put_tar(archive, parent)
 
 

@@ -77,12 +77,14 @@ def first_difference(recorded: Question, question: Question) -> str:
 def _parts(question: Question) -> Iterator[tuple[str, str]]:
     """Yields each parameter, each line of each message and each tool, with its place."""
     for name, value in sorted(question.parameters.items()):
-        yield name, str(value)
+        yield name, canonical(value)
     for index, message in enumerate(map(_bare, question.messages)):
         place = f"message {index} ({message.get('role')})"
         for name, value in sorted(message.items()):
-            text = value if isinstance(value, str) else canonical(value)
-            for number, line in enumerate(text.split("\n"), start=1):
+            if not isinstance(value, str):
+                yield f"{place}, {name} as JSON", canonical(value)
+                continue
+            for number, line in enumerate(value.split("\n"), start=1):
                 yield f"{place}, {name}, line {number}", line
     for tool in question.tools:
         yield "a tool", canonical(tool)

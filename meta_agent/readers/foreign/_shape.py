@@ -1,7 +1,6 @@
 """Metrics that need only texts, patches and rewards of attempts: lengths, repetitions, blanks.
 
-Quantiles are computed from a sample, so memory stays small: a few thousand lengths, and 16 bytes
-per attempt to find duplicates.
+Memory is a number for each distinct length, and 16 bytes per attempt to find duplicates.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from meta_agent.core.protocols import Message, Rollout
 from meta_agent.readers.evidence._running import Correlation, Within, share
 from meta_agent.readers.formats import attempt_messages
 
-_SAMPLE: Final = 4096  # lengths kept for quantiles
 _TAIL_CHARS: Final = 40
 
 
@@ -28,8 +26,7 @@ class Shape:
     """Accumulates lengths, repetitions, empty patches and rewards of attempts."""
 
     chars: Mean = field(default_factory=Mean)
-    most: int = 0
-    lengths: list[int] = field(default_factory=list)
+    lengths: Counter[int] = field(default_factory=Counter)
     empty: int = 0
     patches: int = 0
     blank: int = 0
@@ -53,7 +50,8 @@ class Shape:
             return
         messages = attempt_messages(rollout)
         text = written_by_model(messages)
-        self._add_length(len(text))
+        self.chars.add(float(len(text)))
+        self.lengths[len(text)] += 1
         self.empty += not text.strip()
         mark = hashlib.blake2b(
             f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
@@ -70,15 +68,14 @@ class Shape:
             self.pays.add(rollout.total_reward, float(len(text)))
             self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
 
-    def _add_length(self, length: int) -> None:
-        """Keeps every k-th length, and doubles k when the sample is full: the same in each run."""
-        self.most = max(self.most, length)
-        step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
-        if self.chars.n % step == 0:
-            self.lengths.append(length)
-        if len(self.lengths) >= 2 * _SAMPLE:
-            self.lengths = self.lengths[::2]
-        self.chars.add(float(length))
+    def _length_at(self, part: float) -> float:
+        """Returns the length that this part of the texts does not exceed, and at least one has."""
+        needed, count = math.floor(self.lengths.total() * part) + 1, 0
+        for length in sorted(self.lengths):
+            count += self.lengths[length]
+            if count >= needed:
+                return float(length)
+        raise ValueError("no lengths")
 
     def metrics(self) -> dict[str, float]:
         n = self.chars.n
@@ -89,12 +86,11 @@ class Shape:
             metrics["empty_patch"] = share(self.blank, self.patches)
         if not n:
             return metrics
-        ordered = sorted(self.lengths)
         metrics |= {
             "chars_mean": self.chars.mean,
-            "chars_p50": float(ordered[len(ordered) // 2]),
-            "chars_p90": float(ordered[len(ordered) * 9 // 10]),
-            "chars_max": float(self.most),
+            "chars_p50": self._length_at(0.5),
+            "chars_p90": self._length_at(0.9),
+            "chars_max": float(max(self.lengths)),
             "empty": share(self.empty, n),
             "duplicates": share(self.again, n),
             "looping": share(self.looping, n),

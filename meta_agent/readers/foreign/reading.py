@@ -6,7 +6,7 @@ and of missing rewards are taken over all attempts. A field that is missing is n
 0. One pass; memory by group, by task and 16 bytes a rollout (for duplicates).
 
 Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
-(quantiles of a sample; `_suspicions.py` says what `suspect` looks for). `metrics.toml` says what
+(`_suspicions.py` says what `suspect` looks for). `metrics.toml` says what
 each number is, what it is a share of, and which fields it is read from. `_behind.py` finds the
 attempts behind an alert.
 """
