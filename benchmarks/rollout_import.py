@@ -22,7 +22,7 @@ from typing import Any
 
 from meta_agent.core.protocols import Rollout
 from meta_agent.core.rollouts import RolloutStore, to_line
-from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats import read_rollouts
 
 TEXT = "The function reads the file and returns a list of its lines, one by one. " * 6

@@ -74,7 +74,7 @@ def report_on_files(
 def _report_on(
     reading: Reading, solved_at: float | None, as_json: bool, page: Path | None, arguments: str
 ) -> None:
-    from meta_agent.readers.evidence import read_foreign
+    from meta_agent.readers.foreign import read_foreign
     from meta_agent.readers.formats import judged
     from meta_agent.reports.foreign_sections import WARNINGS, foreign_page
     from meta_agent.reports.terminal.paint import painted_page

@@ -7,45 +7,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import (
+    BeforeValidator,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.core.protocols import JSON, Effect
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+def _or(empty: Any) -> WrapValidator:
+    """Returns a validator that reads a value of another type as `empty`."""
+
+    def read(value: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return parse(value)
+        except ValidationError:
+            return empty
+
+    return WrapValidator(read)
+
+
+def _listed(value: Any, kind: type) -> tuple[Any, ...]:
+    items = value if isinstance(value, list | tuple) else ()
+    return tuple(item for item in items if isinstance(item, kind))
 
 
 def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(item for item in value if isinstance(item, dict))
+    return _listed(value, dict)
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _pair(value: Any) -> tuple[float, float] | None:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        return None
-    low, high = _number(value[0]), _number(value[1])
-    return None if low is None or high is None else (low, high)
-
-
-Words = Annotated[str, BeforeValidator(lambda value: str(value or ""))]
-Count = Annotated[int, BeforeValidator(lambda value: int(value or 0))]
-Truth = Annotated[bool, BeforeValidator(bool)]
-Share = Annotated[float | None, BeforeValidator(_number)]
-Whole = Annotated[int | None, BeforeValidator(_whole)]
-Ends = Annotated[tuple[float, float] | None, BeforeValidator(_pair)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value or ())))]
-Fields = Annotated[
-    Mapping[str, Any], BeforeValidator(lambda value: value if isinstance(value, dict) else {})
-]
+Words = Annotated[str, Strict(), _or("")]
+Count = Annotated[int, Strict(), _or(0)]
+Truth = Annotated[bool, Strict(), _or(False)]
+Share = Annotated[float | None, Strict(), _or(None)]
+Whole = Annotated[int | None, Strict(), _or(None)]
+Ends = Annotated[tuple[Annotated[float, Strict()], Annotated[float, Strict()]] | None, _or(None)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _listed(value, str))]
+Fields = Annotated[Mapping[str, Any], _or({})]
+Document = Annotated[dict[str, Any] | None, _or(None)]
+Documents = Annotated[list[dict[str, Any]], BeforeValidator(lambda value: list(_dicts(value)))]
+Text = Annotated[str | None, Strict(), _or(None)]
+_number: Final = TypeAdapter[float | None](Share).validate_python
+_whole: Final = TypeAdapter[int | None](Whole).validate_python
 
 
 class Recorded:
@@ -75,9 +86,7 @@ class Measured(Recorded):
     clean_success: Share = None
     ci: Ends = None  # of clean success
     reads: Annotated[
-        int,
-        BeforeValidator(lambda value: int(value or 1)),
-        Field(validation_alias="vault_reads_in_workspace", exclude=True),
+        int, Strict(), _or(1), Field(validation_alias="vault_reads_in_workspace", exclude=True)
     ] = 1
     """How many runs of the workspace had read the vault by this measurement, itself included."""
     seed: Annotated[Whole, Field(serialization_alias="training_seed")] = None
@@ -102,7 +111,7 @@ class VersionView(Recorded):
     generation: Count = 0
     commit: Words = ""
     policy: Words = ""
-    candidate: str | None = None
+    candidate: Text = None
     undone: Truth = False
     measured: Measured | None = None
 
@@ -136,15 +145,12 @@ class CandidateView(Recorded):
     hypothesis: Fields = field(default_factory=dict)
     paths: Names = ()
     diff: Words = ""
-    screens: list[dict[str, Any]] = field(default_factory=list)
-    lives: list[dict[str, Any]] = field(default_factory=list)
-    verdict: Annotated[
-        dict[str, Any] | None,
-        BeforeValidator(lambda value: value if isinstance(value, dict) else None),
-    ] = None
-    merge: dict[str, Any] | None = None
-    declined: str | None = None  # what a person said against its merge
-    reverted: str | None = None  # the commit that took it back
+    screens: Documents = field(default_factory=list)
+    lives: Documents = field(default_factory=list)
+    verdict: Document = None
+    merge: Document = None
+    declined: Text = None  # what a person said against its merge
+    reverted: Text = None  # the commit that took it back
 
     @property
     def short_id(self) -> str:
@@ -245,7 +251,7 @@ class RefusedView(Recorded):
 
     generation: Count = 0
     statement: Words = ""
-    code: Annotated[str, BeforeValidator(lambda value: str(value or "unknown"))] = "unknown"
+    code: Annotated[str, Strict(), Field(min_length=1), _or("unknown")] = "unknown"
     """The typed reason, e.g. `path_outside_allowlist`."""
     reason: Words = ""
 
@@ -272,7 +278,8 @@ def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _layers(value: Any) -> dict[str, Any]:
-    return {name: part for name, part in (value or {}).items() if isinstance(part, dict)}
+    layers = value if isinstance(value, dict) else {}
+    return {name: part for name, part in layers.items() if isinstance(part, dict)}
 
 
 def _quoted(value: Any) -> dict[str, Any]:
@@ -308,7 +315,7 @@ class SkillView(Recorded):
 
     name: Words = ""
     path: Words = ""
-    candidate: str | None = None
+    candidate: Text = None
     description: Words = ""
     negative: Truth = False
     status: Words = ""
@@ -332,7 +339,7 @@ class MetricPoint:
             and isinstance(value, int | float)
             and not isinstance(value, bool)
         }
-        return cls(str(payload.get("series", "")), int(payload.get("step") or 0), values)
+        return cls(str(payload.get("series", "")), _whole(payload.get("step")) or 0, values)
 
 
 def parse_effect(value: Any) -> Effect | None:
@@ -346,8 +353,8 @@ def parse_effect(value: Any) -> Effect | None:
         delta=delta,
         ci_low=low,
         ci_high=high,
-        pairs=int(value.get("pairs") or 0),
-        training_seeds=int(value.get("training_seeds") or 0),
+        pairs=_whole(value.get("pairs")) or 0,
+        training_seeds=_whole(value.get("training_seeds")) or 0,
         p_improvement=_number(value.get("p_improvement")),
         shrunk=_number(value.get("shrunk")),
     )

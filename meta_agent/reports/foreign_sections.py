@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from meta_agent.core.evidence import Alert
-from meta_agent.readers.evidence import ForeignReport, meaning_of
+from meta_agent.readers.evidence import meaning_of
+from meta_agent.readers.foreign import ForeignReport
 from meta_agent.reports.evidence_sections import metrics_table
 from meta_agent.reports.sections import (
     Block,

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from meta_agent.core.parsing.syntax import literal_value, parse_python
 from meta_agent.core.protocols import JSON, Hypothesis
-from meta_agent.readers.evidence import MINIMUM, THRESHOLDS, Threshold, rests_on
+from meta_agent.readers.evidence import THRESHOLDS, Threshold, rests_on
+from meta_agent.readers.foreign import MINIMUM
 from meta_agent.skills.looking import beyond
 
 _SCRIPT: Final = '''\

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.errors import MetaAgentError
-from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats import judged, read_rollouts
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from meta_agent.core.protocols import Rollout, TokenRecord
-from meta_agent.readers.evidence import ForeignReport, read_foreign
+from meta_agent.readers.foreign import ForeignReport, read_foreign
 from meta_agent.readers.formats import absent, attempt_messages, read_rollouts
 from meta_agent.reports.foreign_sections import WARNINGS, foreign_page
 from meta_agent.reports.terminal.paint import painted_page

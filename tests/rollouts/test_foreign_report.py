@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from meta_agent.core.protocols import RolloutFailure
-from meta_agent.readers.evidence import exemplars, read_foreign
+from meta_agent.readers.evidence import exemplars
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats import read_rollouts
 
 from .foreign import DIALOGUE, GOLDEN, first, golden, ours, place, read, report, shown

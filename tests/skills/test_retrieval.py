@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.skills import Skill
-from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.skills import SkillLibrary, trigger_in
 from meta_agent.skills._library import load_skill
 from meta_agent.skills._retrieve import words_of

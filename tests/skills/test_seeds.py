@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.protocols import Rollout, RolloutFailure, ToolEvent
-from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats._draft import Draft, Numbering, to_rollout
 from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
 from meta_agent.skills.looking import checked

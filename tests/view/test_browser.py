@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from meta_agent.core.ledger import Ledger
-from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.foreign import read_foreign
 from meta_agent.readers.formats import read_rollouts
 from meta_agent.reports import reduce
 from meta_agent.reports.foreign_sections import foreign_page

@@ -2,7 +2,7 @@
 
 `build_evidence` computes the metrics. `exemplars` shows whole attempts per failure mode. `gap`
 reports a change of the score that no other metric explains. `render_text` returns the health
-report. `read_foreign` reads rollouts of other tools and says what their data lacks.
+report.
 """
 
 from meta_agent.readers.evidence._metrics import (
@@ -20,15 +20,12 @@ from meta_agent.readers.evidence.gap import gap
 from meta_agent.readers.evidence.health import render_text
 from meta_agent.readers.evidence.probe import probe
 from meta_agent.readers.evidence.reference import reference_of
-from meta_agent.readers.foreign.reading import MINIMUM, ForeignReport, read_foreign
 
 __all__ = [
     "MEANINGS",
-    "MINIMUM",
     "ROLE_WORDS",
     "THRESHOLDS",
     "Exchange",
-    "ForeignReport",
     "Threshold",
     "build_evidence",
     "exchanges",
@@ -39,7 +36,6 @@ __all__ = [
     "meaning_of",
     "passed_tests",
     "probe",
-    "read_foreign",
     "reference_of",
     "render_text",
     "rests_on",

@@ -50,12 +50,16 @@ def render_html(state: RunState, *, follow: bool = False) -> str:
 
 
 def write_page(text: str, path: Path) -> None:
-    """Writes text to the path that the user gave by `--html`, whole or not at all.
+    """Writes text to the path that the user gave by `--html`.
 
-    Raises ConfigError on failure.
+    A file is written whole or not at all, and a link keeps pointing to it. A device or a FIFO is
+    written into. Raises ConfigError on failure.
     """
     try:
-        write_whole(path, text)
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            write_whole(path.resolve(), text)
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror}", hint="choose another path for --html"
