@@ -3,17 +3,13 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 
 def main() -> None:
     """Loads the command line, then runs it."""
-    for name in (
-        "stdout",
-        "stderr",
-    ):  # closed by the caller: no file that is opened may take its place
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: otherwise the next file that opens gets its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from meta_agent.cli import main as command
 
