@@ -144,7 +144,6 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
         ("sandbox", "none", "choose auto, docker, podman, process or harbor:SERVICE"),
         ("max_usd", -1, "greater than or equal to 0"),
         ("train_steps", "many", "valid integer"),
-        ("stop_unhealthy", -1, "greater than or equal to 0"),
         ("policy", "gpt", "expected nano, hf:PATH"),
         ("policy", "hf:", "expected nano, hf:PATH"),
         ("meta_model", "a b/c", "expected rules, agent:claude"),

@@ -19,7 +19,7 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
 
 @takes(
     *TASK_FLAGS,
-    *("generations", "candidates", "budget", "seed", "train_steps", "stop_unhealthy"),
+    *("generations", "candidates", "budget", "seed", "train_steps"),
     *TRAINING_FLAGS,
     *("samples", "profile", "harness", "policy", "meta_model"),
     *ROLE_FLAGS,

@@ -94,17 +94,6 @@ FLAGS: Final[dict[str, Flag]] = {
     "train_steps": Flag(
         int, _RUN, "Optimizer steps of one training; 0 keeps an hf: policy frozen. [default: 30]"
     ),
-    "continue_steps": Flag(
-        int,
-        _RUN,
-        "Steps for which an idea continues the version's training; 0 trains from the base. "
-        "[default: 0]",
-    ),
-    "stop_unhealthy": Flag(
-        int,
-        _RUN,
-        "Unhealthy steps in a row that end a candidate's training; 0: never. [default: 0]",
-    ),
     "warmup": Flag(
         Path, _RUN, "Solved attempts to imitate in the first steps, if the recipe has sft_steps."
     ),

@@ -129,6 +129,5 @@ def _show_forecast(config: RunConfig, planned_for: str | None, as_json: bool) ->
             predicted.placing.workers,
             predicted.work,
             predicted.step_attempts,
-            predicted.cells,
         ),
     )

@@ -18,7 +18,6 @@ from meta_agent.composition.preflight import (
     refusal,
     require_limits,
     require_needs,
-    require_savings,
     require_supported,
 )
 from meta_agent.composition.served import REPLAY
@@ -27,7 +26,7 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Recipe, recipe_of
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.loop.budget import cell_prices, fewest_ideas, plan_attempts
+from meta_agent.core.loop.budget import plan_attempts
 from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
 from meta_agent.core.loop.spending import alpha_of
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Role
@@ -67,9 +66,6 @@ class Forecast:
     """The attempts and tokens of an `hf:` policy; None for any other policy."""
     step_attempts: tuple[int, int] | None = None
     """The fewest and the most attempts of a training step; None if nothing is trained."""
-    cells: dict[str, int] | None = None
-    """With `--continue-steps`: the attempts of a cell by how it trains (`continued`, `from_base`),
-    and how many ideas a bundle needs to continue (`fewest_ideas`)."""
 
     def to_json(self) -> dict[str, JSON]:
         memory = self.placing.memory
@@ -81,7 +77,6 @@ class Forecast:
             "workers": self.placing.workers,
             "work": None if self.work is None else self.work._asdict(),
             "step_attempts": self.step_attempts and list(self.step_attempts),
-            "cells": self.cells,
             "memory": memory._asdict() | {"total": memory.total} if memory else None,
         }
 
@@ -107,7 +102,6 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     tree = first_harness(config)
     require_needs(config, tree, domain)
     plan = replace(plan_for(config, domain), alpha=_alpha_left(config))
-    require_savings(config, plan, tree)
     effect = visible(config, plan)
     enough = tasks_to_detect(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
@@ -119,14 +113,7 @@ def forecast(config: RunConfig, planned: list[Device] | None = None) -> Forecast
     tree = tree if plan.trains else None
     work = _work(config, plan, domain, tree)
     step = None if tree is None else _step_attempts(recipe_of(tree))
-    cells = _cells(plan, tree)
-    return Forecast(config, plan, spending, placing(config, domain, planned), work, step, cells)
-
-
-def _cells(plan: Plan, tree: HarnessTree | None) -> dict[str, int] | None:
-    if tree is None or not plan.continue_steps:
-        return None
-    return cell_prices(plan, tree) | {"fewest_ideas": fewest_ideas(plan, tree)}
+    return Forecast(config, plan, spending, placing(config, domain, planned), work, step)
 
 
 def _step_attempts(recipe: Recipe) -> tuple[int, int]:

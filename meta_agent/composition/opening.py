@@ -29,7 +29,6 @@ from meta_agent.composition.preflight import (
     preflight,
     require_limits,
     require_needs,
-    require_savings,
 )
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of
@@ -256,8 +255,6 @@ def _assemble(place: _Place, display: Display, client: Client | None) -> Run:
     alpha, rules = alpha_of(ledger, run_id), rules_of(ledger.step(f"{run_id}/start"))
     plan = replace(plan_for(config, place.domain), alpha=alpha, rules=rules)
     repo = HarnessRepo.open(place.workspace.harness_repo)
-    if not (place.began.resumed or place.purpose):
-        require_savings(config, plan, repo.tree(repo.head()))
     if not place.began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=place.began.config_hash)
     run_display = recorded(display, ledger, run_id)
@@ -367,5 +364,4 @@ def lab_settings(config: RunConfig, run_id: str, workspace: Workspace, workers: 
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
-        stop_unhealthy=config.stop_unhealthy,
     )

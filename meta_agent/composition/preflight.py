@@ -15,8 +15,6 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.core.harness import CONTRACT_FILE, parse_contract
-from meta_agent.core.loop.budget import cell_prices, fewest_ideas
-from meta_agent.core.loop.plan import Plan
 from meta_agent.core.protocols import Ceilings, Domain, HarnessTree
 from meta_agent.core.workspace import is_workspace
 from meta_agent.domains import kind_of
@@ -167,26 +165,6 @@ def require_needs(config: RunConfig, tree: HarnessTree | None, domain: Domain) -
                 f"least {least:,}",
                 hint=f"use --limits {name}={least}",
             )
-
-
-def require_savings(config: RunConfig, plan: Plan, tree: HarnessTree | None) -> None:
-    """Raises ConfigError if no bundle is large enough for `--continue-steps` to save attempts."""
-    if tree is None or not plan.continue_steps:
-        return
-    if plan.continue_steps >= plan.steps:
-        raise ConfigError(
-            f"--continue-steps {plan.continue_steps} saves nothing: a training from the base has "
-            f"{plan.steps} steps",
-            hint=f"give fewer than {plan.steps} steps, or 0 to train every idea from the base",
-        )
-    fewest, price = fewest_ideas(plan, tree), cell_prices(plan, tree)
-    if config.candidates < fewest:
-        raise ConfigError(
-            f"--continue-steps {plan.continue_steps} saves nothing with --candidates "
-            f"{config.candidates}: a continued cell takes {price['continued']:,} attempts, one "
-            f"from the base {price['from_base']:,}, so a bundle needs {fewest:,} ideas",
-            hint=f"give --candidates {fewest}, fewer --continue-steps, or --continue-steps 0",
-        )
 
 
 def _window(config: RunConfig) -> int | None:

@@ -43,16 +43,8 @@ _KEYED: Final = Use(
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _LOCAL,
     "warmup": _TRAINED,
-    "stop_unhealthy": Use(
-        lambda config: config.trainable and config.stop_unhealthy < config.train_steps,
-        "trainings of more steps than that (--train-steps)",
-    ),
     "threads": _LOCAL,
     "executor": _TRAINED,
-    "continue_steps": Use(
-        lambda config: config.trainable and config.strategy == "full",
-        "a policy that is trained here (nano, hf:), with --strategy full",
-    ),
     "lora_rank": _HF,
     "precision": _HF,
     "tokens_per_pass": _HF,

@@ -61,11 +61,11 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "max_staleness": 0,
     "context_tokens": None,
     "train_gpus": 1,
-    "continue_steps": 0,
-    "stop_unhealthy": 0,
 }
 
-WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r", "row_tokens"})
+WITHDRAWN: Final = frozenset(
+    {"finalists", "lead", "lora_r", "row_tokens", "continue_steps", "stop_unhealthy"}
+)
 """Former settings that older workspaces and runs may hold. They are ignored, with a warning."""
 
 ALL_ROLES: Final = "all"
@@ -145,11 +145,6 @@ class RunConfig(BaseModel):
     """Root of every random number of the run."""
     train_steps: int = Field(default=30, ge=0, le=1_000_000)
     """Optimizer steps of one training arm. 0: an `hf:` policy stays frozen, the harness evolves."""
-    continue_steps: int = Field(default=0, ge=0, le=1_000_000)
-    """Optimizer steps by which `full` trains the version's weights further to try an idea, instead
-    of a whole training. 0: every idea is tried by a training from the base."""
-    stop_unhealthy: int = Field(default=0, ge=0, le=1_000_000)
-    """Unhealthy steps in a row after which a candidate's training in the search ends. 0: never."""
     warmup: Path | None = None
     """Rollouts or conversations whose clean successes a recipe with `sft_steps` imitates first."""
     lora_rank: int = Field(default=0, ge=0, le=4096)

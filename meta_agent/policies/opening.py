@@ -22,7 +22,6 @@ from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, Tra
 from meta_agent.core.protocols import JSON, Domain, Gateway
 from meta_agent.policies.served.api_gateway import ApiGateway
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
-from meta_agent.policies.training.events.ending import HealthRule
 from meta_agent.policies.training.events.overlap import Publisher
 from meta_agent.policies.training.serving.publishing import EngineChild
 
@@ -67,7 +66,6 @@ class ChildTrainer:
             seal_every=request.seal_every,
             min_exact=request.min_exact,
             warmup=request.warmup,
-            health=HealthRule(request.base_metrics, request.in_a_row),
             on_metrics=on_metrics,
             stopping=stopping,
             publisher=self._publisher,

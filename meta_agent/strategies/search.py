@@ -6,8 +6,7 @@ the best cell (`cells`). If no cell is clearly better than its base, it goes on 
 least above it, for the time being (a detour): a training there may show faults that were masked.
 It returns if nothing on the detour is clearly better. The search ends when no cell is above its
 base and no idea waits, or when the budget pays for no further bundle. Ideas that still wait are
-then tried one by one on the result, because its own cell is already measured. Cells may continue
-the version's training; the best of them is confirmed from the base (`continued`). The branch `lead`
+then tried one by one on the result, because its own cell is already measured. The branch `lead`
 holds the version that the search goes on from. `main` does not move before the proof (`claim`).
 
 The search ends before the claim, because the claim is about one harness that is fixed beforehand. A
@@ -26,7 +25,7 @@ from typing import NamedTuple
 
 from meta_agent.core.errors import BudgetError, CandidateError
 from meta_agent.core.evidence import Evidence
-from meta_agent.core.loop.budget import cells_left, one_cell, pays_for_search
+from meta_agent.core.loop.budget import cells_left, pays_for_search
 from meta_agent.core.loop.records import (
     Collected,
     Judged,
@@ -41,7 +40,6 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.approve import to_test
 from meta_agent.core.loop.verbs.cells import (
     ALL,
-    CONTINUED_SEED,
     WORTHWHILE,
     Cell,
     Mix,
@@ -60,7 +58,6 @@ from meta_agent.core.loop.verbs.cells import (
     short,
 )
 from meta_agent.core.loop.verbs.collect import collect, measured, read
-from meta_agent.core.loop.verbs.continued import confirm, continue_version, from_base, plan_bundle
 from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
@@ -120,16 +117,12 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, reads: dict[i
     again = partial(revise, run, collected, shows(reading))
     ready = to_test(run, collected, reading, proposed, again)
     trial = try_ideas(run, collected, generation, ready)
-    plan = plan_bundle(run, collected, generation, _in_turn(run, tip.waiting, trial.ideas))
-    room = plan.room or _room(run, tip.version, generation, "bundle")
-    members, waiting = assembled(run, tip.version.commit, plan.ideas, _most(room, run))
-    waiting += plan.others
-    continues = plan.room and len(members) > 1  # an idea alone costs less from the base
-    base = continue_version(run, collected) if continues else collected
-    cells = _cells(run, base, generation, members)
-    cells = confirm(run, collected, base, generation, cells)
+    ideas = _in_turn(run, tip.waiting, trial.ideas)
+    room = _room(run, tip.version, generation, "bundle")
+    members, waiting = assembled(run, tip.version.commit, ideas, _most(room, run))
+    cells = _cells(run, collected, generation, members)
     below = collected.evaluated.clean_success
-    near = best(from_base(cells), below - WORTHWHILE) if run.plan.rules > 2 else None
+    near = best(cells, below - WORTHWHILE) if run.plan.rules > 2 else None
     chosen = _choose_cell(run, collected, f"g{generation}/bundle", generation, cells, near)
     _conclude(run, collected, reading, trial, cells, chosen)
     if chosen and not is_better(chosen, below):
@@ -221,16 +214,14 @@ def _cells(run: Run, base: Collected, generation: int, members: Sequence[Candida
     onto, names = base.version.commit, ", ".join(short(run, member) for member in members)
     run.phase("bundle", f"generation {generation}: {names} together, and without each")
     trained = partial(measure, run, base, generation)
-    pays = partial(
-        pays_for_search, run, base.tree, beside=one_cell(run.plan, base.tree) * base.continued
-    )
+    pays = partial(pays_for_search, run, base.tree)
     cells = trained(leave_one_out(run, onto, members))
     rest, at = pruned(run, onto, cells), f"g{generation}"
-    if rest and pays(f"{at}/pruned", jobs_of(run, base, [rest]), later=True):
+    if rest and pays(f"{at}/pruned", jobs_of(run, [rest]), later=True):
         cells += trained([rest])
     if best(cells, base.evaluated.clean_success) is None:
         mixes = fraction(run, onto, members)
-        if mixes and pays(f"{at}/fraction", jobs_of(run, base, mixes)):
+        if mixes and pays(f"{at}/fraction", jobs_of(run, mixes)):
             run.note(f"no cell is better: {len(mixes)} further combinations are tried")
             cells += trained(mixes)
     return cells
@@ -244,11 +235,8 @@ def _choose_cell(
     cells: Sequence[Cell],
     near: Cell | None = None,
 ) -> Cell | None:
-    """Returns the cell to go on from, and journals it: the best one, else the cell `near`.
-
-    Only cells that trained from the base are chosen, as `base` did.
-    """
-    chosen = best(from_base(cells), base.evaluated.clean_success) or near
+    """Returns the cell to go on from, and journals it: the best one, else the cell `near`."""
+    chosen = best(cells, base.evaluated.clean_success) or near
 
     def record() -> JSON:
         return {
@@ -330,23 +318,15 @@ def _judge_member(
     brings = among and without and all(c.vetoes for c in among) and any(c.valid for c in without)
     if brings:
         return stopped(vetoes)
-    unconfirmed = cells[-1] if cells[0].continued and not cells[-1].continued else None
     kind = VerdictKind.INCONCLUSIVE
-    if unconfirmed and member.id in unconfirmed.mix.ids:
-        why = f"{100 * (unconfirmed.clean - base.evaluated.clean_success):+.1f} points"
-        why = unconfirmed.vetoes[0].code if unconfirmed.vetoes else why
-        reason = f"better in a continued training, and not {unconfirmed.mix.name} ({why})"
-    elif share is None:
+    if share is None:
         reason = f"{name} was in no cell that did better"
     else:
         points = (
             f"{100 * share.delta:+.1f} points [{100 * share.low:+.1f}, {100 * share.high:+.1f}]"
         )
         kind = VerdictKind.REJECT if share.high < 0 else VerdictKind.INCONCLUSIVE
-        seed = CONTINUED_SEED if cells[0].continued else 0
-        reason = (
-            f"dropped: with it the bundle does {points} on the search split, training seed {seed}"
-        )
+        reason = f"dropped: with it the bundle does {points} on the search split, training seed 0"
     evidence: JSON = {"judge": "bundle", "inputs": {"cells": [cell.mix.name for cell in cells]}}
     if share:
         evidence["share"] = _share_json(share)

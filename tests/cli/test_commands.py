@@ -197,19 +197,6 @@ def test_dry_run_shows_every_setting_with_its_origin_and_starts_nothing(
     assert "command line" in meta_agent("evolve", "--dry-run", "--seed", "3", cwd=tmp_path).stdout
 
 
-def test_dry_run_says_what_continued_cells_cost_and_refuses_what_saves_nothing(
-    meta_agent: Runner, tmp_path: Path
-) -> None:
-    asked = ("evolve", "--dry-run", "--train-steps", "30", "--continue-steps")
-    plan = meta_agent(*asked, "10", "--json", cwd=tmp_path).document
-    assert plan["cells"] == {"continued": 1792, "from_base": 4352, "fewest_ideas": 2}
-    shown = " ".join(meta_agent(*asked, "10", cwd=tmp_path).stdout.split())
-    assert "1,792 attempts each" in shown and "For bundles of 2 ideas and more" in shown
-    for command in (asked, ("evolve", "--sandbox", "process", "--continue-steps")):
-        nothing = meta_agent(*command, "30", cwd=tmp_path)
-        refused(nothing, 2, "--continue-steps 30 saves nothing", "give fewer than 30")
-
-
 def test_init_makes_a_workspace_that_status_understands(meta_agent: Runner, tmp_path: Path) -> None:
     made = meta_agent("init", "--json", cwd=tmp_path).document
     assert made["workspace"] == str(tmp_path / "meta-agent-workspace")

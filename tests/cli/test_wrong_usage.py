@@ -58,7 +58,6 @@ WRONG = (
     ("evolve --workspace file", "is a file, not a directory"),
     ("evolve --threshold 2", "--threshold has no effect in this run"),
     ("evolve --python none", "--python has no effect in this run"),
-    ("evolve --stop-unhealthy 30", "only to trainings of more steps than that (--train-steps)"),
     ("evolve --map x", "expected THEIRS=OURS pairs"),
     ("evolve --tasks none.jsonl --policy a/x", "none.jsonl: No such file or directory"),
     ("evolve --tasks bad.jsonl --policy a/x", "bad.jsonl:1: the line is not JSON"),

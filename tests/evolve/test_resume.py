@@ -48,42 +48,6 @@ def test_a_killed_run_ends_like_an_undisturbed_one_whatever_its_sandbox(
     assert comparable(cli.json(*argv)) == comparable(finished[1])
 
 
-@pytest.mark.timeout(1800)  # four starts, on a machine that may be busy
-def test_a_search_that_is_killed_while_ideas_continue_a_training_ends_like_an_undisturbed_one(
-    make_cli: Any,
-) -> None:
-    argv = ("evolve", "--domain", "swe", *TINY, "--sandbox", "process", "--train-steps", "7")
-    argv += ("--continue-steps", "1", "--budget", "2000")
-    searches = []
-    for points in (), ("after_work:train", "before_work:cell:2"):
-        cli: Cli = make_cli("continued")
-        for point in (*points, "before_work:lead"):  # what follows is the same in every run
-            killed = cli(*argv, env={"META_AGENT_CRASH_AT": point}, check=False)
-            assert killed.returncode == -signal.SIGKILL, killed.stderr
-        searches.append(search_of(cli.json("log")["steps"]))
-    undisturbed, resumed = searches
-    assert undisturbed["continued"] == [1, 1, 1, None]
-    assert len(undisturbed["plan"][0]["continued"]) == 2 and len(undisturbed["weights"]) == 6
-    assert resumed == undisturbed
-
-
-def search_of(steps: list[Any]) -> dict[str, list[Any]]:
-    """Returns what two equal searches share: plans, weights and results, but no clock or path."""
-
-    def outcomes(kind: str, *keys: str) -> list[Any]:
-        records = [step["outcome"] for step in steps if step["kind"] == kind]
-        return [[record.get(key) for key in keys] if keys else record for record in records]
-
-    return {
-        "plan": outcomes("plan"),
-        "weights": sorted(outcomes("train", "policy", "rollouts")),
-        "continued": [continued for (continued,) in outcomes("cell", "continued")],
-        "cells": outcomes("cell", "name", "words", "delta", "valid"),
-        "chosen": outcomes("bundle", "chosen", "members"),
-        "verdicts": outcomes("verdict", "candidate", "kind", "reasons"),
-    }
-
-
 @pytest.mark.timeout(900)
 def test_a_killed_training_of_a_real_model_goes_on_from_its_last_seal(
     make_cli: Any, tmp_path: Path

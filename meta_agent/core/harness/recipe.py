@@ -125,12 +125,6 @@ class Recipe:
         return int(self.groups_per_step * (self.refill_factor or 1)) * self.num_generations
 
 
-OF_WHOLE_TRAININGS: Final = (
-    "lr_scheduler_type", "warmup_steps", "beta", "sft_steps", "sft_learning_rate",
-)  # fmt: skip
-"""Keys that act over a whole training, on its first steps, or against the weights that it starts
-from. The last steps of a training cannot show what they do."""
-
 _KNOBS: Final = {knob.name: knob for knob in fields(Recipe)}
 
 

@@ -37,7 +37,6 @@ from meta_agent.core.gate import Arm, task_order
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.core.lab.fair import or_refusal
-from meta_agent.core.lab.health import base_rows
 from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.lab.measured import Evaluated, Job, LabSettings, Part, Trained
 from meta_agent.core.lab.training import Policies
@@ -63,8 +62,6 @@ __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_
 TURNS: Final = 8
 """About how many blocks alternate between compared versions, if blocks stay large enough."""
 SMALLEST_TURN: Final = 8
-SEARCH_SEED: Final = 0
-"""The training seed of every version in a search. Proofs use others."""
 
 
 class Lab:
@@ -269,21 +266,9 @@ class Lab:
             f"train/{name}",
             "train",
             {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
-            lambda: self._train(unit if onto else self._watched(unit), tree),
+            lambda: self._train(unit, tree),
         )
         return Trained.from_json(outcome)
-
-    def _watched(self, unit: TrainUnit) -> TrainUnit:
-        """Returns a training of the search with the base's first steps, for the health rule.
-
-        The base is the run's first training. Both arms of a proof train all steps, so a training
-        with another seed comes back unchanged.
-        """
-        if not self.settings.stop_unhealthy or unit.seed != SEARCH_SEED:
-            return unit
-        first = next(iter(self.ledger.steps(self.settings.run, kind="train")))
-        metrics: JSON = first.fields.get("metrics", []) if first.is_done else []
-        return unit._replace(base_metrics=base_rows(metrics))
 
     def warmup(self) -> Warmup:
         """Returns the record of what trainings imitate first (a warm-up), of 0 rows if nothing."""

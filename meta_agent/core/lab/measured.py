@@ -28,7 +28,6 @@ class Trained(NamedTuple):
     train_steps: int = 0  # optimiser steps made here, for the run's accounts
     rollouts: int = 0
     checkpoints: Sequence[JSON] = ()  # made on the way: {"steps", "policy", "path"}
-    ended: JSON = None  # of a training that the health rule ended: {"after", "steps", "reason"}
 
     def on_the_way(self) -> list[Trained]:
         """Returns the stored checkpoints of a training by steps, and last its final policy."""
@@ -43,8 +42,6 @@ class Trained(NamedTuple):
     def to_json(self) -> JSON:
         record = self._asdict()
         record["kept"] = record.pop("checkpoints")
-        if record["ended"] is None:
-            del record["ended"]
         return record
 
     @classmethod
@@ -106,5 +103,3 @@ class LabSettings:
     """Steps between the seals from which a killed training resumes. 0: it begins again."""
     min_exact: float = 0.0
     """A training stops if a smaller share of the sampled tokens has a token record."""
-    stop_unhealthy: int = 0
-    """So many unhealthy steps in a row end a training of the search. 0: none ends early."""

@@ -52,13 +52,12 @@ class RecordedLab(Lab):
         shard, behaviour = self._shard(f"train-{unit.name}"), behaviour_hash(tree)
         for row in self.store.iter(shard):
             self._require(row, self._identity(unit.name, "train"), behaviour)
-        end = outcome.get("ended")
         return {
             **outcome,
             **self._opened(outcome, folder),
             "seed": unit.seed,
-            "steps": unit.before + (end["steps"] if end else unit.steps),
-            "train_steps": end["after"] if end else unit.steps,
+            "steps": unit.before + unit.steps,
+            "train_steps": unit.steps,
             "shard": shard_reference(shard),
             "kept": [
                 self._opened(checkpoint, kept_folder(folder) / Path(checkpoint["path"]).name)

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.harness import Teaches
-from meta_agent.core.lab.health import Ended
 from meta_agent.core.protocols import JSON, Checkpoint, Domain, Gateway, PlannedRollout, Rollout
 
 TRAIN_STEP_SEC: Final = 1800.0
@@ -46,7 +45,6 @@ class TrainResult:
     rollouts: list[Rollout]  # those of the first and last events that were asked for
     rollouts_made: int
     checkpoints: tuple[Checkpoint, ...] = ()  # made on the way, by steps
-    ended: Ended | None = None  # why it has fewer steps than were asked for
 
 
 class TrainingRequest(NamedTuple):
@@ -66,10 +64,6 @@ class TrainingRequest(NamedTuple):
     """The least share of the sampled tokens that needs a token record."""
     warmup: Sequence[Rollout] = ()
     """Clean successes that the recipe's first `sft_steps` steps imitate. Empty: no warm-up."""
-    base_metrics: Sequence[Mapping[str, JSON]] = ()
-    """The base's first steps, for the health rule. Empty: the training never ends early."""
-    in_a_row: int = 0
-    """So many unhealthy steps in a row end the training."""
 
 
 class Trainer(Protocol):

@@ -76,7 +76,6 @@ class TrainUnit(NamedTuple):
     policy: str
     before: int  # steps that the policy at `path` was trained for
     warmup: str = ""  # sha256 of the run's rows for warm-ups; empty: it has none
-    base_metrics: JSON = None  # rows for the health rule; without any it never ends early
 
     def to_json(self) -> JSON:
         return {"kind": "train", **self._asdict()}
@@ -245,8 +244,6 @@ class Apparatus:
                     seal_every=self.settings.checkpoint_every,
                     min_exact=self.settings.min_exact,
                     warmup=self._warmup(unit, recipe),
-                    base_metrics=unit.base_metrics or (),
-                    in_a_row=self.settings.stop_unhealthy,
                 ),
                 on_metrics=lambda row: report(int(row["step"]), row),
                 stopping=stopping,
@@ -260,18 +257,16 @@ class Apparatus:
             }
             for checkpoint in result.checkpoints
         ]
-        ended = result.ended
         return Trained(
             path=str(result.checkpoint.path.relative_to(outputs.checkpoints)),
             policy=result.checkpoint.policy,
             seed=unit.seed,
-            steps=unit.before + (ended.steps if ended else unit.steps),
+            steps=unit.before + unit.steps,
             shard=shard_reference(shard),
             metrics=result.metrics,
-            train_steps=ended.after if ended else unit.steps,
+            train_steps=unit.steps,
             rollouts=result.rollouts_made,
             checkpoints=checkpoints,
-            ended=ended and ended._asdict(),
         ).to_json()
 
     def _warmup(self, unit: TrainUnit, recipe: Mapping[str, JSON]) -> Sequence[Rollout]:

@@ -17,7 +17,7 @@ from typing import Final, Literal, NotRequired, TypedDict
 Kind = Literal[
     "attribution", "baseline", "budget", "bundle", "calibration", "candidate", "cell",
     "checkpoint", "claim", "clock", "decision", "diagnostic", "discrimination", "drift", "eval",
-    "evidence", "experiment", "handover", "lead", "live", "merge", "plan", "proposal", "race",
+    "evidence", "experiment", "handover", "lead", "live", "merge", "proposal", "race",
     "ref", "results", "revert", "revision", "screen", "skill", "start", "tasks", "train",
     "untrained", "vault", "verdict", "visible", "warmup",
 ]  # fmt: skip
@@ -162,20 +162,6 @@ class Cell(TypedDict):
     valid: bool
     vetoes: list[dict[str, object]]
     failed: bool
-    continued: NotRequired[int]
-    ended: NotRequired[str]
-
-
-class Plan(TypedDict):
-    """Which of a generation's ideas continue the version's weights and which train from the base.
-
-    Ideas are named by id. `attempts` is what each kind of training costs.
-    """
-
-    generation: int
-    continued: list[str]
-    from_base: list[str]
-    attempts: dict[str, int]
 
 
 class Bundle(TypedDict):
@@ -206,7 +192,6 @@ class Train(_Kept):
     metrics: list[object]
     train_steps: NotRequired[int]
     rollouts: NotRequired[int]
-    ended: NotRequired[dict[str, object]]
 
 
 class Warmup(TypedDict):
@@ -303,7 +288,6 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, in_views=True),
     "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), in_views=True),
     "discrimination": Wrote("gN/cK/discriminate", ("core/loop/diagnostics/discriminate",)),
-    "plan": Wrote("gN/plan", (f"{_V}/continued",), Plan),
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
     "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),

@@ -66,31 +66,9 @@ def first_tree(run: Run) -> HarnessTree:
     )
 
 
-def one_cell(plan: Plan, tree: HarnessTree, *, continued: bool = False) -> int:
-    """Returns how many attempts one training takes, with its evaluation on the search split.
-
-    A training is `continued` if it starts from a version's weights, and not from the base policy.
-    """
-    steps = plan.continue_steps if continued else plan.steps
-    return steps * attempts_a_step(tree) + plan.search
-
-
-def cell_prices(plan: Plan, tree: HarnessTree) -> dict[str, int]:
-    """Returns how many attempts a cell (one training, one evaluation) takes, by how it trains.
-
-    It trains on from a version's weights (key `continued`), or from the base policy (`from_base`).
-    """
-    return {"continued": one_cell(plan, tree, continued=True), "from_base": one_cell(plan, tree)}
-
-
-def fewest_ideas(plan: Plan, tree: HarnessTree) -> int:
-    """Returns how many ideas a bundle needs, so that continued trainings cost less than whole ones.
-
-    Continued trainings go on from a version's weights. They need a control and a confirmation.
-    """
-    price = cell_prices(plan, tree)
-    beside = price["continued"] + price["from_base"]
-    return max(2, beside // (price["from_base"] - price["continued"]))
+def one_cell(plan: Plan, tree: HarnessTree) -> int:
+    """Returns how many attempts one training takes, with its evaluation on the search split."""
+    return plan.steps * attempts_a_step(tree) + plan.search
 
 
 def one_pair(plan: Plan, tree: HarnessTree) -> int:
@@ -145,24 +123,17 @@ def search_cap(run: Run, *, later: bool) -> int:
 
 
 def cells_left(
-    run: Run,
-    tree: HarnessTree,
-    what: str,
-    beside: int = 0,
-    *,
-    later: bool = False,
-    continued: bool = False,
+    run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
 ) -> int:
     """Returns how many trainings, each with its evaluation, the search's budget still pays for.
 
-    It pays for `beside` other attempts first, and is larger after the first bundle (`later`). A
-    training is `continued` if it starts from a version's weights. The ledger keeps the answer under
-    `what`, so a later call returns the same.
+    It pays for `beside` other attempts first, and is larger after the first bundle (`later`). The
+    ledger keeps the answer under `what`, so a later call returns the same.
     """
 
     def count_cells() -> JSON:
         attempts = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
-        cells = int(attempts // one_cell(run.plan, tree, continued=continued))
+        cells = int(attempts // one_cell(run.plan, tree))
         return {"cells": max(0, cells)}
 
     return int(run.once(f"{what}/budget", "budget", {}, count_cells)["cells"])

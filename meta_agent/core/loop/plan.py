@@ -118,8 +118,6 @@ class _Sizes:
     """Whether the search and confirm tasks are halves of one small set (`task_splits.Halves`)."""
     rules: int = RULES
     """Version of the rules by which the run decides."""
-    continue_steps: int = 0
-    """Optimiser steps by which an idea continues the version's training. 0: it never does."""
     train: int | None = None
     """Number of tasks to train on. None if nothing is trained or a built-in suite decides."""
 
@@ -320,7 +318,6 @@ def _trained(config: RunConfig, domain: Domain | None) -> TrainedPlan:
     tiny = config.profile == "tiny"
     return TrainedPlan(
         steps=config.train_steps,
-        continue_steps=config.continue_steps if config.strategy == "full" else 0,
         looks=(3,) if tiny else (8,),
         trainings=TRAININGS,
         search=_size(domain, "search", 64 if tiny else 512),

@@ -64,9 +64,6 @@ class Collected(NamedTuple):
     evaluated: Evaluated
     untrained: Evaluated | None = None
     """The base policy under this version. None if nothing is trained."""
-    continued: bool = False
-    """Whether `evaluated` measures `trained` after some steps more (a control). The cells that are
-    compared with it continue `trained` as well."""
 
 
 class Reading(NamedTuple):

@@ -80,11 +80,6 @@ def published_folder(output: Path) -> Path:
     return output.with_name(f"{output.name}.published")
 
 
-def healthy_folder(output: Path) -> Path:
-    """Returns the folder for earlier weights, which an unhealthy training falls back to."""
-    return output.with_name(f"{output.name}.healthy")
-
-
 def seals_folder(output: Path) -> Path:
     """Returns the folder for the saved states (seals) from which a killed training resumes."""
     return output.with_name(f"{output.name}.seals")

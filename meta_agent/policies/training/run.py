@@ -48,12 +48,6 @@ from meta_agent.policies.training._wire import (
     warm_folder,
 )
 from meta_agent.policies.training.checkpoint import open_checkpoint
-from meta_agent.policies.training.events.ending import (
-    ALWAYS_HEALTHY,
-    HealthRule,
-    HealthWatch,
-    UnhealthyError,
-)
 from meta_agent.policies.training.events.groups import (
     Batch,
     History,
@@ -95,7 +89,6 @@ def train_policy(
     seal_every: int = 0,
     min_exact: float = 0.0,
     warmup: Sequence[Rollout] = (),
-    health: HealthRule = ALWAYS_HEALTHY,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
     stopping: Callable[[], bool] = never,
     publisher: Publisher | None = None,
@@ -115,7 +108,6 @@ def train_policy(
         seal_every: steps between seals from which a killed training resumes; 0: none.
         min_exact: the least share of the sampled tokens to train on, else CandidateError is raised.
         warmup: rollouts that the recipe's first `sft_steps` steps imitate; empty: only GRPO steps.
-        health: when an unhealthy training ends early, with its last healthy weights.
         on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals finishes its step, drops unfinished
             rollouts, makes a seal and raises Interrupted.
@@ -137,7 +129,6 @@ def train_policy(
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
-    watch = HealthWatch(child, job, health)
     each = int(settings.get("num_iterations", 1))
     overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
     loop = _Loop(
@@ -160,7 +151,6 @@ def train_policy(
             lies_at = step
 
     def provide(event: RolloutEvent) -> list[Row]:
-        watch.look(event.step, loop.metrics, lies_at if seal_every else event.step)
         try:
             return loop.provide(event, partial(seal, event.step))
         except Interrupted as error:
@@ -168,30 +158,19 @@ def train_policy(
                 f"training stopped as requested; it is saved as of step {event.step} of {steps}"
             ) from error
 
-    ended = None
     try:
         checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
     except CandidateError:
         seals.clear()  # nobody trains it again
         shutil.rmtree(warm_folder(job.output), ignore_errors=True)
-        watch.clear()
         raise
-    except UnhealthyError as error:
-        ended = error.end
     finally:
         overlap.end()
     seals.clear()
-    if ended:  # after the seals, which need the weights that it ends with
-        checkpoint = watch.settle(ended)
-        job = dataclasses.replace(job, steps=ended.steps)
-        ended = ended._replace(after=warm_steps + ended.after, steps=warm_steps + ended.steps)
-    watch.clear()
     for folder in (published_folder(job.output), warm_folder(job.output)):
         shutil.rmtree(folder, ignore_errors=True)
     checkpoints = tuple(_kept_checkpoints(job, warm_steps))
-    return TrainResult(
-        checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints, ended
-    )
+    return TrainResult(checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints)
 
 
 def _make_way(job: TrainJob) -> None:

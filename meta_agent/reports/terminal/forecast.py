@@ -29,18 +29,16 @@ def forecast(
     workers: int,
     work: tuple[int, int] | None,
     step_attempts: tuple[int, int] | None = None,
-    cells: Mapping[str, int] | None = None,
 ) -> RenderableType:
     """Returns everything that `evolve --dry-run` prints: settings, sizes, calls and costs.
 
     `memory` is what one training takes (None: nothing is trained). `workers` is the number of
     parallel trainings, `work` the most attempts and tokens. `step_attempts` are the fewest and the
-    most attempts of a training step. `cells` is for `--continue-steps`: attempts of a cell that
-    continues, or trains from the base, and the fewest ideas of a bundle that continues.
+    most attempts of a training step.
     """
     by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
     sizes = Facts([(name, value_text(value)) for name, value in plan.items()])
-    facts = [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts, cells)]
+    facts = [*_calls(estimate), *_effect(estimate), *_trainings(plan, step_attempts)]
     if memory is not None:
         facts.append(("memory of a training", f"{gib(memory.total)}: {by_part(memory)}"))
         facts.append(("trainings at once", str(workers)))
@@ -92,21 +90,9 @@ def _effect(estimate: Estimate) -> Iterator[tuple[str, str]]:
 
 
 def _trainings(
-    plan: Mapping[str, Any], step_attempts: tuple[int, int] | None, cells: Mapping[str, int] | None
+    plan: Mapping[str, Any], step_attempts: tuple[int, int] | None
 ) -> Iterator[tuple[str, str]]:
-    """Yields what continued cells, further pairs of the claim and refilled groups may take."""
-    if cells is not None:
-        yield (
-            "continued cells",
-            f"{cells['continued']:,} attempts each, to train the version by "
-            f"{plan['continue_steps']} steps more (of {plan['steps']}); as many for the version "
-            f"unchanged. For bundles of {cells['fewest_ideas']} ideas and more",
-        )
-        yield (
-            "from the base",
-            f"{cells['from_base']:,} attempts each: smaller bundles, ideas about a whole training, "
-            "and the confirmation of the best continued cell",
-        )
+    """Yields what further pairs of the claim and refilled groups may take."""
     most = plan["looks"][-1]
     if not plan["frozen"] and most > MIN_PAIRS:
         yield (

@@ -197,24 +197,15 @@ def past(run: Run, base: str) -> list[PastAttempt]:
 
     `base` is the commit of the version that the next edits change.
     """
-    waiting, ended = _waiting(run), _ended(run)
+    waiting = _waiting(run)
     attempts = [
-        _past_candidate(run, base, candidate, judgement, ended.get(candidate["id"], ()))
+        _past_candidate(run, base, candidate, judgement)
         for candidate, verdict in _judged(run)
         if (judgement := verdict or waiting.get(candidate["id"]))
     ]
     return attempts + [
         attempt for step in _spoken_of(run, "proposal") for attempt in _refused(run, step)
     ]
-
-
-def _ended(run: Run) -> dict[str, list[str]]:
-    """Returns which trainings of cells the health rule ended, by candidate."""
-    by_candidate: dict[str, list[str]] = {}
-    for cell in run.ledger.outcomes("cell", Cell, run.id):
-        for member in cell["members"] if "ended" in cell else ():
-            by_candidate.setdefault(member, []).append(f"cell {cell['name']}: {cell['ended']}")
-    return by_candidate
 
 
 def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -256,11 +247,7 @@ def noted(run: Run) -> list[tuple[str, str]]:
 
 
 def _past_candidate(
-    run: Run,
-    base: str,
-    candidate: Mapping[str, Any],
-    verdict: Mapping[str, Any] | None,
-    ended: Sequence[str],
+    run: Run, base: str, candidate: Mapping[str, Any], verdict: Mapping[str, Any] | None
 ) -> PastAttempt:
     assert verdict is not None
     parsed = candidate_from_json(dict(candidate))
@@ -271,7 +258,7 @@ def _past_candidate(
         name=parsed.id.removeprefix(f"{run.id}/"),
         statement=parsed.hypothesis.statement,
         verdict=str(verdict["kind"]),
-        reasons=(*verdict["reasons"], *ended),
+        reasons=tuple(verdict["reasons"]),
         factor=parsed.factor,
         hypothesis=parsed.hypothesis,
         same_base=parsed.base == base,

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import Finding, effect, pair
-from meta_agent.core.lab.live import ArmRef, Evaluated, Job, Trained
+from meta_agent.core.lab.live import ArmRef, Evaluated, Job
 from meta_agent.core.loop.records import Collected, failure
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree
@@ -27,9 +27,6 @@ from meta_agent.core.protocols import JSON, Candidate, HarnessTree
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
 """The search goes on from a cell only if its clean success is higher by this share."""
-CONTINUED_SEED: Final = 90
-"""Training seed of the cells that continue a version's training. Nothing else uses it, so their
-tasks are others than those of the first steps."""
 ALL: Final = "all"
 RUNS: Final = 8
 """Cells of a two-level fraction (three to seven members)."""
@@ -57,10 +54,6 @@ class Cell(NamedTuple):
     """Vetoes that its base version does not have, or the reason why it was not measured."""
     flawless: bool = False
     """Whether it has no veto at all. Then it may be claimed and handed over."""
-    continued: bool = False
-    """Whether it continues the version's training, so that one from the base has to confirm it."""
-    ended: str = ""
-    """Why its training ended early, if the health rule ended it."""
 
     @property
     def valid(self) -> bool:
@@ -180,7 +173,7 @@ def short(run: Run, candidate: Candidate) -> str:
 
 def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) -> list[Cell]:
     """Trains and evaluates sets of merged candidates; returns a cell for each, with its results."""
-    jobs = {mix.name: job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes}
+    jobs = dict(zip((mix.name for mix in mixes), jobs_of(run, mixes), strict=True))
     for mix in mixes:
         run.lab.label(
             jobs[mix.name].tree, f"g{generation} {mix.name}" if mix.name == ALL else mix.name
@@ -189,21 +182,10 @@ def measure(run: Run, base: Collected, generation: int, mixes: Sequence[Mix]) ->
     return [_measured(run, base, generation, mix, jobs[mix.name]) for mix in mixes]
 
 
-def job_of(run: Run, base: Collected, tree: HarnessTree) -> Job:
-    """Returns the job of training and evaluating a cell whose harness is `tree`.
-
-    It trains the base policy or, if `base` is a control, goes on from that version's weights.
-    """
-    plan = run.plan
-    if base.continued:
-        steps, seed = plan.continue_steps, CONTINUED_SEED
-        return Job(tree, seed, steps, "search", plan.search, base.trained)
-    return Job(tree, 0, plan.steps, "search", plan.search)
-
-
-def jobs_of(run: Run, base: Collected, mixes: Sequence[Mix]) -> list[Job]:
+def jobs_of(run: Run, mixes: Sequence[Mix]) -> list[Job]:
     """Returns the job of training and evaluating each set of merged candidates."""
-    return [job_of(run, base, run.repo.tree(mix.commit)) for mix in mixes]
+    trees, plan = (run.repo.tree(mix.commit) for mix in mixes), run.plan
+    return [Job(tree, 0, plan.steps, "search", plan.search) for tree in trees]
 
 
 def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) -> Cell:
@@ -212,22 +194,15 @@ def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) ->
     except CandidateError as error:
         cell = Cell(mix, None, None, (failure(error),))
     else:
-        trained = run.lab.train(job.tree, seed=job.seed, steps=job.steps, onto=job.onto)
-        cell = _inspected(run, base, mix, job.tree, evaluation)._replace(ended=_why_ended(trained))
-    cell = cell._replace(continued=base.continued)
+        cell = _inspected(run, base, mix, job.tree, evaluation)
     record = run.once(
-        f"g{generation}/cell/{mix.commit[:12]}" + ("-continued" if cell.continued else ""),
+        f"g{generation}/cell/{mix.commit[:12]}",
         "cell",
         {"members": sorted(mix.ids), "commit": mix.commit, "base": base.version.commit},
         lambda: _cell_record(run, generation, base, cell),
     )
     run.note(f"cell {mix.name}: {record['words']}")
     return cell
-
-
-def _why_ended(trained: Trained) -> str:
-    end = trained.ended
-    return f"its training was ended after step {end['after']}: {end['reason']}" if end else ""
 
 
 def _inspected(
@@ -247,8 +222,6 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
         words = "failed"
     else:
         words = f"{100 * cell.clean:.1f} % clean on search ({100 * (cell.clean - below):+.1f})"
-        words += f", {run.plan.continue_steps} steps further" if cell.continued else ""
-    words += f"; {cell.ended}" if cell.ended else ""
     words += "".join(f"; {finding.code}: {finding.message}" for finding in cell.vetoes)
     return {
         "generation": generation,
@@ -266,8 +239,6 @@ def _cell_record(run: Run, generation: int, base: Collected, cell: Cell) -> JSON
         "vetoes": [finding.to_json() for finding in cell.vetoes],
         "arm": cell.arm.to_json() if cell.arm else None,
         "words": words,
-        **({"continued": run.plan.continue_steps} if cell.continued else {}),
-        **({"ended": cell.ended} if cell.ended else {}),
     }
 
 
