@@ -19,11 +19,13 @@ from meta_agent.core.chat import Effort, ModelClient
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import Teaches
 from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, TrainResult
-from meta_agent.core.protocols import JSON, Domain, Gateway
+from meta_agent.core.protocols import JSON, Domain, Gateway, Rollout
 from meta_agent.policies.served.api_gateway import ApiGateway
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
+from meta_agent.policies.training._wire import TrainJob
 from meta_agent.policies.training.events.overlap import Publisher
 from meta_agent.policies.training.serving.publishing import EngineChild
+from meta_agent.policies.training.warmup import imitated
 
 
 class ChildTrainer:
@@ -66,10 +68,23 @@ class ChildTrainer:
             seal_every=request.seal_every,
             min_exact=request.min_exact,
             warmup=request.warmup,
+            history=request.history,
             on_metrics=on_metrics,
             stopping=stopping,
             publisher=self._publisher,
         )
+
+    def imitate(
+        self,
+        rows: Sequence[Rollout],
+        recipe: Mapping[str, JSON],
+        request: TrainingRequest,
+        *,
+        on_metrics: Callable[[dict[str, JSON]], None],
+        stopping: Callable[[], bool],
+    ) -> TrainResult:
+        job = TrainJob(dict(recipe), request.steps, request.seed, request.output)
+        return imitated(self._child, self._path, job, rows, on_metrics, stopping)
 
 
 class ChildPolicies:

@@ -288,19 +288,25 @@ class Race:
     """
 
     def __init__(
-        self, tasks: int, attempts: int, terms: Terms = TERMS, *, edits: int | None = None
+        self,
+        tasks: int,
+        attempts: int,
+        terms: Terms = TERMS,
+        *,
+        edits: int | None = None,
+        block: int = BLOCK,
     ) -> None:
         """Starts a race over `tasks` search tasks with a budget of `attempts` attempts.
 
         `edits` is the largest number of edits that can come. If there are many attempts for few
         edits, an edit first gets half of its share of what is left. So an unlucky beginning cannot
-        drop it.
+        drop it. `block` is the size of a block by which an edit is screened.
         """
         self.field = Field(tasks, terms)
         self.trail = [0]
         """The start and the versions accepted on it; the last one is the tip."""
         self.bought = 0
-        self._terms, self._tasks, self._attempts = terms, tasks, attempts
+        self._terms, self._tasks, self._attempts, self._block = terms, tasks, attempts, block
         self._fresh = max(tasks, int(terms.settle * attempts))
         self._unsettled = self._fresh  # attempts that the tip still gets
         self._candidate: int | None = None
@@ -347,7 +353,7 @@ class Race:
         if not self.settled:
             return self._buy(self.tip, "settle", self._unsettled)
         if self._candidate is not None:
-            return self._buy(self._candidate, "screen", BLOCK)
+            return self._buy(self._candidate, "screen", self._block)
         return None
 
     def record(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:

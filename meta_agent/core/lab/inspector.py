@@ -12,7 +12,7 @@ Not covered: findings from before anything was measured (static and contract che
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 
 from meta_agent.core.capabilities import Capabilities
@@ -83,9 +83,15 @@ class Inspector:
     """Runs the validity detectors on stored arms. An arm is one side of a comparison."""
 
     def __init__(
-        self, store: RolloutStore, domain: Domain, limits: ValidityLimits = DEFAULT_LIMITS
+        self,
+        store: RolloutStore,
+        domain: Domain,
+        limits: ValidityLimits = DEFAULT_LIMITS,
+        imitated: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        """`imitated` returns the content hashes of the tasks that a warm-up imitates."""
         self._store, self._domain, self._limits = store, domain, limits
+        self._imitated = imitated
         self._seen: dict[str, Seen] = {}
         self._again: dict[tuple[str, str], Outcome] = {}
         self._regrade_at_most = Capabilities.of(domain).regrade_at_most or DRAWN
@@ -157,8 +163,12 @@ class Inspector:
         tasks = (task for split in SPLITS for task in self._domain.tasks(split))
         return {task.key: text_of(task) for task in tasks}
 
-    @cached_property
+    @property
     def _trained(self) -> frozenset[str]:
+        return self._train_tasks | self._imitated()
+
+    @cached_property
+    def _train_tasks(self) -> frozenset[str]:
         if isinstance(self._domain, Halves):
             return frozenset()  # nothing trains, so its train tasks are searched on
         return frozenset(task.content_hash for task in self._domain.tasks("train"))

@@ -36,7 +36,7 @@ from meta_agent.core.errors import CandidateError, IntegrityError, Interrupted
 from meta_agent.core.gate import Arm, task_order
 from meta_agent.core.harness.session import AskJudge
 from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
-from meta_agent.core.lab.fair import or_refusal
+from meta_agent.core.lab.fair import fairly, or_refusal
 from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.lab.measured import Evaluated, Job, LabSettings, Part, Trained
 from meta_agent.core.lab.training import Policies
@@ -51,11 +51,11 @@ from meta_agent.core.lab.units import (
     pack_of,
     tasks_of,
 )
-from meta_agent.core.lab.warmup import clean_successes, read_rows, write_rows
+from meta_agent.core.lab.warmup import clean_successes, read_rows, references, write_rows
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.ledger.kinds import Kind, Train, Warmup
 from meta_agent.core.protocols import JSON, Domain, HarnessTree, Rollout, SandboxOpener, Split
-from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.rollouts import RolloutStore, Stamp
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
@@ -85,7 +85,7 @@ class Lab:
         self.ledger = ledger
         self.store = store
         self.domain = domain
-        self.inspector = Inspector(store, domain)
+        self.inspector = Inspector(store, domain, imitated=self.imitated)
         self._on_step = on_step
         self._stopping = stopping
         self._labels: dict[str, str] = {}
@@ -248,19 +248,21 @@ class Lab:
         steps: int,
         keep_every: int = 0,
         onto: Trained | None = None,
+        imitates: bool = False,
     ) -> Trained:
         """Returns a policy trained under a harness for `steps` steps, from the base one or `onto`.
 
         With `keep_every`, a checkpoint is kept every so many steps. Training from `onto` begins
-        with a fresh optimiser and curriculum history. Raises CandidateError if the harness fails.
+        with a fresh optimiser and the curriculum history of `onto`. If it `imitates`, it makes no
+        attempts and learns the rows of `warmup`. Raises CandidateError if the harness fails.
         """
         if steps == 0:
             return onto or self.untrained(seed)
         start = onto or self.untrained(seed)
-        name = _train_name(tree, seed, steps, keep_every, onto)
+        name = _train_name(tree, seed, steps, keep_every, onto) + ("-imitates" * imitates)
         unit = TrainUnit(
             name, _pack_hash(tree), seed, steps, keep_every, start.path, start.policy, start.steps,
-            "" if onto else self.warmup()["sha256"],
+            self.warmup()["sha256"] if imitates or not onto else "", imitates, start.history,
         )  # fmt: skip
         outcome = self._once(
             f"train/{name}",
@@ -274,6 +276,29 @@ class Lab:
         """Returns the record of what trainings imitate first (a warm-up), of 0 rows if nothing."""
         step = self.ledger.step(f"{self.settings.run}/warmup")
         return step.outcome_as(Warmup) if step and step.is_done else Warmup(rows=0, sha256="")
+
+    def render_references(self, tree: HarnessTree) -> Warmup:
+        """Records the references of training tasks, as replies under a harness, to imitate first.
+
+        A reference counts if the harness hands it in and the grader accepts it. Returns the record,
+        with 0 rows if there is none. A choice of rows that was made before stays.
+        """
+        if (earlier := self.warmup())["rows"]:
+            return earlier
+
+        def render() -> Warmup:
+            with self.session(tree) as session:
+                stamp = Stamp(self.settings.run, "references", tree.commit)
+                rows = references(self.domain, session, stamp)
+            return Warmup(rows=len(rows), sha256=write_rows(self.settings, rows) if rows else "")
+
+        return fairly(lambda: self.ledger.once(f"{self.settings.run}/warmup", "warmup", {}, render))
+
+    def imitated(self) -> frozenset[str]:
+        """Returns the content hashes of all tasks whose attempts or references are imitated."""
+        sha256 = self.warmup()["sha256"]
+        rows = read_rows(self.settings, sha256) if sha256 else []
+        return frozenset(row.task_hash for row in rows)
 
     def earlier_warmup(self) -> list[Rollout]:
         """Returns the rollouts that this workspace's newest warm-up imitates; [] without one."""

@@ -28,6 +28,7 @@ class Trained(NamedTuple):
     train_steps: int = 0  # optimiser steps made here, for the run's accounts
     rollouts: int = 0
     checkpoints: Sequence[JSON] = ()  # made on the way: {"steps", "policy", "path"}
+    history: JSON = None  # tries and solutions of training tasks so far, for the curriculum
 
     def on_the_way(self) -> list[Trained]:
         """Returns the stored checkpoints of a training by steps, and last its final policy."""
@@ -42,6 +43,8 @@ class Trained(NamedTuple):
     def to_json(self) -> JSON:
         record = self._asdict()
         record["kept"] = record.pop("checkpoints")
+        if not record["history"]:
+            del record["history"]
         return record
 
     @classmethod

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -45,6 +45,8 @@ class TrainResult:
     rollouts: list[Rollout]  # those of the first and last events that were asked for
     rollouts_made: int
     checkpoints: tuple[Checkpoint, ...] = ()  # made on the way, by steps
+    history: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Tries and solutions of training tasks so far, those before this training included."""
 
 
 class TrainingRequest(NamedTuple):
@@ -64,6 +66,8 @@ class TrainingRequest(NamedTuple):
     """The least share of the sampled tokens that needs a token record."""
     warmup: Sequence[Rollout] = ()
     """Clean successes that the recipe's first `sft_steps` steps imitate. Empty: no warm-up."""
+    history: Mapping[str, Mapping[str, int]] = {}
+    """Tries and solutions of training tasks before this training, for the curriculum."""
 
 
 class Trainer(Protocol):
@@ -91,6 +95,21 @@ class Trainer(Protocol):
 
         `on_metrics` receives each step's metrics. Raises CandidateError if the harness fails. Once
         `stopping` returns True, a training that saves its state saves it and raises Interrupted.
+        """
+        ...
+
+    def imitate(
+        self,
+        rows: Sequence[Rollout],
+        recipe: Mapping[str, JSON],
+        request: TrainingRequest,
+        *,
+        on_metrics: Callable[[dict[str, JSON]], None],
+        stopping: Callable[[], bool],
+    ) -> TrainResult:
+        """Trains the policy to imitate the rollouts `rows` for the steps of the request.
+
+        Makes no rollouts. Raises Interrupted between two steps once `stopping` returns True.
         """
         ...
 

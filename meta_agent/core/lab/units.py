@@ -17,6 +17,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -76,6 +77,8 @@ class TrainUnit(NamedTuple):
     policy: str
     before: int  # steps that the policy at `path` was trained for
     warmup: str = ""  # sha256 of the run's rows for warm-ups; empty: it has none
+    imitates: bool = False  # all its steps imitate the run's rows, and it makes no rollouts
+    history: JSON = None  # tries and solutions of training tasks before it
 
     def to_json(self) -> JSON:
         return {"kind": "train", **self._asdict()}
@@ -230,24 +233,27 @@ class Apparatus:
             self._lend_judge(session)
             recipe = accepted_recipe(trainer, session)
             domain = self._training_domain(recipe)
-            result = trainer.train(
-                self._runner(session, trainer.gateway, self._stamp(tree, unit.name), domain=domain),
-                session,
-                domain,
-                recipe,
-                TrainingRequest(
-                    seed=self._seed(unit.seed),
-                    steps=unit.steps,
-                    output=folder,
-                    keep_steps=EXEMPLAR_STEPS,
-                    keep_every=unit.keep_every,
-                    seal_every=self.settings.checkpoint_every,
-                    min_exact=self.settings.min_exact,
-                    warmup=self._warmup(unit, recipe),
-                ),
-                on_metrics=lambda row: report(int(row["step"]), row),
-                stopping=stopping,
+            request = TrainingRequest(
+                seed=self._seed(unit.seed),
+                steps=unit.steps,
+                output=folder,
+                keep_steps=EXEMPLAR_STEPS,
+                keep_every=unit.keep_every,
+                seal_every=self.settings.checkpoint_every,
+                min_exact=self.settings.min_exact,
+                warmup=() if unit.imitates else self._warmup(unit, recipe),
+                history=unit.history or {},
             )
+            tell = partial(_tell, report)
+            if unit.imitates:
+                rows = read_rows(self.settings, unit.warmup)
+                result = trainer.imitate(rows, recipe, request, on_metrics=tell, stopping=stopping)
+            else:
+                stamp = self._stamp(tree, unit.name)
+                runner = self._runner(session, trainer.gateway, stamp, domain=domain)
+                result = trainer.train(
+                    runner, session, domain, recipe, request, on_metrics=tell, stopping=stopping
+                )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
         checkpoints = [
             {
@@ -267,6 +273,7 @@ class Apparatus:
             train_steps=unit.steps,
             rollouts=result.rollouts_made,
             checkpoints=checkpoints,
+            history=result.history,
         ).to_json()
 
     def _warmup(self, unit: TrainUnit, recipe: Mapping[str, JSON]) -> Sequence[Rollout]:
@@ -379,6 +386,10 @@ class Apparatus:
 
     def _stamp(self, tree: HarnessTree, version: str) -> Stamp:
         return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
+
+
+def _tell(report: Report, row: dict[str, JSON]) -> None:
+    report(int(row["step"]), row)
 
 
 # --- where units are executed --------------------------------------------------------------------

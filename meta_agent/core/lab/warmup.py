@@ -2,7 +2,8 @@
 
 An attempt of the run is graded again by what its environment recorded. A row of a file is played
 again in the task's environment, which grades it, so that no file can state a success. A row of any
-split but `train` is left out.
+split but `train` is left out. The reference of a training task is rendered by the harness itself:
+it runs with a gateway that replies with the reference, and the grader decides.
 
 Not covered: agents that are programs, whose work leaves no tool calls to play again.
 """
@@ -10,16 +11,28 @@ Not covered: agents that are programs, whose work leaves no tool calls to play a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
-from meta_agent.core.capabilities import WitnessEnvironment
+from meta_agent.core.capabilities import Capabilities, WitnessEnvironment
+from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab.arms import iter_shard
 from meta_agent.core.lab.measured import LabSettings
-from meta_agent.core.protocols import JSON, Domain, Outcome, Rollout, Task
-from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.protocols import (
+    JSON,
+    Domain,
+    GenerateReply,
+    GenerateRequest,
+    Outcome,
+    PlannedRollout,
+    Rollout,
+    Task,
+    TokenRecord,
+)
+from meta_agent.core.rollouts import RolloutStore, Runner, Stamp
 
 MOST_ROWS: Final = 512
 NEAR_ZERO: Final = 0.1
@@ -53,6 +66,48 @@ def _as_attempt(rollout: Rollout, task: Task) -> Rollout:
     detail = {**rollout.outcome_detail, "schemas": task.view.get("schemas")}
     facts |= {"task_key": task.key, "task_hash": task.content_hash, "outcome_detail": detail}
     return replace(rollout, tokens=None, **facts)
+
+
+class _References:
+    """A gateway that answers an attempt's first call with a reply that solves its task."""
+
+    policy, lock_step = "references", True
+
+    def __init__(self, replies: Mapping[str, str]) -> None:
+        self._replies = replies
+        self.asked: dict[str, JSON] = {}
+        """What a warm-up has to know of an attempt's first call, by task."""
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        return [self._reply(request) for request in requests]
+
+    def _reply(self, request: GenerateRequest) -> GenerateReply:
+        if request.turn:
+            return GenerateReply("", "stop", 0, 0)
+        facts = {"schemas": request.tools, "prompt_messages": len(request.messages)}
+        self.asked[request.task_key] = facts
+        return GenerateReply(self._replies[request.task_key], "stop", 0, 0)
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        return [None] * len(keys)
+
+
+def references(domain: Domain, session: HarnessSession, stamp: Stamp) -> list[Rollout]:
+    """Returns the references of training tasks as clean attempts under a harness.
+
+    A reference is left out if the harness or the grader makes something else of it.
+    """
+    solve, tasks = Capabilities.of(domain).solution, domain.tasks("train")
+    known = islice(((task, pair) for task in tasks if (pair := solve(task.key))), MOST_ROWS)
+    pairs = list(known)
+    gateway = _References({task.key: reply for task, (_, reply) in pairs})
+    plan = [PlannedRollout(task, 0, 0, f"train/{task.key}") for task, _ in pairs]
+    rows = Runner(domain, session, gateway, stamp).run(plan) if plan else []
+    return [
+        replace(row, outcome_detail={**row.outcome_detail, **gateway.asked[row.task_key]})
+        for row in rows
+        if row.clean and row.turns == 1
+    ]
 
 
 def write_rows(settings: LabSettings, rows: Iterable[Rollout]) -> str:

@@ -359,7 +359,7 @@ def _example_to_json(rollout: Rollout) -> JSON:
     """Returns what a warm-up imitates of a rollout: its tokens, or else its messages."""
     return {
         "messages": rollout.messages,
-        "prompt_messages": len(prompt_of(rollout)),
+        "prompt_messages": rollout.outcome_detail.get("prompt_messages", len(prompt_of(rollout))),
         "tools": rollout.outcome_detail.get("schemas"),
         "tokens": _wire.record_to_json(rollout.tokens),
     }

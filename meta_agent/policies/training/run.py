@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from meta_agent.core.errors import CandidateError, Interrupted
@@ -89,6 +90,7 @@ def train_policy(
     seal_every: int = 0,
     min_exact: float = 0.0,
     warmup: Sequence[Rollout] = (),
+    history: History = MappingProxyType({}),
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
     stopping: Callable[[], bool] = never,
     publisher: Publisher | None = None,
@@ -108,6 +110,7 @@ def train_policy(
         seal_every: steps between seals from which a killed training resumes; 0: none.
         min_exact: the least share of the sampled tokens to train on, else CandidateError is raised.
         warmup: rollouts that the recipe's first `sft_steps` steps imitate; empty: only GRPO steps.
+        history: tries and solutions of tasks before this training, for the curriculum.
         on_metrics: gets the metrics of each step as they are measured.
         stopping: once it returns True, a training with seals finishes its step, drops unfinished
             rollouts, makes a seal and raises Interrupted.
@@ -125,6 +128,7 @@ def train_policy(
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
     held = dataclasses.asdict(child.settings)
     facts = {"base": base, "recipe": settings, "steps": steps, "seed": seed, "settings": held}
+    facts |= {"history": with_outcomes(history, ())}
     seals = Seals(job, facts)
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
@@ -132,8 +136,9 @@ def train_policy(
     each = int(settings.get("num_iterations", 1))
     overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
     loop = _Loop(
-        runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded, overlap
-    )
+        runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded, overlap,
+        history,
+    )  # fmt: skip
     session.start_filter()
     if sealed is not None:
         _log.warning("training goes on after step %d of %d", sealed.step, steps)
@@ -170,7 +175,9 @@ def train_policy(
     for folder in (published_folder(job.output), warm_folder(job.output)):
         shutil.rmtree(folder, ignore_errors=True)
     checkpoints = tuple(_kept_checkpoints(job, warm_steps))
-    return TrainResult(checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints)
+    return TrainResult(
+        checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints, loop.history
+    )
 
 
 def _make_way(job: TrainJob) -> None:
@@ -196,7 +203,7 @@ def _kept_checkpoints(job: TrainJob, before: int) -> Iterator[Checkpoint]:
 class _Loop:
     """Answers rollout events and collects what the run will report."""
 
-    _STATE = (*("_history", "_in_rows", "_lost", "_filter_state"), *("metrics", "rollouts_made"))
+    _STATE = (*("history", "_in_rows", "_lost", "_filter_state"), *("metrics", "rollouts_made"))
 
     def __init__(
         self,
@@ -210,6 +217,7 @@ class _Loop:
         min_exact: float = 0.0,
         stopping: Callable[[], bool] = never,
         overlap: Overlap | None = None,
+        history: History = MappingProxyType({}),
     ) -> None:
         self._runner, self._session = runner, session
         self._overlap = overlap or Overlap()
@@ -219,7 +227,7 @@ class _Loop:
         self._settings, self._seed = settings, seed
         self._tasks = training_tasks(domain, seed)
         self._listed = listed(domain, self._tasks.values())
-        self._history: dict[str, dict[str, int]] = {}
+        self.history = with_outcomes(history, ())
         self._first: list[list[Rollout]] = []
         self._last: deque[list[Rollout]] = deque(maxlen=keep_steps)
         self._keep = keep_steps
@@ -297,7 +305,7 @@ class _Loop:
 
     def _work(self, event: RolloutEvent, version: int) -> Callable[[], Batch]:
         """Returns a function that makes an event's rollouts; asks the harness for tasks at once."""
-        return partial(self._make, event, version, self._choose(event.groups, self._history))
+        return partial(self._make, event, version, self._choose(event.groups, self.history))
 
     def _make(self, event: RolloutEvent, version: int, tasks: list[Task]) -> Batch:
         """Makes an event's rollouts. Further prompts replace groups that the filter drops."""
@@ -317,7 +325,7 @@ class _Loop:
             lacking = min(lacking, most - len(tasks))
             if lacking <= 0:
                 return Batch(rollouts, weights, self._session.filter_state())
-            history = with_outcomes(self._history, rollouts)
+            history = with_outcomes(self.history, rollouts)
             tasks = [*tasks, *self._choose(lacking, history, tasks)]
 
     def _roll_out(
@@ -434,7 +442,7 @@ class _Loop:
         self._host_values = host_values(rollouts)
         if "refill_factor" in self._settings:
             self._host_values["refilled_ratio"] = len(rollouts) / planned - 1
-        self._history = with_outcomes(self._history, rollouts)
+        self.history = with_outcomes(self.history, rollouts)
         self._filter_state = batch.filter_state
 
     def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError, Interrupted
-from meta_agent.core.protocols import Rollout
+from meta_agent.core.lab.training import TrainResult
+from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.policies.training._wire import StepMetrics, TrainJob
 from meta_agent.policies.training.checkpoint import open_checkpoint
 from meta_agent.policies.training.policy import PolicyChild
@@ -40,10 +41,29 @@ def warmed_up(
     with suppress(ConfigError, IntegrityError):
         return open_checkpoint(job.output).path
     shutil.rmtree(job.output, ignore_errors=True)
+    return imitated(child, base_policy, job, rows, lambda _: None, stopping).checkpoint.path
 
-    def heed(_: StepMetrics) -> None:
+
+def imitated(
+    child: PolicyChild,
+    base_policy: str | Path,
+    job: TrainJob,
+    rows: Sequence[Rollout],
+    on_metrics: Callable[[dict[str, JSON]], None],
+    stopping: Callable[[], bool],
+) -> TrainResult:
+    """Trains the policy to imitate the rollouts `rows` for the steps of the job.
+
+    `on_metrics` receives the loss of each step. Raises Interrupted between two steps once
+    `stopping` returns True.
+    """
+    metrics: list[dict[str, JSON]] = []
+
+    def heed(measured: StepMetrics) -> None:
+        metrics.append({"step": measured.step, **measured.values})
+        on_metrics(metrics[-1])
         if stopping():
             raise Interrupted("stopped as requested; the same command begins the warm-up again")
 
     child.load(base_policy)
-    return child.warm_up(job, rows, heed).path
+    return TrainResult(child.warm_up(job, rows, heed), metrics, [], 0)
